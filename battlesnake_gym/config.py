@@ -47,7 +47,7 @@ class EnvConfig:
     """Name of the map, a key of `rules.MAPS`."""
     settings: Settings | Mapping[str, int] | None = None
     """Fields of `rules.Settings`; the defaults match the official CLI."""
-    observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT
+    observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT_NAME
     """Observation of each snake, in any form that `observations.get` accepts."""
     frame_stack: int | None = None
     """Number of stacked turns, 1 to 8; None uses the value in ``observation``, or 1."""

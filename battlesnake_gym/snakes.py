@@ -196,7 +196,7 @@ class BatchPolicy(Protocol):
         ...
 
 
-Factory = Callable[[int], Strategy]
+StrategyFactory = Callable[[int], Strategy]
 """Function that builds a new strategy from a seed."""
 
 ENGINE_SNAKES = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
@@ -215,13 +215,13 @@ path.
 BUILTIN_POLICY_NAME = "shipped"
 """Name of the policy that this package includes."""
 
-_factories: dict[str, Factory] = {}
+_factories: dict[str, StrategyFactory] = {}
 _engine_names: set[str] = set()
 _extension_files: dict[str, Path | None] = {}
 """Extension file that registered each name, or None."""
 
 
-def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
+def register(name: str, factory: StrategyFactory, *, in_engine: bool = False) -> None:
     """Register ``factory`` as ``name`` and replace any existing registration.
 
     Args:
@@ -314,7 +314,7 @@ def batch_policy(name: str) -> BatchPolicy | None:
 
 
 @contextlib.contextmanager
-def capture_registrations() -> Iterator[dict[str, Factory]]:
+def capture_registrations() -> Iterator[dict[str, StrategyFactory]]:
     """Collect the registrations in the context, and then restore the registry.
 
     The names of two files therefore cannot collide.
@@ -324,7 +324,7 @@ def capture_registrations() -> Iterator[dict[str, Factory]]:
     """
     extensions.load_all()
     before, in_engine, files = dict(_factories), set(_engine_names), dict(_extension_files)
-    found: dict[str, Factory] = {}
+    found: dict[str, StrategyFactory] = {}
     try:
         yield found
     finally:
@@ -346,7 +346,7 @@ def description(name: str) -> str:
     return (inspect.getdoc(factory(name)) or "").partition("\n")[0]
 
 
-def factory(name: str) -> Factory:
+def factory(name: str) -> StrategyFactory:
     """Return the factory that `make` uses for ``name``.
 
     Raises:
@@ -372,7 +372,7 @@ def factory(name: str) -> Factory:
 
 
 @functools.cache
-def _load_python_factory(path: Path) -> Factory:
+def _load_python_factory(path: Path) -> StrategyFactory:
     """Return the factory of the only snake that a Python file registers.
 
     The registration is undone, so the name is not added to the registry.
@@ -393,7 +393,7 @@ def _load_python_factory(path: Path) -> Factory:
     return next(iter(found.values()))
 
 
-def _load_file_factory(path: str) -> Factory:
+def _load_file_factory(path: str) -> StrategyFactory:
     """Return the strategy factory for a bundle or a policy file.
 
     Packages of the extra ``server`` provide the factory.
@@ -402,7 +402,7 @@ def _load_file_factory(path: str) -> Factory:
         if not path.endswith(entry.name):
             continue
         try:
-            opened: Factory = entry.load()(path)
+            opened: StrategyFactory = entry.load()(path)
         except ModuleNotFoundError as error:
             raise ValueError(
                 f"{path} needs the extra 'server', and {error.name!r} is missing; install "
@@ -412,7 +412,9 @@ def _load_file_factory(path: str) -> Factory:
     raise ValueError(f"{path}: no installed package can load this file; install battlesnake-gym")
 
 
-def _make_fixed_nodes_search(name: str, build: Factory, nodes: str, seed: int) -> FixedNodesSearch:
+def _make_fixed_nodes_search(
+    name: str, build: StrategyFactory, nodes: str, seed: int
+) -> FixedNodesSearch:
     """Build the search ``name`` with a fixed number of nodes per move."""
     if not nodes.isdecimal():
         raise ValueError(f"{name}@ needs a number of nodes, got {nodes!r}; try {name}@400")

@@ -127,7 +127,7 @@ class Player:
 
         games = self.games
         largest = int(np.max(games._largest[0])), int(np.max(games._largest[1]))
-        for name in self.rand.permutation(observations.NAMES).tolist():
+        for name in self.rand.permutation(observations.ENCODER_NAMES).tolist():
             for frames in self.rand.permutation((1, 3)).tolist():
                 observation = observations.Observation(name, frames)
                 try:

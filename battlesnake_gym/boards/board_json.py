@@ -41,7 +41,7 @@ _MAX_READABLE_SNAKES = 64
 The value is four times the limit of a game.
 """
 
-_MAX_INT = (1 << 31) - 1
+_MAX_INT32 = (1 << 31) - 1
 """Maximum absolute value of an integer in a request.
 
 Larger integers could overflow.
@@ -372,9 +372,9 @@ class _RequestReader:
 def _read_int32(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
     """Return the integer under ``key``, which must fit in 32 bits."""
     value = json_fields.integer(parent, key, path, default)
-    if abs(value) > _MAX_INT:
+    if abs(value) > _MAX_INT32:
         raise BoardError(
-            f"{json_fields.join_path(path, key)} must be between -{_MAX_INT} and {_MAX_INT}, "
+            f"{json_fields.join_path(path, key)} must be between -{_MAX_INT32} and {_MAX_INT32}, "
             f"got {json_fields.format_value(value)}"
         )
     return value
@@ -391,7 +391,7 @@ def _read_latency(value: Mapping[str, Any], path: str) -> str:
         )
     if isinstance(latency, str):
         return latency
-    return f"{latency:g}" if abs(latency) < _MAX_INT else ""
+    return f"{latency:g}" if abs(latency) < _MAX_INT32 else ""
 
 
 def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:

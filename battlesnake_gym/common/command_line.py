@@ -35,12 +35,19 @@ _BROKEN_PIPE_STATUS = 128 + 13
 _MAX_MOVE_TIME_MS = 60_000
 """Maximum search time per move, in milliseconds."""
 
-_MAX_INT = 2**31 - 1
+_DEFAULT_MAX_NUMBER = 2**31 - 1
 """Upper bound of number options without a narrower bound."""
 
 _N = TypeVar("_N", int, float)
 
-_COLORS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+_ANSI_CODES_BY_COLOR = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+}
 """Color names for `colorize`, and their ANSI codes."""
 
 _TYPE_DESCRIPTIONS = {
@@ -223,12 +230,12 @@ def colorize(text: str, color: str, stream: IO[str]) -> str:
 
     Args:
         text: Text to color.
-        color: Name of the color, a key of `_COLORS`.
+        color: Name of the color, a key of `_ANSI_CODES_BY_COLOR`.
         stream: Stream to which the text will be written.
     """
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    return f"\033[{_COLORS[color]}m{text}\033[0m"
+    return f"\033[{_ANSI_CODES_BY_COLOR[color]}m{text}\033[0m"
 
 
 def bounded_number(
@@ -238,7 +245,7 @@ def bounded_number(
 
     def parse(text: str) -> _N:
         value = kind(text)
-        if not minimum <= value <= (_MAX_INT if maximum is None else maximum):
+        if not minimum <= value <= (_DEFAULT_MAX_NUMBER if maximum is None else maximum):
             bounds = f"{minimum} or more" if maximum is None else f"between {minimum} and {maximum}"
             raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
         return value

@@ -26,8 +26,8 @@ EXTENSIONS_VARIABLE = "BATTLESNAKE_GYM_EXTENSIONS"
 _ENTRY_POINT_GROUP = "battlesnake_gym"
 """Entry point group of modules that register extensions on import."""
 
-_modules: dict[Path, ModuleType] = {}
-_running: list[Path] = []
+_loaded_modules: dict[Path, ModuleType] = {}
+_running_files: list[Path] = []
 
 
 class ExtensionError(ValueError):
@@ -59,8 +59,8 @@ def load_file(path: Path, option_name: str) -> ModuleType:
         ExtensionError: If ``path`` is not a Python file, or if the file raises an exception.
     """
     path = path.resolve()
-    if path in _modules:
-        return _modules[path]
+    if path in _loaded_modules:
+        return _loaded_modules[path]
     if not path.is_file():
         raise ExtensionError(
             f"{option_name} names {path}, which does not exist; correct or unset it"
@@ -72,26 +72,26 @@ def load_file(path: Path, option_name: str) -> ModuleType:
         )
     loaded = importlib.util.module_from_spec(spec)
     # A file that looks up a name while the file runs must not run again.
-    _modules[path] = loaded
+    _loaded_modules[path] = loaded
     # The decorator `dataclass` looks up the module of a class in `sys.modules`.
     sys.modules[spec.name] = loaded
-    _running.append(path)
+    _running_files.append(path)
     try:
         spec.loader.exec_module(loaded)
     except BaseException as error:
         # The user may fix the file and try again.
-        del _modules[path]
+        del _loaded_modules[path]
         if isinstance(error, KeyboardInterrupt | ExtensionError):
             raise
         raise ExtensionError(_describe_error(str(path), error)) from error
     finally:
-        _running.pop()
+        _running_files.pop()
     return loaded
 
 
 def current_extension_file() -> Path | None:
     """Return the extension file that is currently running, or None."""
-    return _running[-1] if _running else None
+    return _running_files[-1] if _running_files else None
 
 
 def _describe_error(path: str, error: BaseException) -> str:

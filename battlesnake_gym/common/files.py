@@ -24,7 +24,7 @@ DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SYNC_UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 """Errors of file systems that cannot sync a directory, such as network mounts."""
 
-_PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")
+_PART_FILE_PATTERN = re.compile(r"\..+\.[0-9a-f]{8}\.part")
 """Pattern of the names of `write_atomically`'s temporary files."""
 
 _cleaned_dirs: set[Path] = set()
@@ -91,7 +91,7 @@ def _delete_leftovers(directory: Path) -> None:
     # The directory may be unreadable.
     with suppress(OSError):
         for path in directory.iterdir():
-            if _PART.fullmatch(path.name) and path.is_file():
+            if _PART_FILE_PATTERN.fullmatch(path.name) and path.is_file():
                 # Some file systems have no locks.
                 with suppress(OSError), path.open() as file:
                     if try_lock(file):

@@ -57,7 +57,7 @@ _NETWORK_SETTING_NAMES = {"width": "hidden_size", "glimpse": "head_crop"}
 
 _IDENTITY_KEYS = {"board size": "board_size", "observation shape": "observation_shape"}
 
-_SELF_PLAY_FIELDS = (
+_SELF_PLAY_REPLACEMENTS = (
     ("SelfPlaySetup(", "SelfPlaySettings("),
     (" snakes=", " num_snakes="),
     (" opening=", " random_opening_turns="),
@@ -150,6 +150,6 @@ def convert_csv_column(name: str) -> str:
 
 
 def _convert_self_play(game: str) -> str:
-    for old, new in _SELF_PLAY_FIELDS:
+    for old, new in _SELF_PLAY_REPLACEMENTS:
         game = game.replace(old, new)
     return game

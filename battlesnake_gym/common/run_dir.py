@@ -37,7 +37,7 @@ The operating system owns the lock and releases the lock when the process ends, 
 signal. A leftover file therefore does not block other processes.
 """
 
-_ATTEMPTS, _RETRY_INTERVAL_S = 5, 0.05
+_MAX_LOCK_ATTEMPTS, _RETRY_INTERVAL_S = 5, 0.05
 """Maximum number of attempts to lock, and interval between attempts in seconds.
 
 `is_locked` also locks the file briefly.
@@ -190,7 +190,7 @@ def lock_run_dir(run_dir: Path) -> Iterator[None]:
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / LOCK_FILE).open("a+") as file:
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_LOCK_ATTEMPTS):
             if _locks(file):
                 break
             time.sleep(_RETRY_INTERVAL_S)

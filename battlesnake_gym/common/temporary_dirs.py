@@ -19,7 +19,7 @@ from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 
 # The prefix is short, because Ray creates sockets in the directory, and socket paths have a limit.
 _PREFIX = "bsgym-"
-_NAME = re.compile(rf"{_PREFIX}[a-z]+-[a-z0-9_]{{8}}")
+_NAME_PATTERN = re.compile(rf"{_PREFIX}[a-z]+-[a-z0-9_]{{8}}")
 """Pattern of the names that `TemporaryDir` creates."""
 
 
@@ -86,7 +86,7 @@ def _open(path: Path) -> int:
 def _delete_leftovers(parent: Path) -> None:
     """Delete this user's unlocked temporary directories in ``parent``."""
     for path in parent.glob(f"{_PREFIX}*"):
-        if _NAME.fullmatch(path.name):
+        if _NAME_PATTERN.fullmatch(path.name):
             # Another process may delete the directory, and some file systems have no locks.
             with suppress(OSError):
                 descriptor = _open(path)

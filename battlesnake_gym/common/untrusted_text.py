@@ -16,7 +16,7 @@ from typing import Any
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNSAFE_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """Control characters except tab and newline, lone surrogates, and noncharacters."""
 
 
@@ -26,7 +26,7 @@ def replace_unsafe(text: str) -> str:
     >>> replace_unsafe("a\x1b[31m\nb\ud800c")
     'a�[31m\nb�c'
     """
-    return _UNSAFE.sub(_REPLACEMENT, text)
+    return _UNSAFE_CHARACTERS.sub(_REPLACEMENT, text)
 
 
 def parse_json(data: bytes | str, **options: Any) -> Any:

@@ -31,7 +31,7 @@ _FINAL_FRAME_DURATION_S = 2.0
 _MAX_CACHED_TILES = 1024
 """Maximum number of cached tiles, which bounds the memory for long games."""
 
-_NUM_SAMPLED_COLORS, _TRANSPARENT = 180, 255
+_NUM_SAMPLED_COLORS, _TRANSPARENT_INDEX = 180, 255
 """Number of sampled palette colors, and the index of the transparent color."""
 
 
@@ -292,7 +292,7 @@ def _write_gif(
 def _write_frame(
     file: IO[bytes], frame: Image.Image, offset: tuple[int, int], duration_ms: int
 ) -> None:
-    options = {"duration": duration_ms, "transparency": _TRANSPARENT, "disposal": 1}
+    options = {"duration": duration_ms, "transparency": _TRANSPARENT_INDEX, "disposal": 1}
     for block in GifImagePlugin.getdata(frame, offset, **options):
         file.write(block)
 
@@ -303,8 +303,8 @@ class _Palette:
     def __init__(self, picture: Image.Image, board: State) -> None:
         seen = picture.quantize(_NUM_SAMPLED_COLORS).getpalette() or []
         colors = [tuple(seen[i : i + 3]) for i in range(0, len(seen), 3)]
-        known = dict.fromkeys([*map(_rgb, _potential_colors(board)), *colors])
-        self._colors = [channel for color in list(known)[:_TRANSPARENT] for channel in color]
+        known = dict.fromkeys([*map(_parse_rgb, _potential_colors(board)), *colors])
+        self._colors = [channel for color in list(known)[:_TRANSPARENT_INDEX] for channel in color]
         self._image = Image.new("P", (1, 1))
         self._image.putpalette(self._colors)
 
@@ -326,7 +326,7 @@ class _Palette:
         mask = Image.new("L", patch.size, 255)
         for box in boxes:
             mask.paste(0, (box.left - left, box.top - top, box.right - left, box.bottom - top))
-        patch.paste(_TRANSPARENT, mask=mask)
+        patch.paste(_TRANSPARENT_INDEX, mask=mask)
         return patch, (left, top)
 
 
@@ -357,7 +357,7 @@ def _potential_colors(board: State) -> Iterator[str]:
             )
 
 
-def _rgb(color: str) -> tuple[int, int, int]:
+def _parse_rgb(color: str) -> tuple[int, int, int]:
     red, green, blue = bytes.fromhex(color[1:])
     return red, green, blue
 

@@ -162,7 +162,7 @@ def _eye_parts(
     return [Disc((x, y), "white", size), Disc(pupil, "ink", 0.54 * size)]
 
 
-def _rect(left: float, top: float, right: float, bottom: float, fill: str) -> Polygon:
+def _rectangle(left: float, top: float, right: float, bottom: float, fill: str) -> Polygon:
     return Polygon(((left, top), (right, top), (right, bottom), (left, bottom)), fill)
 
 
@@ -177,7 +177,7 @@ HEADS: dict[str, tuple[Part, ...]] = {
         Line(((0.36, -0.13), (0.41, 0.0), (0.36, 0.13)), "shade", 0.05),
     ),
     "bendr": (
-        _rect(-0.12, -0.34, 0.2, 0.34, "ink"),
+        _rectangle(-0.12, -0.34, 0.2, 0.34, "ink"),
         *_eye_parts(0.05, -0.17, 0.13), *_eye_parts(0.05, 0.17, 0.13),
         Line(((0.3, -0.16), (0.3, 0.16)), "white", 0.06),
     ),
@@ -198,13 +198,13 @@ HEADS: dict[str, tuple[Part, ...]] = {
         ),
     ),
     "pixel": (
-        _rect(-0.4, -0.4, 0.4, 0.4, "body"),
-        *(_rect(0.02, y - 0.1, 0.22, y + 0.1, "white") for y in (-0.2, 0.2)),
-        *(_rect(0.12, y - 0.1, 0.22, y, "ink") for y in (-0.2, 0.2)),
+        _rectangle(-0.4, -0.4, 0.4, 0.4, "body"),
+        *(_rectangle(0.02, y - 0.1, 0.22, y + 0.1, "white") for y in (-0.2, 0.2)),
+        *(_rectangle(0.12, y - 0.1, 0.22, y, "ink") for y in (-0.2, 0.2)),
     ),
     "safe": (
-        _rect(-0.38, -0.4, 0.4, 0.4, "body"),
-        _rect(-0.28, -0.3, 0.3, 0.3, "shade"),
+        _rectangle(-0.38, -0.4, 0.4, 0.4, "body"),
+        _rectangle(-0.28, -0.3, 0.3, 0.3, "shade"),
         Disc((0.01, 0.0), "white", 0.2), Disc((0.01, 0.0), "ink", 0.13),
         Line(((0.01, 0.0), (0.1, -0.1)), "white", 0.05),
     ),
@@ -256,7 +256,7 @@ def _rattle_parts(sizes: Sequence[float]) -> tuple[Part, ...]:
 
 TAILS: dict[str, tuple[Part, ...]] = {
     "default": (),
-    "block-bum": (_rect(-0.2, -0.32, 0.32, 0.32, "body"),),
+    "block-bum": (_rectangle(-0.2, -0.32, 0.32, 0.32, "body"),),
     "bolt": (
         Polygon(
             ((-0.2, -0.16), (0.16, -0.3), (0.08, -0.07), (0.5, -0.16), (-0.02, 0.32), (0.06, 0.08),
@@ -281,9 +281,9 @@ TAILS: dict[str, tuple[Part, ...]] = {
         Line(((-0.1, 0.0), (0.24, 0.0), (0.38, -0.12), (0.34, -0.3), (0.14, -0.34)), "body", 0.13),
     ),
     "pixel": (
-        _rect(-0.2, -0.3, 0.08, 0.3, "body"),
-        _rect(0.08, -0.2, 0.26, 0.2, "body"),
-        _rect(0.26, -0.1, 0.44, 0.1, "body"),
+        _rectangle(-0.2, -0.3, 0.08, 0.3, "body"),
+        _rectangle(0.08, -0.2, 0.26, 0.2, "body"),
+        _rectangle(0.26, -0.1, 0.44, 0.1, "body"),
     ),
     "round-bum": (Disc((0.0, 0.0), "body", 0.36),),
     "sharp": (Polygon(((-0.2, -0.3), (0.48, 0.0), (-0.2, 0.3)), "body"),),

@@ -119,7 +119,7 @@ def foreground_shapes(
     found += [
         shape
         for x, y in _cells_on_board(board, board.food)
-        for shape in _food_shapes(_center(board, (x, y)))
+        for shape in _food_shapes(_cell_center(board, (x, y)))
     ]
     for snake, color in snakes:
         if snake.alive:
@@ -139,11 +139,11 @@ def _image_size(board: State) -> tuple[float, float]:
     return board.width + PANEL_WIDTH + 2 * MARGIN, rows + 2 * MARGIN
 
 
-def _center(board: State, cell: Point) -> tuple[float, float]:
+def _cell_center(board: State, cell: Point) -> tuple[float, float]:
     return MARGIN + cell[0] + 0.5, MARGIN + board.height - cell[1] - 0.5
 
 
-def _box(
+def _box_shape(
     x: float, y: float, width: float, height: float, fill: str, radius: float = 0.0
 ) -> Polygon:
     return Polygon(((x, y), (x + width, y + height)), fill, radius)
@@ -157,8 +157,8 @@ def _cells_on_board(board: State, cells: Iterable[Point]) -> list[Point]:
 def _ground_shapes(
     width: int, height: int, size: tuple[float, float], hazards: tuple[tuple[Point, int], ...]
 ) -> tuple[Shape, ...]:
-    found: list[Shape] = [_box(0, 0, *size, PAPER_COLOR, 0.3)]
-    found.append(_box(MARGIN, MARGIN, width, height, _BOARD_COLOR, 0.2))
+    found: list[Shape] = [_box_shape(0, 0, *size, PAPER_COLOR, 0.3)]
+    found.append(_box_shape(MARGIN, MARGIN, width, height, _BOARD_COLOR, 0.2))
     layers = dict(hazards)
     for cell in itertools.product(range(width), range(height)):
         x, y = MARGIN + cell[0] + 0.5, MARGIN + height - cell[1] - 0.5
@@ -168,7 +168,7 @@ def _ground_shapes(
             if num_layers
             else CELL_COLOR
         )
-        found.append(_box(x - 0.47, y - 0.47, 0.94, 0.94, fill, 0.12))
+        found.append(_box_shape(x - 0.47, y - 0.47, 0.94, 0.94, fill, 0.12))
         if num_layers > 1:
             found.append(Text((x + 0.4, y + 0.28), PAPER_COLOR, str(num_layers), 0.36, "end"))
     return tuple(found)
@@ -201,20 +201,20 @@ def _body_shapes(board: State, snake: Snake, fill: str) -> list[Shape]:
         ahead = (float((end[0] > x) - (end[0] < x)), float((end[1] > y) - (end[1] < y)))
         found += [place(part, end, ahead, customization.fill_colors(fill)) for part in tail]
     if stays and len(body) > 1:
-        found.append(Disc(_center(board, body[-1]), blend(PAPER_COLOR, fill, 0.65), 0.13))
-    return [*found, Disc(_center(board, snake.head), fill, 0.4)]
+        found.append(Disc(_cell_center(board, body[-1]), blend(PAPER_COLOR, fill, 0.65), 0.13))
+    return [*found, Disc(_cell_center(board, snake.head), fill, 0.4)]
 
 
 def _body_lines(board: State, body: Sequence[Point]) -> list[list[tuple[float, float]]]:
     """Return the points of each line of a body, from the head end to the tail end."""
-    strokes = [[_center(board, body[0])]]
+    strokes = [[_cell_center(board, body[0])]]
     for ahead, cell in itertools.pairwise(body):
         dx, dy = cell[0] - ahead[0], cell[1] - ahead[1]
         if abs(dx) + abs(dy) == 1:
-            strokes[-1].append(_center(board, cell))
+            strokes[-1].append(_cell_center(board, cell))
             continue
-        x, y = _center(board, ahead)
-        here, there = _center(board, cell), (0.0, 0.0)
+        x, y = _cell_center(board, ahead)
+        here, there = _cell_center(board, cell), (0.0, 0.0)
         if dy == 0 and abs(dx) == board.width - 1:
             there = (-0.2 if dx > 0 else 0.2, 0.0)
         elif dx == 0 and abs(dy) == board.height - 1:
@@ -253,7 +253,7 @@ def _head_direction(board: State, snake: Snake) -> tuple[float, float]:
 
 def _head_shapes(board: State, snake: Snake, color: str) -> list[Shape]:
     """Return the shapes of the head selected by the snake's customization."""
-    center, ahead = _center(board, snake.head), _head_direction(board, snake)
+    center, ahead = _cell_center(board, snake.head), _head_direction(board, snake)
     parts = customization.head_parts(snake.customizations.get("head", ""))
     return [place(part, center, ahead, customization.fill_colors(color)) for part in parts]
 
@@ -265,7 +265,7 @@ def _cross_shapes(board: State, snake: Snake) -> list[Shape]:
     """
     if not snake.body:
         return []
-    x, y = _center(board, snake.head)
+    x, y = _cell_center(board, snake.head)
     fresh = snake.eliminated_on == board.turn
     fill = ELIMINATION_COLOR if fresh else blend(INK, CELL_COLOR, 0.25)
     arm, width = (0.3, 0.14) if fresh else (0.16, 0.08)
@@ -287,10 +287,10 @@ def _panel_shapes(board: State, colors: Sequence[str]) -> list[Shape]:
             Text(
                 (left + 0.62, y),
                 INK if snake.alive else PALE_COLOR,
-                _shorten(snake.name or snake.id),
+                _shorten_name(snake.name or snake.id),
                 0.5,
             ),
-            _box(left, y + 0.4, width, 0.24, TRACK_COLOR, 0.12),
+            _box_shape(left, y + 0.4, width, 0.24, TRACK_COLOR, 0.12),
         ]
         if not snake.alive:
             found[-1] = Text((left + 0.62, y + 0.55), PALE_COLOR, _cause_text(snake), 0.4)
@@ -300,7 +300,7 @@ def _panel_shapes(board: State, colors: Sequence[str]) -> list[Shape]:
         found.append(Text((right, y), PALE_COLOR, f"hp {snake.health}", 0.42, "end"))
         fraction = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
         if fraction:
-            found.append(_box(left, y + 0.4, max(width * fraction, 0.24), 0.24, fill, 0.12))
+            found.append(_box_shape(left, y + 0.4, max(width * fraction, 0.24), 0.24, fill, 0.12))
     return found
 
 
@@ -313,7 +313,7 @@ def _win_probability_bar(
     for snake, color in zip(board.snakes, colors, strict=True):
         probability = win_probabilities.get(snake.id, 0.0)
         width = probability * (PANEL_WIDTH - 0.8)
-        found.append(_box(x, y, width, 0.6, color))
+        found.append(_box_shape(x, y, width, 0.6, color))
         if probability > 0.2:
             label = f"{'~' * bool(probability % 1)}{probability:.0%}"
             found.append(Text((x + width / 2, y + 0.3), PAPER_COLOR, label, 0.42, "middle"))
@@ -325,7 +325,7 @@ def _cause_text(snake: Snake) -> str:
     return f"{snake.eliminated_cause}, turn {snake.eliminated_on}"
 
 
-def _shorten(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= 12 else name[:11] + "…"
 
 

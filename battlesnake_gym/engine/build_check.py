@@ -26,7 +26,7 @@ SHARED_SOURCES = [
 ]
 """Headers that the C files of all packages may include."""
 
-_reasons: dict[str, str] = {}
+_unusable_reasons: dict[str, str] = {}
 
 
 def sources_hash(csrc: Path) -> str:
@@ -72,17 +72,17 @@ def load_compiled_module(name: str, consequence: str) -> ModuleType | None:
             setattr(sys.modules[package], leaf, module)
             return module
         reasons.append(module)
-    _reasons[name] = "; ".join(reasons) or "it was not compiled here"
+    _unusable_reasons[name] = "; ".join(reasons) or "it was not compiled here"
     sys.modules[name] = None  # type: ignore[assignment]  # An import must not find it.
     if reasons:
-        message = f"{_reasons[name]}, so {consequence}; to fix it: {BUILD_HINT}"
+        message = f"{_unusable_reasons[name]}, so {consequence}; to fix it: {BUILD_HINT}"
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return None
 
 
 def missing_reason(name: str) -> str:
     """Return the reason why a compiled module is not usable, or "" for a usable module."""
-    return _reasons.get(name, "")
+    return _unusable_reasons.get(name, "")
 
 
 def _find_module(name: str, folder: Path) -> importlib.machinery.ModuleSpec | str | None:

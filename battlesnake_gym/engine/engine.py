@@ -241,16 +241,16 @@ def _create_views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[A
     memory = memoryview(batch)
     size, snakes, snake = at["record_size"], at["snakes"], at["snake_size"]
 
-    def view(dtype: Any, offset: int, *more: tuple[int, int]) -> NDArray[Any]:
+    def create_view(dtype: Any, offset: int, *more: tuple[int, int]) -> NDArray[Any]:
         shape = (num_games, *(length for length, _ in more))
         strides = (size, *(stride for _, stride in more))
         return np.ndarray(shape, dtype, memory, offset, strides)
 
-    views = {name: view(dtype, at[name]) for name, dtype in GAME_ARRAYS.items()}
+    views = {name: create_view(dtype, at[name]) for name, dtype in GAME_ARRAYS.items()}
     for name, dtype in SEAT_ARRAYS.items():
-        views[name] = view(dtype, snakes + at[name], (seats, snake))
-    views["heads"] = view(np.int16, snakes + at["heads"], (seats, snake), (2, 2))
-    views["facing"] = view(np.uint8, at["facing"], (seats, 1))
+        views[name] = create_view(dtype, snakes + at[name], (seats, snake))
+    views["heads"] = create_view(np.int16, snakes + at["heads"], (seats, snake), (2, 2))
+    views["facing"] = create_view(np.uint8, at["facing"], (seats, 1))
     return views
 
 

@@ -34,7 +34,7 @@ _RESULT_DECAY = 0.99
 Earlier results count less, because the learner changes over time.
 """
 
-_OLD_STATE_KEYS = {
+_CURRENT_STATE_KEYS = {
     "outlived": "wins",
     "met": "num_results",
     "heard": "num_offered",
@@ -156,7 +156,7 @@ class PastSelves:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `get_state`."""
-        state = {_OLD_STATE_KEYS.get(name, name): value for name, value in state.items()}
+        state = {_CURRENT_STATE_KEYS.get(name, name): value for name, value in state.items()}
         for part in (self._weights, self._act_fns, self._wins, self._num_results, self._numbers):
             part.clear()
         columns = (state[name] for name in ("weights", "numbers", "wins", "num_results"))

@@ -19,7 +19,7 @@ from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.engine import engine
 from battlesnake_gym.env.past_selves import PastSelves
-from battlesnake_gym.env.seated_policy import PAST, ActFn, SeatedPolicy
+from battlesnake_gym.env.seated_policy import PAST_SELF, ActFn, SeatedPolicy
 from battlesnake_gym.mdp.observations import RELATIVE_TO_ABSOLUTE
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Strategy
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
 _DEFAULT_PAST_SELF = "safe-random"
-"""Name of the snake that plays as `PAST` until a past self is added."""
+"""Name of the snake that plays as `PAST_SELF` until a past self is added."""
 
 Opponent = str | Strategy
-"""Opponent: a name for `snakes.make`, `PAST`, or a strategy.
+"""Opponent: a name for `snakes.make`, `PAST_SELF`, or a strategy.
 
 A snake is created from its name for every game; a strategy object plays all games.
 """
@@ -58,7 +58,7 @@ class SeatedOpponents:
         self._past_self_at = np.zeros(seats, np.int64)
 
     def add_past_self(self, policy: ActFn) -> None:
-        """Add a past self, which plays as `PAST` in some of the following games."""
+        """Add a past self, which plays as `PAST_SELF` in some of the following games."""
         self._past_selves.add(policy)
 
     def remove_opponents(self, games: NDArray[np.bool_]) -> None:
@@ -72,7 +72,7 @@ class SeatedOpponents:
     def assign(self, game: int, seat: int, opponent: Opponent, seed: int) -> None:
         """Assign an opponent to a seat.
 
-        Without a past self, `PAST` is the snake `_DEFAULT_PAST_SELF`.
+        Without a past self, `PAST_SELF` is the snake `_DEFAULT_PAST_SELF`.
 
         Args:
             game: Index of the game.
@@ -80,13 +80,13 @@ class SeatedOpponents:
             opponent: The opponent: a name, from which a strategy is created, or a strategy.
             seed: Seed of the opponent. Snakes that the engine plays use the game's seed instead.
         """
-        if opponent == PAST and len(self._past_selves):
+        if opponent == PAST_SELF and len(self._past_selves):
             playing = set(np.unique(self._past_self_at[self._past_self_at > 0]).tolist())
             self._past_self_at[game, seat] = self._past_selves.draw(
                 np.random.default_rng(seed), playing
             )
             return
-        opponent = _DEFAULT_PAST_SELF if opponent == PAST else opponent
+        opponent = _DEFAULT_PAST_SELF if opponent == PAST_SELF else opponent
         if code := engine_code(opponent, self._vector):
             self._codes[game, seat] = code
         elif isinstance(opponent, str) and self.seated_policy(opponent):
@@ -98,7 +98,7 @@ class SeatedOpponents:
     def load_policies(self, opponents: Sequence[Opponent]) -> None:
         """Load the policies among ``opponents``; see `seated_policy` for the errors."""
         for opponent in opponents:
-            if isinstance(opponent, str) and opponent != PAST:
+            if isinstance(opponent, str) and opponent != PAST_SELF:
                 self.seated_policy(opponent)
 
     def seated_policy(self, name: str) -> SeatedPolicy | None:
@@ -206,19 +206,19 @@ def num_seats(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
 
 
 def check_past_opponent(opponents: Sequence[Opponent]) -> None:
-    """Raise ``ValueError`` if `PAST` is not among ``opponents``."""
-    if PAST not in opponents:
+    """Raise ``ValueError`` if `PAST_SELF` is not among ``opponents``."""
+    if PAST_SELF not in opponents:
         raise ValueError(
-            f"no opponent is {PAST!r}, so no game would use the policy; add it to opponents"
+            f"no opponent is {PAST_SELF!r}, so no game would use the policy; add it to opponents"
         )
 
 
 def _check_opponent_name(name: str) -> None:
     base = name.rpartition("@")[0] or name
-    if name == PAST:
+    if name == PAST_SELF:
         return
     if not snakes.resolve_file(base) and base not in snakes.names():
-        known = [PAST, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
+        known = [PAST_SELF, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
         raise ValueError(
             f"opponents: {unknown_name_message('snake', name, known)}; or give a .onnx file, a run "
             "directory or a bundle"

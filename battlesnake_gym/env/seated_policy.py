@@ -13,7 +13,7 @@ from battlesnake_gym import snakes
 if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
-PAST = "past"
+PAST_SELF = "past"
 """Name of the opponent that plays past selves of the learner."""
 
 ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]

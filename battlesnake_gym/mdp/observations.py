@@ -116,7 +116,7 @@ _PLANES_BY_VALUES = {
     "territory": PLANES + _TERRITORY_PLANES,
 }
 
-NAMES = tuple(_ENCODERS)
+ENCODER_NAMES = tuple(_ENCODERS)
 """Names of the built-in encoders."""
 
 _MAX_FRAME_STACK = 8
@@ -181,7 +181,7 @@ The relative action "up" keeps the direction of the snake.
 _QUARTER_TURNS = (0, 2, 1, 3)
 
 
-DEFAULT = "planes"
+DEFAULT_NAME = "planes"
 """Name of the default observation."""
 
 
@@ -190,11 +190,11 @@ class Observation:
     """Encoder of observations, which `get` creates.
 
     Attributes:
-        name: One of `NAMES`, or a registered name.
+        name: One of `ENCODER_NAMES`, or a registered name.
         frame_stack: Number of stacked turns, 1 to 8.
     """
 
-    name: str = DEFAULT
+    name: str = DEFAULT_NAME
     frame_stack: int = 1
 
     def __post_init__(self) -> None:
@@ -207,7 +207,7 @@ class Observation:
             extensions.load_all()
         if self.name not in _ENCODERS and self.name not in _custom_encoders:
             raise ValueError(
-                unknown_name_message("observation", self.name, [*NAMES, *_custom_encoders])
+                unknown_name_message("observation", self.name, [*ENCODER_NAMES, *_custom_encoders])
             )
         if type(self.frame_stack) is not int or not 1 <= self.frame_stack <= _MAX_FRAME_STACK:
             raise ValueError(
@@ -220,7 +220,7 @@ class Observation:
         """Names of the planes of one turn, in order."""
         if not self.in_engine:
             return _custom_encoders[self.name].planes
-        return _PLANES_BY_VALUES[self._values]
+        return _PLANES_BY_VALUES[self._values_name]
 
     @property
     def in_engine(self) -> bool:
@@ -230,7 +230,7 @@ class Observation:
     @property
     def relative(self) -> bool:
         """Whether actions are relative to the snake's direction (see `absolute_actions`)."""
-        return self._view == "facing"
+        return self._view_name == "facing"
 
     @property
     def codes(self) -> tuple[int, int]:
@@ -243,14 +243,14 @@ class Observation:
             raise ValueError(
                 f"the engine cannot compute the observation {self.name!r}: it is custom"
             )
-        return _VALUE_CODES[self._values], _VIEW_CODES[self._view]
+        return _VALUE_CODES[self._values_name], _VIEW_CODES[self._view_name]
 
     @property
-    def _values(self) -> str:
+    def _values_name(self) -> str:
         return _ENCODERS[self.name][0]
 
     @property
-    def _view(self) -> str:
+    def _view_name(self) -> str:
         return _ENCODERS[self.name][1] if self.in_engine else "board"
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
@@ -278,9 +278,9 @@ class Observation:
                     f"a side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
                 )
             rows = columns = MAX_BORDERED_SIZE
-        elif self._view == "head":
+        elif self._view_name == "head":
             rows, columns = 2 * height - 1, 2 * width - 1
-        elif self._view == "facing":
+        elif self._view_name == "facing":
             rows = columns = 2 * max(width, height) - 1
         return len(self.planes) * self.frame_stack, rows, columns
 
@@ -329,10 +329,10 @@ class Observation:
         planes = len(self.planes)
         out[planes:] = 0 if state.turn == 0 else out[:-planes].copy()
         if self.in_engine:
-            board, outside = _VALUE_FUNCTIONS[self._values](state, snake)
+            board, outside = _VALUE_FUNCTIONS[self._values_name](state, snake)
         else:
             board, outside = self._custom_planes(state, snake_id), np.zeros(planes, np.uint8)
-        out[:planes] = _paste_board(self._view, board, outside, snake, out.shape[1:])
+        out[:planes] = _paste_board(self._view_name, board, outside, snake, out.shape[1:])
         return out
 
     def _custom_planes(self, state: State, snake_id: str) -> Bytes:
@@ -404,7 +404,7 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
             f"unknown field of an observation: {unknown[0]!r}; "
             "known are name, frame_stack, planes, version"
         )
-    found = Observation(observation.get("name", DEFAULT), observation.get("frame_stack", 1))
+    found = Observation(observation.get("name", DEFAULT_NAME), observation.get("frame_stack", 1))
     planes = observation.get("planes", found.planes)
     if tuple(planes) != found.planes:
         raise ValueError(
@@ -492,12 +492,12 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
     # Entry i of each list is the union of the first i segments of one body.
     bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
 
-    def taken(turns: int) -> int:
+    def blocked_cells(turns: int) -> int:
         return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
 
-    exits = [shape.spread(shape.bit(snake.head)) & ~taken(1) for snake in snakes]
+    exits = [shape.spread(shape.bit(snake.head)) & ~blocked_cells(1) for snake in snakes]
     planes = np.zeros((len(_TERRITORY_PLANES), state.height * state.width), np.uint8)
-    for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, taken)):
+    for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, blocked_cells)):
         planes[0][_cell_indices(won[0])] = _territory_value(turn)
         planes[1][_cell_indices(reduce(or_, won[1:], 0))] = _territory_value(turn)
     for move, plane in zip(MOVES, planes[2:], strict=True):
@@ -505,7 +505,7 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
         if not shape.bit(target) & exits[0]:
             continue
         fronts = [shape.bit(target), *exits[1:]]
-        for turn, won in enumerate(first_reached_by_turn(shape, fronts, lengths, taken)):
+        for turn, won in enumerate(first_reached_by_turn(shape, fronts, lengths, blocked_cells)):
             plane[_cell_indices(won[0])] = _territory_value(turn)
     return planes.reshape(-1, state.height, state.width)
 

@@ -55,13 +55,13 @@ from battlesnake_gym.snakes import Decision, Reason, Strategy
 _FORMAT_VERSION = 2
 """Version of the file format, which the first line of a file contains."""
 
-SUFFIXES = (".jsonl", ".jsonl.gz")
+REPLAY_SUFFIXES = (".jsonl", ".jsonl.gz")
 """File suffixes of replays."""
 
 
 def find_files(directory: Path) -> list[Path]:
     """Return all files under ``directory`` that may contain recorded games, sorted."""
-    return sorted(path for path in directory.rglob("*") if path.name.endswith(SUFFIXES))
+    return sorted(path for path in directory.rglob("*") if path.name.endswith(REPLAY_SUFFIXES))
 
 
 @dataclass(slots=True)
@@ -583,11 +583,11 @@ def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
         reasons=tuple(reasons),
         scores=_read_numbers(value, "scores", path),
         shout=json_fields.string(value, "shout", path, ""),
-        line=_read_line(value, path),
+        line=_read_expected_line(value, path),
     )
 
 
-def _read_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
+def _read_expected_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
     location = json_fields.join_path(path, "line")
     line = json_fields.child(value, "line", path)
     return {name: tuple(map(str, json_fields.items(line, name, location))) for name in line}

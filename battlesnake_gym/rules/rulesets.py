@@ -17,23 +17,23 @@ from .stages import (
 )
 from .state import Game, State
 
-_STANDARD = (
+_STANDARD_STAGES = (
     Stage("move", move),
     Stage("starve", starve),
     Stage("hazard", damage_on_hazards),
     Stage("feed", feed),
     Stage("eliminate", eliminate_losers),
 )
-_WRAPPED = (Stage("move_wrapped", move_wrapped), *_STANDARD[1:])
-_CONSTRICTOR = (Stage("wipe_food", wipe_food), Stage("always_grow", always_grow))
+_WRAPPED_STAGES = (Stage("move_wrapped", move_wrapped), *_STANDARD_STAGES[1:])
+_CONSTRICTOR_STAGES = (Stage("wipe_food", wipe_food), Stage("always_grow", always_grow))
 
 RULESETS: dict[str, tuple[Stage, ...]] = {
-    "standard": _STANDARD,
-    "solo": _STANDARD,
-    "royale": (*_STANDARD, Stage("shrink", shrink)),
-    "wrapped": _WRAPPED,
-    "constrictor": _STANDARD + _CONSTRICTOR,
-    "wrapped_constrictor": _WRAPPED + _CONSTRICTOR,
+    "standard": _STANDARD_STAGES,
+    "solo": _STANDARD_STAGES,
+    "royale": (*_STANDARD_STAGES, Stage("shrink", shrink)),
+    "wrapped": _WRAPPED_STAGES,
+    "constrictor": _STANDARD_STAGES + _CONSTRICTOR_STAGES,
+    "wrapped_constrictor": _WRAPPED_STAGES + _CONSTRICTOR_STAGES,
 }
 """Stages of each ruleset, in order."""
 
@@ -49,12 +49,12 @@ def _ruleset_stages(game: Game) -> tuple[Stage, ...]:
 
 def wraps(game: Game) -> bool:
     """Return whether a snake that leaves the board enters the board on the opposite side."""
-    return _ruleset_stages(game)[0] is _WRAPPED[0]
+    return _ruleset_stages(game)[0] is _WRAPPED_STAGES[0]
 
 
 def grows_always(game: Game) -> bool:
     """Return whether snakes grow on every turn, so that no tail cell becomes free."""
-    return _ruleset_stages(game)[-1] is _CONSTRICTOR[-1]
+    return _ruleset_stages(game)[-1] is _CONSTRICTOR_STAGES[-1]
 
 
 def is_over(game: Game, state: State) -> bool:

@@ -109,7 +109,7 @@ def minimax_2026(seed: int) -> FrozenSearch:
     return FrozenSearch()
 
 
-BUILTIN_SNAKES: dict[str, snakes.Factory] = {
+BUILTIN_SNAKES: dict[str, snakes.StrategyFactory] = {
     "random": random,
     "safe-random": safe_random,
     "straight": straight_on,

@@ -29,7 +29,7 @@ from typing import Any
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.boards.json_fields import format_value, parse_small_json, sanitize_text
 from battlesnake_gym.common.files import create_zip, read_bounded
-from battlesnake_gym.snakes import Factory, FixedNodesSearch
+from battlesnake_gym.snakes import StrategyFactory, FixedNodesSearch
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep
 from battlesnake_heuristics.search import search
@@ -182,7 +182,7 @@ class Bundle:
         """The keys ``color``, ``head``, ``tail`` and ``author``, if set."""
         return dict(self.metadata["customization"])
 
-    def factory(self) -> Factory:
+    def factory(self) -> StrategyFactory:
         """Execute the extension code and return the factory of the snake's strategies.
 
         Raises:
@@ -204,7 +204,7 @@ class Bundle:
         nodes = self.metadata["nodes"]
         return functools.partial(_with_fixed_nodes, build, nodes) if nodes else build
 
-    def _without_name(self, chosen: list[Filter], steps: tuple[PipelineStep, ...]) -> Factory:
+    def _without_name(self, chosen: list[Filter], steps: tuple[PipelineStep, ...]) -> StrategyFactory:
         if POLICY_FILE in self.files:
             policy = self._policy()
             if not chosen and not steps:
@@ -221,7 +221,7 @@ class Bundle:
         )
 
 
-def open_factory(path: str) -> Factory:
+def open_factory(path: str) -> StrategyFactory:
     """Return the factory of the bundle at ``path``.
 
     Unchanged files are cached.
@@ -244,7 +244,7 @@ def _read(path: str, *state: int) -> Bundle:
 
 
 @functools.lru_cache(maxsize=64)
-def _loaded(path: str, *state: int) -> Factory:
+def _loaded(path: str, *state: int) -> StrategyFactory:
     return _read(path, *state).factory()
 
 
@@ -315,7 +315,7 @@ def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
         filters.FILTERS.update(before)
 
 
-def _with_fixed_nodes(build: Factory, nodes: int, seed: int) -> FixedNodesSearch:
+def _with_fixed_nodes(build: StrategyFactory, nodes: int, seed: int) -> FixedNodesSearch:
     return FixedNodesSearch(build(seed), nodes)  # type: ignore[arg-type]  # checked when it was packed
 
 

@@ -56,7 +56,7 @@ def metadata() -> dict[str, Any]:
 
 
 @functools.cache
-def factory() -> snakes.Factory:
+def factory() -> snakes.StrategyFactory:
     """Return the factory of the snake's strategies."""
     if (_HERE / "snake.evaluation").exists():
         evaluation = Evaluation.load(_HERE / "snake.evaluation")

@@ -21,7 +21,7 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp.observations import facing
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, Factory, Strategy
+from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy
 from battlesnake_heuristics.rule_based import (
     conditions,
     filters,
@@ -205,7 +205,7 @@ def strategy_factory(
     policy: str | Path | None = None,
     filters: Sequence[str] = (),
     rules: str | Path | None = None,
-) -> Factory:
+) -> StrategyFactory:
     """Return the factory of a built-in snake, a bundle or a policy.
 
     Args:

@@ -79,7 +79,7 @@ def test_heads_face_the_direction_of_movement() -> None:
         ("ruleset=wrapped\nA > >\n. . .", (1, 0)),
     ]:  # fmt: skip
         board = Board.from_text(text)
-        x, y = drawing._center(board, board.snakes[0].head)
+        x, y = drawing._cell_center(board, board.snakes[0].head)
         shapes = drawing._head_shapes(board, board.snakes[0], "#000000")
         eyes = [
             part for part in shapes if isinstance(part, Disc) and part.fill == customization.WHITE

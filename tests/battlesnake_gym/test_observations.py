@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from battlesnake_gym.engine.engine import NO_MOVE, Games
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.observations import (
+    ENCODER_NAMES,
     MAX_BORDERED_SIZE,
-    NAMES,
     PLANES,
     RELATIVE_TO_ABSOLUTE,
     Observation,
@@ -22,7 +22,7 @@ from battlesnake_gym.mdp.observations import (
 from battlesnake_gym.rules import MOVES, OFFSETS, Game, Snake, State
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
 
-Observations = st.builds(Observation, st.sampled_from(NAMES), st.integers(1, 3))
+Observations = st.builds(Observation, st.sampled_from(ENCODER_NAMES), st.integers(1, 3))
 
 
 def state(**changes: object) -> State:
@@ -312,7 +312,7 @@ def encode_games(
 
 
 @pytest.mark.usefixtures("vectors")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENCODER_NAMES)
 def test_engine_equals_definition_on_mixed_sizes_and_odd_positions(name: str) -> None:
     observation = get(name)
     giant = [(x, y) for y in range(4) for x in (range(6) if y % 2 == 0 else range(5, -1, -1))]
@@ -333,7 +333,7 @@ def test_engine_equals_definition_on_mixed_sizes_and_odd_positions(name: str) ->
 
 
 @pytest.mark.usefixtures("vectors")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENCODER_NAMES)
 def test_engine_equals_definition_of_long_lives(name: str) -> None:
     """Maximum health, up to 130 segments, length differences of 16 and more."""
     observation = get(name)
@@ -371,7 +371,7 @@ def test_engine_equals_definition_of_long_lives(name: str) -> None:
 
 
 @pytest.mark.usefixtures("vectors")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENCODER_NAMES)
 def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     observation = get(name)
     games = Games(3, width=[3, 5, 7], height=[3, 4, 7], num_snakes=2)
@@ -413,7 +413,7 @@ def test_territory_shows_who_is_first_overall_and_after_each_move() -> None:
     assert seen["down_territory"] == seen["left_territory"] == nothing
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENCODER_NAMES)
 def test_space_contains_what_is_encoded(name: str) -> None:
     observation = Observation(name, frame_stack=2)
     space = observation.space(5, 4)

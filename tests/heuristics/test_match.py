@@ -22,7 +22,7 @@ from battlesnake_heuristics.search.search import Search
 pytest.importorskip("battlesnake_heuristics.search._search")
 
 
-def named(name: str) -> snakes.Factory:
+def named(name: str) -> snakes.StrategyFactory:
     return partial(snakes.make, name)
 
 

@@ -113,7 +113,7 @@ def ids(body: dict[str, Any]) -> tuple[str, str]:
     return body["game"]["id"], body["you"]["id"]
 
 
-def played(build: snakes.Factory, bodies: list[dict[str, Any]]) -> list[str]:
+def played(build: snakes.StrategyFactory, bodies: list[dict[str, Any]]) -> list[str]:
     """Return the moves of a live snake's sessions, without a server."""
     sessions: dict[tuple[str, str], LocalPlayer] = {}
     moves = []
@@ -162,7 +162,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
             return
 
 
-def assert_the_league_plays(build: snakes.Factory, replay: Replay, seed: int) -> None:
+def assert_the_league_plays(build: snakes.StrategyFactory, replay: Replay, seed: int) -> None:
     """Check that the moves of "mine" in a league's game are those of a strategy with that seed."""
     mine = replay.snake_id("mine")
     player = LocalPlayer(build(seed), 10.0)

@@ -18,13 +18,13 @@ from .sinkholes import SINKHOLES
 from .snail import SNAIL_MODE
 from .solo_maze import SOLO_MAZE
 from .spiral import SPIRAL
-from .standard import EMPTY, STANDARD
+from .standard import EMPTY_MAP, STANDARD_MAP
 
 MAPS: dict[str, Map] = {
     board_map.id: board_map
     for board_map in (
-        STANDARD,
-        EMPTY,
+        STANDARD_MAP,
+        EMPTY_MAP,
         ROYALE,
         INNER_WALL,
         RINGS,

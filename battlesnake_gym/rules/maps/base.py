@@ -9,7 +9,7 @@ from ..errors import RulesError
 from ..placement import MAX_SNAKES
 from ..state import Game, State
 
-Hook = Callable[[Game, State], None]
+MapFunction = Callable[[Game, State], None]
 """Function of a map that changes the state in place."""
 
 _ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
@@ -39,14 +39,14 @@ class Map:
 
     id: str
     description: str
-    setup: Hook
-    update: Hook
+    setup: MapFunction
+    update: MapFunction
     sizes: tuple[tuple[int, int], ...] = _ODD_SIZES
     players: tuple[int, int] = (1, MAX_SNAKES)
     sizes_enforced: bool = False
     players_enforced: bool = False
     min_size: int = 1
-    check_turn: Hook = accept_position
+    check_turn: MapFunction = accept_position
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
         """Raise `RulesError` if the official engine rejects the size or number of snakes."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..food import game_rand, standard_food
 from ..placement import place_food_beside, place_in_quadrants
 from ..state import Game, Point, State
-from .base import Hook, Map
+from .base import Map, MapFunction
 
 
 def parse_cells(text: str) -> list[Point]:
@@ -89,7 +89,7 @@ ISLANDS_LARGE_STARTS = [
 ]
 
 
-def create_setup(hazards: Sequence[Point], quadrants: Sequence[Sequence[Point]]) -> Hook:
+def create_setup(hazards: Sequence[Point], quadrants: Sequence[Sequence[Point]]) -> MapFunction:
     """Create a setup function that places hazards, snakes in quadrants, and food."""
 
     def setup(game: Game, state: State) -> None:
@@ -107,7 +107,7 @@ def update(game: Game, state: State) -> None:
     standard_food(game, state, avoid_hazards=True)
 
 
-def _create_map(map_id: str, size: int, most: int, hook: Hook) -> Map:
+def _create_map(map_id: str, size: int, most: int, hook: MapFunction) -> Map:
     kind = "islands" if "islands" in map_id else "rivers"
     return Map(
         map_id,

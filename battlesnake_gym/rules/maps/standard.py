@@ -22,5 +22,5 @@ def no_update(game: Game, state: State) -> None:
     """Do nothing; this function is the update of a map that does not change the board."""
 
 
-STANDARD = Map("standard", "the plain board", setup, standard_food)
-EMPTY = Map("empty", "no food at all", setup_snakes_only, no_update)
+STANDARD_MAP = Map("standard", "the plain board", setup, standard_food)
+EMPTY_MAP = Map("empty", "no food at all", setup_snakes_only, no_update)

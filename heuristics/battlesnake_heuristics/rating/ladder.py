@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym import snakes
-from battlesnake_gym.snakes import Factory
+from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95
 
@@ -290,7 +290,7 @@ DEFAULT_SETTINGS = MatchSettings(move_time_ms=25)
 
 
 def run_placement(
-    make: Factory,
+    make: StrategyFactory,
     num_snakes: int = 2,
     *,
     precision_elo: float = 75.0,

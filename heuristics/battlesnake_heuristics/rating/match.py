@@ -19,10 +19,10 @@ from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import (
     Decision,
-    Factory,
     FixedNodesSearch,
     NodeLimitedStrategy,
     Strategy,
+    StrategyFactory,
 )
 from battlesnake_heuristics.rating import sprt
 from battlesnake_heuristics.search import search
@@ -113,7 +113,7 @@ def points_of(sides: Sequence[int], eliminated_on: Sequence[int | None]) -> floa
 
 def play_game(
     settings: MatchSettings,
-    players: Sequence[Factory],
+    players: Sequence[StrategyFactory],
     seed: int,
     *,
     names: Sequence[str] = (),
@@ -196,8 +196,8 @@ def _with_timing(strategy: Strategy, cpu_ms: list[float]) -> Strategy:
 
 def play_pair(
     settings: MatchSettings,
-    side0: Factory,
-    side1: Factory,
+    side0: StrategyFactory,
+    side1: StrategyFactory,
     seed: int,
     index: int,
     num_snakes: int = 2,

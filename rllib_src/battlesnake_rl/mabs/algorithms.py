@@ -17,7 +17,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.env.seated_policy import PAST
+from battlesnake_gym.env.seated_policy import PAST_SELF
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.distil.distil import DISTILConfig
@@ -178,7 +178,7 @@ def saturating_env_runners(config: AlgorithmConfig) -> float:
     whose env runners wait for the learner.
     """
     known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)
-    if known is None or config.env_config.get("opponents", {}).keys() - {PAST}:
+    if known is None or config.env_config.get("opponents", {}).keys() - {PAST_SELF}:
         return math.inf
     settings: Any = config
     return known(settings) * float(max(settings.num_learners, 1))

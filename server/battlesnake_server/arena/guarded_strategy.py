@@ -12,7 +12,7 @@ from pathlib import Path
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, Factory, Strategy, to_decision
+from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy, to_decision
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_server.live.fallback import FALLBACK_RULE, TIMEOUT_NOTE, choose_fallback_move
 
@@ -58,7 +58,7 @@ class GuardedStrategy:
         return decision
 
 
-def make_strategy(factory: Factory, seed: int) -> Strategy:
+def make_strategy(factory: StrategyFactory, seed: int) -> Strategy:
     """Build the strategy for one game.
 
     If the factory raises an exception, the returned strategy raises that exception on every move.

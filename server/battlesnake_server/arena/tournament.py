@@ -27,7 +27,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
-from battlesnake_gym.snakes import Factory
+from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rating import process_pool
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
@@ -421,6 +421,7 @@ _event_channel: Connection | None = None
 
 
 def _set_event_channel(channel: Connection) -> None:
+    """Set the pipe for game events of this process."""
     global _event_channel
     _event_channel = channel
 
@@ -499,6 +500,7 @@ async def _play_with_referee(
     on_event: OnEvent | None,
     open_seats: OpenPlayers,
 ) -> GameRecord:
+    """Play a game with response timeouts."""
     game = Game(
         ruleset=settings.ruleset,
         map=settings.map,
@@ -596,7 +598,7 @@ async def open_players(
 
 
 @functools.lru_cache(maxsize=64)
-def local_strategy_factory(entrant: Entrant) -> Factory:
+def local_strategy_factory(entrant: Entrant) -> StrategyFactory:
     """Return the strategy factory of an entrant that runs in this process.
 
     The function caches the factory per process.

@@ -21,7 +21,7 @@ from battlesnake_gym.common.command_line import (
     print_error,
     print_json,
 )
-from battlesnake_gym.snakes import Decision, Factory, Reason
+from battlesnake_gym.snakes import Decision, StrategyFactory, Reason
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
     Scenario,
@@ -89,7 +89,7 @@ def report(result: ScenarioResult) -> str:
     return "\n".join(line for line in details if line) + "\n"
 
 
-def run_with_strategy(scenario: Scenario, number: int, factory: Factory) -> ScenarioResult:
+def run_with_strategy(scenario: Scenario, number: int, factory: StrategyFactory) -> ScenarioResult:
     """Run a scenario with a new strategy.
 
     If the strategy rejects the board, the move is ``""``.

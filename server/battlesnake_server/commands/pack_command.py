@@ -140,7 +140,7 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
 
 def _read_rules(
     path: Path | None, files: dict[str, bytes]
-) -> tuple[dict[str, snakes.Factory], list[str], bool]:
+) -> tuple[dict[str, snakes.StrategyFactory], list[str], bool]:
     """Add the extension file to ``files``.
 
     Returns:
@@ -186,7 +186,7 @@ def _filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
     return [*safe, *(name for name in registered if name not in safe)]
 
 
-def _snake(options: argparse.Namespace, registered: dict[str, snakes.Factory]) -> str:
+def _snake(options: argparse.Namespace, registered: dict[str, snakes.StrategyFactory]) -> str:
     """Return the name of the snake that plays."""
     if options.snake:
         if options.snake not in registered:
@@ -207,7 +207,7 @@ def _snake(options: argparse.Namespace, registered: dict[str, snakes.Factory]) -
     return next(iter(registered))
 
 
-def _searches(name: str | None, registered: dict[str, snakes.Factory]) -> bool:
+def _searches(name: str | None, registered: dict[str, snakes.StrategyFactory]) -> bool:
     if name is None:
         return True  # An evaluation requires the search.
     build = registered.get(name) or snakes.factory(name)

@@ -18,7 +18,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import Parser, milliseconds, positive, print_error
 from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, Factory, Strategy
+from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy
 from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def limited_factory(name: str) -> Factory:
+def limited_factory(name: str) -> StrategyFactory:
     """Load a snake; a call of it that does not return within `_MAX_CALL_S` ends the process."""
 
     def reject(board: Board | None) -> None:
@@ -99,7 +99,7 @@ def limited_factory(name: str) -> Factory:
     return factory
 
 
-def checked_factory(make: Factory, max_ms: float) -> Factory:
+def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
     """Wrap a factory so that its snakes raise `SnakeCheckError` for losing behavior.
 
     Losing behavior is anything that would lose a real game.
@@ -136,7 +136,7 @@ def checked_factory(make: Factory, max_ms: float) -> Factory:
     return factory
 
 
-def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
+def findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> Iterator[str]:
     """Yield the findings, one line each.
 
     Args:

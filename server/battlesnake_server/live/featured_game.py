@@ -9,7 +9,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_gym.snakes import Decision, Factory
+from battlesnake_gym.snakes import Decision, StrategyFactory
 from battlesnake_heuristics.builtin_snakes import hungry_snake
 from battlesnake_heuristics.rating.match import MatchSettings, play_game
 from battlesnake_server import replay_json
@@ -36,8 +36,8 @@ class FeaturedGame:
     also read the page.
     """
 
-    def __init__(self, factory: Factory) -> None:
-        self._factory: Factory | None = factory  # The factory is None after the first game.
+    def __init__(self, factory: StrategyFactory) -> None:
+        self._factory: StrategyFactory | None = factory  # The factory is None after the first game.
         self._lock = threading.Lock()
         self.key: Key | None = None
         self._version = 0
@@ -100,12 +100,14 @@ class FeaturedGame:
             }  # fmt: skip
 
     def _start_game(self, key: Key, board: Board) -> None:
+        """Replace the featured game with a new game."""
         self._factory, self.key, self._over = None, key, False
         self._version, self._size, self._frames = self._version + 1, 0, []
         you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
         self._header = {**replay_json.header(board), "you": you}
 
     def _add_frame(self, board: Board, decision: Decision | None) -> None:
+        """Store a position as JSON, without and with its decision."""
         turn = decision and Turn({board.you.id: decision.move}, decisions={board.you.id: decision})
         plain = json.dumps(replay_json.frame(board))
         with_decision = json.dumps(replay_json.frame(board, turn)) if turn else plain
@@ -113,7 +115,7 @@ class FeaturedGame:
         if self._size <= _MAX_FRAME_BYTES and len(board.snakes) == len(self._header["snakes"]):
             self._frames.append((plain, with_decision))
 
-    def _play_example_game(self, factory: Factory) -> None:
+    def _play_example_game(self, factory: StrategyFactory) -> None:
         """Play the example game.
 
         The example game is discarded if a real game has started.

@@ -10,7 +10,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError
-from battlesnake_gym.snakes import Decision, Factory
+from battlesnake_gym.snakes import Decision, StrategyFactory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server.http.connection_table import ClientState
@@ -49,7 +49,7 @@ class LiveSnake:
         ValueError: If ``ponders`` is set, but the strategy is not a search.
     """
 
-    def __init__(self, factory: Factory, *, ponders: bool = False) -> None:
+    def __init__(self, factory: StrategyFactory, *, ponders: bool = False) -> None:
         self._ponders = ponders
         example = factory(0)
         if ponders and not isinstance(example, Search):

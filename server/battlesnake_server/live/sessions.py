@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
-from battlesnake_gym.snakes import Decision, Factory, Strategy
+from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy
 from battlesnake_server.live.time_budget import RoundTripEstimate
 
 Key = tuple[str, str]
@@ -92,7 +92,7 @@ class Sessions:
         clock: Function that returns the time in seconds.
     """
 
-    def __init__(self, factory: Factory, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, factory: StrategyFactory, clock: Callable[[], float] = time.monotonic) -> None:
         self._factory = factory
         self._clock = clock
         self._lock = threading.Lock()
@@ -129,6 +129,7 @@ class Sessions:
             return len({game for game, _ in self._sessions})
 
     def _delete_idle_sessions(self) -> None:
+        """Delete sessions without a request for `SESSION_IDLE_TIMEOUT_S`."""
         oldest = self._clock() - SESSION_IDLE_TIMEOUT_S
         while self._sessions:
             digest, session = next(iter(self._sessions.items()))
@@ -159,4 +160,5 @@ def _hash_ids(key: Key) -> tuple[bytes, bytes]:
 
 
 def _session_seed(key: Key) -> int:
+    """Return a seed that depends only on the ids."""
     return zlib.crc32(repr(key).encode())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from battlesnake_gym.common.untrusted_text import path_text
-from battlesnake_gym.replays.replay import SUFFIXES, Replay, ReplayError
+from battlesnake_gym.replays.replay import REPLAY_SUFFIXES, Replay, ReplayError
 
 
 class TooLittleMemoryError(ReplayError):
@@ -112,7 +112,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _is_replay_name(name: str) -> bool:
-    return name.endswith(SUFFIXES) and not name.startswith(".")
+    return name.endswith(REPLAY_SUFFIXES) and not name.startswith(".")
 
 
 @functools.lru_cache(maxsize=4)

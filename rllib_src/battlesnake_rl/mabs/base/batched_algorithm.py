@@ -28,7 +28,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from battlesnake_gym.env.seated_policy import PAST
+from battlesnake_gym.env.seated_policy import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
@@ -312,7 +312,10 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
     def _add_past_self(self: Any) -> None:
         """Send the current weights to all env runners as a past self, if due."""
         steps = self.num_env_steps_sampled
-        if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
+        if (
+            PAST_SELF not in self.config.env_config.get("opponents", {})
+            or steps < self._next_past_self
+        ):
             return
         self._next_past_self = steps + _PAST_SELF_INTERVAL
         # The past self needs a copy, because the learner continues to update the original arrays.

@@ -15,7 +15,7 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.seated_opponents import SeatedOpponents
-from battlesnake_gym.env.seated_policy import PAST
+from battlesnake_gym.env.seated_policy import PAST_SELF
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.policy import policy_loader
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
@@ -29,14 +29,14 @@ _LEARNER = 0
 class TrainingOpponents:
     """Assignment of opponents to the seats of N games with S seats.
 
-    Opponents are drawn for each game. All `PAST` seats of a game have the same past self until the
-    game ends. Before the first past self exists, the learner plays these seats. The learner has at
-    least one seat in every game.
+    Opponents are drawn for each game. All `PAST_SELF` seats of a game have the same past self until
+    the game ends. Before the first past self exists, the learner plays these seats. The learner has
+    at least one seat in every game.
 
     Args:
-        fractions: Fraction of seats by opponent: `PAST`, a name for `battlesnake_gym.snakes.make`,
-            or `_POLICY_PREFIX` and the path of a policy with the learner's observation. The learner
-            has the remaining seats.
+        fractions: Fraction of seats by opponent: `PAST_SELF`, a name for
+            `battlesnake_gym.snakes.make`, or `_POLICY_PREFIX` and the path of a policy with the
+            learner's observation. The learner has the remaining seats.
         vector: The games.
         random: Random generator.
         past: Past selves of the learner.
@@ -70,7 +70,7 @@ class TrainingOpponents:
         self._eliminated_on = np.full(self._players.shape, np.inf)
         self._seated = SeatedOpponents(vector)
         self._seated.load_policies(
-            [one for one in fractions if one != PAST and one not in self._frozen]
+            [one for one in fractions if one != PAST_SELF and one not in self._frozen]
         )
 
     @property
@@ -100,7 +100,7 @@ class TrainingOpponents:
             self._players[game] = who
             for seat in np.flatnonzero(who != _LEARNER).tolist():
                 name = self.names[who[seat]]
-                if name not in (PAST, *self._frozen):
+                if name not in (PAST_SELF, *self._frozen):
                     self._seated.assign(int(game), seat, name, int(self._random.integers(2**31)))
 
     def after_step(self, infos: Mapping[str, NDArray[Any]]) -> None:
@@ -126,7 +126,9 @@ class TrainingOpponents:
         self._past.record_result(int(self._past_self[game]), float(outlived.mean()))
 
     def _is_past(self, who: NDArray[np.int64]) -> NDArray[np.bool_]:
-        past: NDArray[np.bool_] = who == (self.names.index(PAST) if PAST in self.names else -1)
+        past: NDArray[np.bool_] = who == (
+            self.names.index(PAST_SELF) if PAST_SELF in self.names else -1
+        )
         return past
 
     def _active_past_selves(self) -> set[int]:
@@ -255,7 +257,7 @@ def check(fractions: Any) -> None:
         )
     for name, fraction in fractions.items():
         # Built-in snakes are loaded when a game needs a snake, after the games are built.
-        known = [PAST, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
+        known = [PAST_SELF, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
         if name not in known and not is_file(name):
             raise ValueError(
                 unknown_name_message("opponent", name, known, "battlesnake-gym snakes")
