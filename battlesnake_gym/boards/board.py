@@ -52,7 +52,7 @@ __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Board(State):
-    """One position of one game, from the view of one snake or of a spectator.
+    """One position of one game, from the perspective of one snake or of a spectator.
 
     The moves and ``game.seed`` determine all later positions. A board from a request has no seed
     (``game.seed`` is `UNKNOWN_SEED`, 0), so its future food and hazards are unknown. `step` then

@@ -94,8 +94,9 @@ def first_reached_by_turn(
 ) -> Iterator[list[int]]:
     """Yield, for each future turn, the cells that each snake reaches first.
 
-    All snakes expand simultaneously. A cell that several snakes reach on the same turn belongs to
-    the longest snake, or to no snake if the longest snakes have equal length.
+    All snakes expand simultaneously. If several snakes reach a cell on the same turn, the strictly
+    longest of these snakes owns the cell. If the longest snakes have equal length, no snake owns
+    the cell.
 
     Args:
         grid: Size of the board.

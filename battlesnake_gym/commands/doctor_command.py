@@ -59,7 +59,7 @@ class ComponentStatus:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the findings.
+    """Print the state of each component.
 
     Returns:
         The exit status: 1 if a component is broken, or 0 otherwise.

@@ -315,7 +315,7 @@ class _Palette:
     def convert_changes(
         self, picture: Image.Image, boxes: list[PixelBox]
     ) -> tuple[Image.Image, tuple[int, int]]:
-        """Convert the changed region of an image to palette colors, and return its offset.
+        """Return the changed region of an image in palette colors, and the region's offset.
 
         Unchanged pixels are transparent.
         """

@@ -3,8 +3,8 @@
 `svg` returns the image that notebooks show, `image` returns a Pillow image, and `save_png` writes a
 file. `battlesnake_gym.draw.animation` creates animations.
 
-* Heads face the direction of movement. A tail is pointed if the tail will move on the next turn, or
-  round and ringed if segments are stacked.
+* Heads face the direction of movement. A tail that will move on the next turn is pointed. A stacked
+  tail is round and ringed.
 * `battlesnake_gym.draw.customization` defines colors, heads and tails.
 * Hazards are shaded. Stacked hazard layers are darker, and a digit shows the number of layers.
 * A snake that was eliminated on the current turn is pale, and a cross marks its head.

@@ -45,7 +45,7 @@ def load_compiled_module(name: str, consequence: str) -> ModuleType | None:
 
     A module is usable if it loads and was compiled from the C files next to the package's sources.
     If only unusable modules exist, a ``RuntimeWarning`` gives the reasons, the consequence and the
-    remedy. If no module exists, there is no warning.
+    remedy. If no module exists, the function does not warn.
 
     Args:
         name: Full name of the module.

@@ -1,9 +1,9 @@
 """Observations: named encoders from positions to byte planes ``[C, H, W]``.
 
-Every encoder shows the board from the view of one snake, the observing snake. In names, "own"
-refers to the observing snake. This module encodes a `State` for one snake at a time. The engine's C
-code writes the same bytes for all games and snakes in one call (``Games.observe``). Networks divide
-the bytes by 255.
+Every encoder shows the board from the perspective of one snake, the observing snake. In names,
+"own" refers to the observing snake. This module encodes a `State` for one snake at a time. The
+engine's C code writes the same bytes for all games and snakes in one call (``Games.observe``).
+Networks divide the bytes by 255.
 
 An encoder combines:
 
@@ -423,7 +423,7 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
 def facing(state: State, snake_id: str) -> int:
     """Return the direction of a snake as an index into MOVES.
 
-    The direction is the direction from the neck to the head, or up (0) for a stacked body. On a
+    The result is the direction from the neck to the head, or up (0) for a stacked body. On a
     wrapped board, head and neck may be on opposite edges. The rules play a move in this direction
     for a snake without a valid move.
     """

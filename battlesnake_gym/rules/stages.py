@@ -72,7 +72,7 @@ def to_valid_move(snake: Snake, requested: str) -> str:
 def default_move(body: list[Point]) -> str:
     """Return the default move, which continues in the direction of the snake.
 
-    The direction is the direction from the neck to the head, which may be on opposite edges of the
+    The snake's direction points from the neck to the head, which may be on opposite edges of the
     board. The default move of a body stacked on one cell is up.
     """
     head_x, head_y = body[0]
