@@ -66,10 +66,11 @@ class DatabaseError(ValueError):
     """
 
 
-class _Readable(TypeDecorator[Any]):
-    """Column type that reads a value that cannot be converted as None.
+class _TolerantColumnType(TypeDecorator[Any]):
+    """Column type that returns None for a value that cannot be converted.
 
-    Other programs may write any value into SQLite, and one row must not hide the other rows.
+    Other programs may write any value into an SQLite database. One damaged row must not prevent
+    reading the other rows.
     """
 
     impl: Any = JSON
@@ -79,20 +80,24 @@ class _Readable(TypeDecorator[Any]):
         """Return the function that converts a value from the database."""
         convert = super().result_processor(dialect, coltype)
 
-        def read(value: object) -> Any:
+        def convert_or_none(value: object) -> Any:
             try:
                 return value if convert is None else convert(value)
             except (ValueError, TypeError, AttributeError, RecursionError):
                 return None
 
-        return read
+        return convert_or_none
 
 
-class _Json(_Readable):
+class _TolerantJson(_TolerantColumnType):
+    """Column type of JSON values; None for damaged JSON."""
+
     cache_ok = True
 
 
-class _Date(_Readable):
+class _TolerantDateTime(_TolerantColumnType):
+    """Column type of times; None for a damaged time."""
+
     impl = DateTime
     cache_ok = True
 
@@ -101,9 +106,9 @@ class Base(DeclarativeBase):
     """Declarative base class of the arena's database tables."""
 
     type_annotation_map = {  # noqa: RUF012
-        dict[str, int]: _Json,
-        list[float]: _Json,
-        datetime: _Date,
+        dict[str, int]: _TolerantJson,
+        list[float]: _TolerantJson,
+        datetime: _TolerantDateTime,
     }
 
 
@@ -119,7 +124,7 @@ _RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
 """Current names of the columns of `LeagueSnake` that version 0.1 created."""
 
 
-class _SettingsColumnType(_Readable):
+class _SettingsColumnType(_TolerantColumnType):
     """Column type of tournament settings, stored as JSON.
 
     Reading a value renames the keys in `_RENAMED_SETTINGS`.
@@ -241,7 +246,9 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
             event.listen(engine, "connect", _replace_undecodable_text)
         with_retries(engine, _create_tables)
     except ModuleNotFoundError as error:
-        raise DatabaseError(f"database {url!r} needs the package {error.name!r}") from error
+        raise DatabaseError(
+            f"database {url!r} needs the package {error.name!r}; install the package"
+        ) from error
     except (ArgumentError, NoSuchModuleError, SQLAlchemyError) as error:
         raise DatabaseError(
             f"database {url!r}: {error}; give a URL like {DEFAULT_DATABASE_URL} or "
@@ -261,6 +268,7 @@ def _pool_class(url: str) -> type[Pool] | None:
 
 
 def _replace_undecodable_text(connection: sqlite3.Connection, record: object) -> None:
+    """Configure a connection to replace text that is not valid UTF-8."""
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
 
 
@@ -322,7 +330,9 @@ def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
             if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
             if not reported:
-                _print_status(f"{engine.url.database} is locked by another program; waiting for it")
+                _print_status(
+                    f"{engine.url.database} is locked by another program; waiting for the lock"
+                )
             reported = True
 
 

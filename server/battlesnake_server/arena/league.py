@@ -157,7 +157,7 @@ def load_seasons(session: Session, league: str) -> list[Season]:
     found = []
     for row in rows:
         if row.settings and row.settings.get("league") == league:
-            with contextlib.suppress(KeyError, TypeError, ValueError):  # The row is damaged.
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # Skip a damaged row.
                 found.append(Season.from_row(row))
     return found
 

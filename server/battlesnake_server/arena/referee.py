@@ -32,7 +32,7 @@ _NUM_OPENING_MOVES = 6
 WriteRequest = Callable[[Game, State, Snake], Body]
 """Function that builds a request body for a snake.
 
-`board_json.write` uses the format of the official CLI.
+`board_json.request_to_dict` uses the format of the official CLI.
 """
 
 OnEvent = Callable[[Board | Turn], None]
