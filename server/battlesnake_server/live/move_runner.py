@@ -32,7 +32,7 @@ from battlesnake_server.live.time_budget import (
 _MIN_TIME_BUDGET_S = 0.002
 """Minimum time budget in seconds.
 
-With less time, the strategy is not started.
+The strategy is not started with less time.
 """
 
 AVAILABLE_CORES = available_cores()

@@ -108,7 +108,7 @@ def grace_period_s(timeout: float, round_trip: float | None) -> float:
     """Return the grace period after the deadline, in seconds.
 
     During the grace period, a strategy may still return. The grace period is half of the reserved
-    time. Both arguments are in seconds.
+    time. ``timeout`` and ``round_trip`` are in seconds.
 
     >>> grace_period_s(0.5, 0.1)
     0.025
