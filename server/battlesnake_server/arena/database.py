@@ -189,7 +189,7 @@ class StoredGame(Base):
 class Seat(Base):
     """Table row of one snake in one game.
 
-    The fields match `referee.SeatRecord`. In a draw, ``won`` is False for all snakes.
+    The fields match `referee.SeatRecord`. ``won`` is False for all snakes of a draw.
     """
 
     __tablename__ = "seats"

@@ -2,12 +2,12 @@
 
 The order of requests matches the official CLI. The referee first sends ``GET /`` and ``/start``,
 one snake after the other. Every turn, the referee sends ``/move`` to all living snakes at once,
-including the survivors after the last turn. One turn later, the referee sends ``/end`` to every
-snake.
+including the survivors after the last turn. The referee sends ``/end`` to every snake one turn
+later.
 
 A snake behind a URL that does not respond in time repeats its previous move, initially "up". A
-strategy in this process plays the fallback move instead. In both cases, the record of the turn
-names the problem.
+strategy in this process plays the fallback move instead. The record of the turn names the problem of
+every failed move.
 """
 
 from __future__ import annotations
