@@ -12,7 +12,7 @@ from pathlib import Path
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy, to_decision
+from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory, to_decision
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_server.live.fallback import FALLBACK_RULE, TIMEOUT_NOTE, choose_fallback_move
 

@@ -229,7 +229,7 @@ def parse_entrants(
         label = label or source
         counts[label] += 1
         number = f" ({counts[label]})" if counts[label] > 1 else ""
-        found.append(Entrant(label + number, source, address_policy.allowing_typed_address(source)))
+        found.append(Entrant(label + number, source, address_policy.with_typed_address(source)))
     return found
 
 
@@ -367,7 +367,7 @@ def open_ray_pool(address: str, settings: TournamentSettings) -> ProcessPool:
         OSError: If there is no cluster at the address.
         MissingExtraError: If Ray is not installed.
     """
-    module = load_module("sagemaker_rl.cluster.open_ray_pool", "rllib")
+    module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
     pool: ProcessPool = module.RayPool(address, entrant_files(parse_entrants(settings.snakes)))
     return pool
 
