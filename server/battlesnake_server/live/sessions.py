@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
-from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy
+from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_server.live.time_budget import RoundTripEstimate
 
 Key = tuple[str, str]
@@ -92,7 +92,9 @@ class Sessions:
         clock: Function that returns the time in seconds.
     """
 
-    def __init__(self, factory: StrategyFactory, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, factory: StrategyFactory, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._factory = factory
         self._clock = clock
         self._lock = threading.Lock()
