@@ -191,7 +191,7 @@ class BatchPolicy(Protocol):
         """Return logits or Q-values, float32 [B, 4], for observations uint8 [B, C, H, W]."""
         ...
 
-    def check_size(self, width: int, height: int) -> None:
+    def check_board_size(self, width: int, height: int) -> None:
         """Raise ``ValueError`` if the policy does not support this board size, in cells."""
         ...
 

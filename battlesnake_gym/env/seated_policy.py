@@ -41,7 +41,7 @@ class SeatedPolicy:
 
     def __init__(self, name: str, policy: snakes.BatchPolicy, vector: VectorBattlesnake) -> None:
         for size in vector.board_sizes:
-            policy.check_size(*size)
+            policy.check_board_size(*size)
         self._name, self._vector = name, vector
         self._policy: snakes.BatchPolicy | None = policy
         self._shape = policy.shape(*map(max, zip(*vector.board_sizes, strict=True)))

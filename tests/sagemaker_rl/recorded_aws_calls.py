@@ -87,8 +87,8 @@ def recording() -> Iterator[set[str]]:
         name: noted(name) for name in dir(SimulatedSageMaker) if name.startswith(verbs)
     }
     with (
-        mock.convert_changes.object(threaded_moto_server, "DomainDispatcherApplication", Noting),
-        mock.convert_changes.multiple(SimulatedSageMaker, **methods),
+        mock.patch.object(threaded_moto_server, "DomainDispatcherApplication", Noting),
+        mock.patch.multiple(SimulatedSageMaker, **methods),
     ):
         yield calls
 

@@ -26,7 +26,7 @@ from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
 from sagemaker_rl.job import preflight
-from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, SCRIPT_COMMAND, bucket_and_key
+from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, SCRIPT_COMMAND, split_s3_uri
 from sagemaker_rl.simulator.local_job import REGION
 from sagemaker_rl.simulator.simulated_session import IMAGE, ROLE, SimulatedSession
 
@@ -88,7 +88,7 @@ def simulated(session: SimulatedSession, one: ModelTrainer) -> dict[str, Any]:
     session.logs_for_job(session.newest_job, wait=True)
     job = one._latest_training_job
     job.wait(poll=1)  # the SDK itself sees that the job is done
-    bucket, key = bucket_and_key(job.model_artifacts.s3_model_artifacts)
+    bucket, key = split_s3_uri(job.model_artifacts.s3_model_artifacts)
     return {
         "status": job.training_job_status,
         "name": job.training_job_name,
@@ -113,7 +113,7 @@ def documented(session: SimulatedSession) -> dict[str, Any]:
             "dependencies": [ROOT / o for o in PROJECT_DEPENDENCIES],
         },
     }
-    with mock.convert_changes.object(
+    with mock.patch.object(
         model_trainer, "ModelTrainer", partial(ModelTrainer, sagemaker_session=session)
     ):
         exec(listing, names)
