@@ -6,8 +6,8 @@ including the survivors after the last turn. The referee sends ``/end`` to every
 later.
 
 A snake behind a URL that does not respond in time repeats its previous move, initially "up". A
-strategy in this process plays the fallback move instead. The record of the turn names the problem of
-every failed move.
+strategy in this process plays the fallback move instead. The record of the turn names the problem
+of every failed move.
 """
 
 from __future__ import annotations
