@@ -3,16 +3,17 @@
 //   const analysis = new Analysis(player, panel);   // panel: the element with data-address
 //   analysis.show(frame);                           // shows the analysis of a turn
 //
-// replay_viewer/analysis_queue.py serves the analysis; replay_viewer/what_if.py serves other moves.
+// replay_viewer/analysis_queue.py serves the analysis of a game. replay_viewer/what_if.py serves the
+// analysis of positions after other moves.
 
 import { element } from "./board.js";
 import { ARROWS, MOVES, html } from "./decision.js";
 
 const $ = (id) => document.getElementById(id);
-const POLL_MS = 1500; // interval of requests for a running analysis
-const MAX_POINTS = 600; // maximum number of points of a line in the graph
+const POLL_MS = 1500; // interval in ms between requests for a running analysis
+const MAX_POINTS = 600; // maximum number of points of a curve in the graph
 const MOVES_BY_LETTER = Object.fromEntries(MOVES.map((move) => [move[0], move]));
-const PROVEN = 900; // cells of territory; larger absolute values are a forced win or loss
+const PROVEN = 900; // value in cells of territory; larger absolute values are forced wins or losses
 const toPercent = (probability) => Math.round(100 * probability);
 const formatPercent = (probability, about = "≈") =>
   `${probability % 1 ? `${about} ` : ""}${toPercent(probability)}%`;
@@ -33,7 +34,7 @@ export class Analysis {
     this.positions = new Map(); // turn -> {moves, snakes}
     this.mistakes = [];
     this.finalScores = null;
-    this.addressed = player.addressedBranch(); // before the address changes
+    this.addressed = player.addressedBranch(); // branch in the address of the opened page
     this.branch = null; // {turn, groups, frame, snakes, over}: moves that differ from the game
     $("analyze").addEventListener("click", () => this.start());
     $("graph").addEventListener("click", (event) => this.pick(event));
@@ -271,13 +272,13 @@ export class Analysis {
     return this.branch?.frame ?? player.game.frames[player.index];
   }
 
-  /** Index of the snake that plays another move: the selected or the first living snake. */
+  /** Returns the index of the snake that makes the next move: the selected or first living snake. */
   get mover() {
     const { selected } = this.player.view;
     return selected ?? this.frame.snakes.findIndex((snake) => !snake.death);
   }
 
-  /** Plays `move`. Opponents repeat their moves of the game; in a branch, the search moves them. */
+  /** Plays `move`; opponents replay recorded moves or, in a branch, play the moves of the search. */
   async playMove(move) {
     const { mover } = this;
     const letters = this.frame.snakes.map((snake, i) => {

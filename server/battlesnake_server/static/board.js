@@ -205,7 +205,7 @@ export class BoardView {
     return [group];
   }
 
-  /** Returns a body that tapers from head to tail, as a single path for speed. */
+  /** Returns a body that tapers from head to tail; a single path is the fastest to draw. */
   drawBody(strokes) {
     const joints = Math.max(strokes.reduce((sum, stroke) => sum + stroke.length, 0) - 1, 3);
     const half = (joint) => 0.36 - (0.18 * joint) / joints;
@@ -240,7 +240,7 @@ export class BoardView {
     return strokes;
   }
 
-  /** Moves the head and the tail back toward their previous cells. */
+  /** Moves the head and the tail toward their previous cells, for the animation of a turn. */
   bend(strokes, body, before, fraction) {
     const [first, last] = [strokes[0], strokes.at(-1)];
     const [oldHead, oldTail] = [this.center(before[0]), this.center(before.at(-1))];
@@ -257,7 +257,7 @@ export class BoardView {
     return group;
   }
 
-  /** Returns the head's direction in SVG coordinates; up if the body covers one cell. */
+  /** Returns the head's direction in SVG coordinates, or up if the body covers one cell. */
   direction(body) {
     const neck = body.find((cell) => !same(cell, body[0]));
     if (!neck || !same(neck, body[1])) return [0, -1];
@@ -289,7 +289,7 @@ export class BoardView {
     });
   }
 
-  /** Returns the expected lines of all snakes according to the selected snake. */
+  /** Returns the selected snake's principal variation: the expected moves of all snakes. */
   drawLine(frame, fraction) {
     const line = frame.snakes[this.selected ?? this.defaultLineSnake]?.next?.line;
     if (!line || fraction < 1) return [];
@@ -322,7 +322,7 @@ export class BoardView {
     const next = frame.snakes[this.selected]?.next;
     if (!next || fraction < 1) return [];
     const head = frame.snakes[this.selected].body[0];
-    const searched = Object.keys(next.line ?? {}).length > 0; // a search returns only bounds for other moves
+    const searched = Object.keys(next.line ?? {}).length > 0; // for other moves, a search returns only bounds
     const vetoed = new Set(next.reasons.flatMap((reason) => reason.vetoed));
     return Object.entries(OFFSETS).flatMap(([move, [dx, dy]]) => {
       const score = next.scores[move];
@@ -367,14 +367,14 @@ function drawPart({ fill, points, center, radius, width }) {
     : element("polyline", { class: `${name} stroke`, points: places, "stroke-width": width });
 }
 
-/** Returns a disc as a path with the orientation of `taper`, so that overlaps stay filled. */
+/** Returns a disc as a path; the winding direction of `taper` keeps overlaps filled. */
 function disc([x, y], radius) {
   const [r, left] = [radius.toFixed(3), (x - radius).toFixed(3)];
   const across = (2 * radius).toFixed(3);
   return `M${left} ${y.toFixed(3)}a${r} ${r} 0 1 0 ${across} 0a${r} ${r} 0 1 0 -${across} 0z`;
 }
 
-/** Returns the body segment between two points as a path with the given half widths. */
+/** Returns the body segment between two points as a path; the half widths are in cells. */
 function taper([x, y], half, [endX, endY], endHalf) {
   const size = Math.hypot(endX - x, endY - y) || 1;
   const [across, down] = [(y - endY) / size, (endX - x) / size];

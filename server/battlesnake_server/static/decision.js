@@ -62,7 +62,7 @@ function reasonTable(reasons) {
   return html("table", "reasons", html("thead", "", head), html("tbody", "", ...rows));
 }
 
-/** Returns the expected moves of every snake, which the board draws as lines. */
+/** Returns the principal variation: the expected moves of every snake, drawn by the board. */
 function expectedLine(line, names) {
   const rows = Object.keys(names).filter((id) => line[id]).map((id) => html("li", "",
     html("b", "", names[id]), ` ${line[id].map((move) => ARROWS[move] ?? "?").join("")}`));

@@ -1,4 +1,5 @@
-// Player of an embedded game, with a button and a slider, for self-contained pages.
+// Player of an embedded game, with a button and a slider, for self-contained pages. The page contains
+// these elements:
 //
 //   <svg class="board" id="board">, <button id="play">, <input id="turn" type="range">,
 //   <output id="shown">, <ul id="snakes">,

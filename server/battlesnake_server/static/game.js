@@ -2,9 +2,9 @@
 
 import { $, fetchMore, openPlayer } from "./player.js";
 
-const RETRY_MS = 2000; // delay after a failed request
-const POLL_MS = 700; // interval of requests if the server rejects long polls
-const SWIPE_PX = 24; // minimum length of a swipe
+const RETRY_MS = 2000; // delay in ms after a failed request
+const POLL_MS = 700; // interval in ms between requests if the server rejects long polls
+const SWIPE_PX = 24; // minimum length of a swipe in pixels
 const OWN_SEAT = 0; // seat of the keyboard player
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -41,7 +41,7 @@ function outcome(player, frame, atEnd, seated) {
   return `${winners[0].name} won`;
 }
 
-/** Connects keys, buttons and swipes to the first snake. */
+/** Connects keys, buttons and swipes to the keyboard player's snake. */
 function takeSeat(player, seat) {
   const steer = (move) => fetch(seat.dataset.address, {
     method: "POST",

@@ -5,7 +5,7 @@ import { html } from "./decision.js";
 import { $ } from "./player.js";
 
 const POLL_MS = 700;
-const MAX_EMPTY_POLLS = 8; // polls without a game before the page reloads to show the last game
+const MAX_EMPTY_POLLS = 8; // number of polls without a live game before the page reloads
 const cards = new Map(); // address of the game's page -> card
 
 let emptyPolls = NaN; // NaN until a game is live

@@ -1,6 +1,6 @@
 // Live section of a page: updates the section when the JSON changes, and handles the buttons.
 //
-//   <div id="NAME" data-live="/address.json">   is replaced from a fresh copy of the page
+//   <div id="NAME" data-live="/address.json">   is replaced with the section of a new copy of the page
 //   <button data-post="/address" data-body="{}" data-confirm="Really?">
 //
 // Scripts that draw into the section listen for the document's "live" event and draw again.

@@ -4,7 +4,7 @@ import { BoardView } from "./board.js";
 
 const $ = (id) => document.getElementById(id);
 const POLL_MS = 500;
-const REPLAY_TURN_MS = 180; // duration of a turn of a finished game
+const REPLAY_TURN_MS = 180; // duration in ms of a turn of a finished game
 const basePath = location.pathname.replace(/\/$/, "");
 const customization = JSON.parse($("customization").textContent);
 const prefersReducedMotion = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -68,7 +68,7 @@ async function poll() {
 
 setInterval(() => {
   if (!game.over || prefersReducedMotion || document.hidden) return;
-  turn = (turn + 1) % (game.frames.length + 8); // the last position stays for 8 more turns
+  turn = (turn + 1) % (game.frames.length + 8); // the page shows the last position for 8 more turns
   if (turn < game.frames.length) show();
 }, REPLAY_TURN_MS);
 $("address").textContent = location.origin + (basePath || "/");

@@ -3,8 +3,8 @@
 //   const player = new Player(game, turnAddress);  // JSON of server/battlesnake_server/replay_json.py
 //   player.grow(update);                           // appends frames of a live game
 //   player.steer = (move) => ...;                  // arrow keys steer a snake instead of changing the turn
-//   player.onShow = (frame, atEnd) => ...;         // called for every turn that is shown
-//   player.openAnalysis();                         // call this function when the game is complete
+//   player.onShow = (frame, atEnd) => ...;         // callback for every turn that the player shows
+//   player.openAnalysis();                         // opens the analysis of a complete game
 
 import { Analysis } from "./analysis.js";
 import { BoardView, element } from "./board.js";
@@ -79,7 +79,7 @@ export class Player {
     return this.game.frames.length - 1;
   }
 
-  /** Adds frames; the first new frame may replace the last known frame. */
+  /** Adds frames to the game; the first new frame may replace the last frame. */
   grow(update) {
     const { game } = this;
     game.frames.splice(update.from, Infinity, ...update.frames);
@@ -123,7 +123,7 @@ export class Player {
     return Number.isFinite(turn) ? turn - this.game.frames[0].turn : 0;
   }
 
-  /** Returns the branch in the address: moves that differ from the game. */
+  /** Returns the branch in the address: moves that differ from the recorded moves. */
   addressedBranch() {
     const groups = this.address().get("if")?.split("-") ?? [];
     return { groups, turn: Number(this.address().get("turn")) };
@@ -325,7 +325,7 @@ export class Player {
     panel.replaceChildren(title, ...parts);
   }
 
-  /** Returns an explanation why the selected snake's move has no reasons. */
+  /** Explains why the selected snake's move has no reasons. */
   missingReasons() {
     const { timeout, frames } = this.game;
     const latencyMs = Number(frames[this.index + 1]?.snakes[this.view.selected].latency);

@@ -1,7 +1,8 @@
 // The position editor: draws positions, queries the moves of snakes and saves scenarios.
 //
-// server/battlesnake_server/web/position_editor.py documents the JSON of a position. Requests send
-// the body of a /move request. Every change redraws the board and removes the last response.
+// server/battlesnake_server/web/position_editor.py documents the JSON of a position. Requests
+// contain the position as the body of a /move request. Every change redraws the board and removes the
+// last response.
 
 import { BoardView, element } from "./board.js";
 import { $ } from "./player.js";
@@ -419,7 +420,7 @@ class PositionEditor {
     return event.preventDefault();
   }
 
-  /** Sends the content of the cell at the cursor to screen readers. */
+  /** Announces the content of the cell at the cursor to screen readers. */
   announce() {
     const content = [];
     for (const snake of this.snakes) {

@@ -1,5 +1,5 @@
-// The page of one recorded game. With `data-plays`, the page plays the game and starts the analysis
-// if the visitor may start analyses.
+// The page of one recorded game. With the attribute `data-plays`, the page plays the game on load, and
+// starts the analysis if the visitor may start analyses.
 
 import { $, fetchMore, openPlayer } from "./player.js";
 
