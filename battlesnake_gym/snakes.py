@@ -179,11 +179,11 @@ class BatchPolicy(Protocol):
         ...
 
     @property
-    def action_mask(self) -> str:
-        """Kind of action mask used in training."""
+    def action_mask_kind(self) -> str:
+        """Kind of action mask that the training used."""
         ...
 
-    def shape(self, width: int, height: int) -> tuple[int, int, int]:
+    def observation_shape(self, width: int, height: int) -> tuple[int, int, int]:
         """Return the shape (C, H, W) of one observation for a board size."""
         ...
 

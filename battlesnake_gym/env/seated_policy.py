@@ -44,7 +44,7 @@ class SeatedPolicy:
             policy.check_board_size(*size)
         self._name, self._vector = name, vector
         self._policy: snakes.BatchPolicy | None = policy
-        self._shape = policy.shape(*map(max, zip(*vector.board_sizes, strict=True)))
+        self._shape = policy.observation_shape(*map(max, zip(*vector.board_sizes, strict=True)))
         self._mask = np.ones((vector.num_games, vector.num_snakes, 4), np.bool_)
         vector.observe_as(policy.observation, self._shape)
 
@@ -56,7 +56,7 @@ class SeatedPolicy:
         """
         policy = self.policy
         observation, facing = policy.observation, self._vector.games.facing[seats]
-        self._vector.write_action_mask(policy.action_mask, self._mask)
+        self._vector.write_action_mask(policy.action_mask_kind, self._mask)
         mask = self._mask[seats]
         if observation.relative:
             mask = observation.relative_mask(mask, facing)
