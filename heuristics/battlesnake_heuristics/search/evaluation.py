@@ -20,7 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import MAX_JSON_BYTES, format_value, parse, sanitize_text
+from battlesnake_gym.boards.json_fields import (
+    MAX_JSON_BYTES,
+    format_value,
+    parse_small_json,
+    sanitize_text,
+)
 from battlesnake_gym.common.files import read_bounded, write_atomically
 
 _FORMAT = 2
@@ -146,7 +151,7 @@ class Evaluation:
         if magic != MAGIC:
             raise EvaluationError(f"{path}: not an evaluation; give another file")
         try:
-            metadata = parse(header)
+            metadata = parse_small_json(header)
             version, digest, trained = (
                 metadata["format"],
                 metadata["sha256"],
