@@ -144,3 +144,51 @@ def test_games_between_both_kinds_of_search_are_played_to_their_end() -> None:
     played = [play_game(5, setup, players) for players in ([decoupled, coupled] * 2, [coupled] * 4)]
     assert all(one.points.sum() == pytest.approx(1) for one in played)
     assert not np.array_equal(played[0].rows["move"][:200], played[1].rows["move"][:200])
+
+
+def test_root_noise_changes_the_visits_and_repeats_with_the_seed() -> None:
+    plain = SearchPlayer(evaluation=load_builtin(), nodes=60, decoupled=True)
+    setup = SelfPlaySettings(7, 7, 3, random_move_fraction=0.0, max_turns=40)
+    none, noisy, again, other = (
+        play_game(seed, setup, [dataclasses.replace(plain, root_noise=noise)] * 3).rows
+        for seed, noise in ((3, 0.0), (3, 0.5), (3, 0.5), (4, 0.5))
+    )
+    assert np.array_equal(noisy, again)
+    assert not np.array_equal(none["visits"][:40], noisy["visits"][:40])
+    assert not np.array_equal(other["visits"][:40], noisy["visits"][:40])
+    with pytest.raises(ValueError, match="root_noise between 0 and 1"):
+        play_game(3, setup, [dataclasses.replace(plain, root_noise=1.5)] * 3)
+
+
+def test_root_noise_is_uniform_on_the_simplex() -> None:
+    """With priors of noise alone, no move of a snake with three moves is preferred."""
+    player = SearchPlayer(
+        evaluation=load_builtin(), nodes=30, decoupled=True, root_noise=1.0, shared_tree=True
+    )
+    setup = SelfPlaySettings(
+        19, 19, 4, random_opening_turns=0, random_move_fraction=0.0, max_turns=12
+    )
+    rows = np.concatenate([play_game(seed, setup, [player] * 4).rows for seed in range(1, 61)])
+    free = rows["visits"][(rows["visits"] > 0).sum(1) == 3] / 255
+    assert len(free) > 1000
+    # The largest of three uniform spacings has the mean 11/18.
+    assert free.max(1).mean() == pytest.approx(11 / 18, abs=0.1)
+
+
+def test_snakes_with_equal_players_share_one_search_per_turn() -> None:
+    alone = SearchPlayer(evaluation=load_builtin(), nodes=80, decoupled=True)
+    shared = dataclasses.replace(alone, shared_tree=True)
+    opponent = dataclasses.replace(shared, nodes=81)
+    setup = SelfPlaySettings(
+        num_snakes=4, random_opening_turns=0, random_move_fraction=0.0, max_turns=1
+    )
+    each = play_game(7, setup, [alone] * 4).rows
+    # The tree is that of the first snake, so the first row does not change.
+    for players in ([shared] * 4, [shared, opponent] * 2):
+        rows = play_game(7, setup, players).rows
+        assert (rows["inputs"] == each["inputs"]).all()
+        assert (rows["visits"].sum(1) > 250).all()
+        assert (rows[0]["visits"] == each[0]["visits"]).all()
+        assert rows[0]["value"] == each[0]["value"]
+    values = 1 / (1 + np.exp(-play_game(7, setup, [shared] * 4).rows["value"] / 10_000))
+    assert values.sum() == pytest.approx(1, abs=0.1), "the values of one tree sum to one"

@@ -55,13 +55,15 @@ ROW_DTYPE = np.dtype(
         ("living", np.uint8),
         ("move", np.uint8),
         ("kind", np.uint8),
+        ("visits", np.uint8, 4),
     ]
 )
 """One snake's turn.
 
 The fields are the network inputs (1/256), the search value (1/1000 cell; 0 for random moves
 without a search), the turn, the cell of the food that appeared after the turn (-1: none), the
-seat, the number of living snakes, the move (an index into ``MOVES``) and the kind of row.
+seat, the number of living snakes, the move (an index into ``MOVES``), the kind of row, and the
+fraction of the decoupled search's visits per move (1/255; 0 for other searches).
 """
 
 
@@ -88,7 +90,18 @@ class SelfPlaySettings:
 class SearchPlayer:
     """A player of self-play games, limited to nodes or CPU time per move.
 
-    If ``seconds`` is 0, the node limit ``nodes`` applies. For ``decoupled`` see `Search`.
+    If ``seconds`` is 0, the node limit applies.
+
+    Attributes:
+        evaluation: Learned evaluation, or None for the handcrafted evaluation.
+        weights: Weights of the handcrafted evaluation.
+        nodes: Node limit per move.
+        seconds: CPU seconds per move; 0 for no time limit.
+        decoupled: See `Search`.
+        root_noise: Weight of Dirichlet noise in the root's priors of a decoupled search, in [0, 1].
+        shared_tree: Whether one decoupled search per turn serves all snakes with equal players. The
+            limits then apply per turn. If two snakes are left, each has its own search, with half
+            of ``nodes``.
     """
 
     evaluation: Evaluation | None = None
@@ -96,12 +109,15 @@ class SearchPlayer:
     nodes: int = 200
     seconds: float = 0.0
     decoupled: bool = False
+    root_noise: float = 0.0
+    shared_tree: bool = False
 
-    def to_arguments(self) -> tuple[array[int], bytes, int, float, bool]:
+    def to_arguments(self) -> tuple[array[int], bytes, int, float, bool, float, bool]:
         """Return the player as arguments of the C code."""
         network = self.evaluation.network_bytes if self.evaluation else b""
         nodes = 0 if self.seconds else self.nodes
-        return self.weights.to_array(), network, nodes, self.seconds, self.decoupled
+        options = self.decoupled, self.root_noise, self.shared_tree
+        return self.weights.to_array(), network, nodes, self.seconds, *options
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ typedef struct {
 /* A node of the tree. */
 typedef struct {
     uint32_t visits;
-    int terminal; /* 1 if the game is over or snake 0 is eliminated */
+    int terminal; /* 1 if the game is over, or snake 0 is eliminated and the tree serves only snake 0 */
     Position pos; /* truncated to the snakes that play; their ActionStats follow */
 } Node;
 
@@ -47,6 +47,7 @@ typedef struct {
     char *nodes;
     Edge *edges;
     float c_puct;
+    uint64_t random; /* state of the root noise */
 } Tree;
 
 /* Returns the node with index `index`. */
@@ -139,7 +140,8 @@ static uint32_t add_node(Tree *tree, const Position *before, const Position *pos
     float win_probs[MAX_SNAKES];
     memset(node, 0, tree->node_bytes);
     memcpy(&node->pos, pos, offsetof(Position, snake) + tree->snakes * sizeof(Body));
-    node->terminal = pos->living < 2 || !pos->snake[0].alive;
+    node->terminal =
+        pos->living < 2 || !(tree->search->request->all_snakes || pos->snake[0].alive);
     evaluate_snakes(tree->search, before, pos, win_probs);
     for (int s = 0; s < tree->snakes; s++) {
         stats[s].leaf_value = win_probs[s];
@@ -253,6 +255,30 @@ static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *i
     return edge->child;
 }
 
+/* Mixes Dirichlet noise into the priors of every living snake at the root, as in AlphaZero. All
+ * concentrations are 1: the noise is the spacings of uniform random cuts of [0, 1]. */
+static void add_root_noise(Tree *tree, const Node *root) {
+    float weight = tree->search->request->root_noise;
+    for (int s = 0; s < tree->snakes; s++) {
+        float *prior = get_stats(tree, root)[s].prior, cuts[5] = {0};
+        int count = 0, next = 0;
+        for (int move = 0; move < 4; move++) count += prior[move] > 0;
+        if (!root->pos.snake[s].alive || count < 2) continue;
+        for (int i = 1; i < count; i++) {
+            float cut = (next_random(&tree->random) >> 40) / 16777216.0f;
+            int k = i;
+            for (; k > 1 && cuts[k - 1] > cut; k--) cuts[k] = cuts[k - 1];
+            cuts[k] = cut;
+        }
+        cuts[count] = 1;
+        for (int move = 0; move < 4; move++)
+            if (prior[move] > 0) {
+                prior[move] = (1 - weight) * prior[move] + weight * (cuts[next + 1] - cuts[next]);
+                next++;
+            }
+    }
+}
+
 /* Runs one simulation. */
 static void simulate(Tree *tree) {
     uint32_t path[MAX_DEPTH], index = 0;
@@ -263,7 +289,10 @@ static void simulate(Tree *tree) {
      * descend() adds the new node with its leaf values. */
     for (; !is_new && depth < max_depth && !get_node(tree, index)->terminal; depth++) {
         Node *node = get_node(tree, index);
-        if (node->visits == PRIOR_UPDATE_VISITS) update_priors(tree, node);
+        if (node->visits == PRIOR_UPDATE_VISITS) {
+            update_priors(tree, node);
+            if (index == 0 && tree->search->request->root_noise > 0) add_root_noise(tree, node);
+        }
         float bonus = tree->c_puct * __builtin_sqrtf(node->visits + 1);
         path[depth] = index;
         for (int s = 0; s < tree->snakes; s++)
@@ -321,15 +350,24 @@ static int init_tree(Tree *tree, const Position *root) {
     return 0;
 }
 
-/* Writes the best move, the visits, the scores and the line of the root. */
+/* Returns the mean value of a move, or the value of the node if the move has no visits. */
+static float mean_move_value(const ActionStats *stats, int move) {
+    return stats->visits[move] ? stats->value_sum[move] / stats->visits[move] : stats->leaf_value;
+}
+
+/* Writes the best move, the scores and the line of the root, and the choices of all snakes. */
 static void export_visits(Tree *tree, SearchResult *result) {
     const ActionStats *stats = get_stats(tree, get_node(tree, 0));
     result->move = most_visited(stats);
     for (int move = 0; move < 4; move++) {
         result->has_score[move] = stats->prior[move] > 0;
-        result->visits[move] = stats->visits[move];
-        result->scores[move] = value_from_probability(
-            stats->visits[move] ? stats->value_sum[move] / stats->visits[move] : stats->leaf_value);
+        result->scores[move] = value_from_probability(mean_move_value(stats, move));
+    }
+    for (int s = 0; s < tree->snakes; s++) {
+        RootChoice *choice = &result->choices[s];
+        choice->move = most_visited(&stats[s]);
+        choice->value = value_from_probability(mean_move_value(&stats[s], choice->move));
+        memcpy(choice->visits, stats[s].visits, sizeof choice->visits);
     }
     extract_visited_line(tree, result);
     result->depth = result->line_length;
@@ -343,7 +381,7 @@ static int uses_decoupled(const SearchRequest *request, const Position *root) {
 /* Runs simulations until a limit of the request is reached. Returns 0, or -1 if out of memory. */
 static int run_decoupled(Search *search, const Position *root, SearchResult *result) {
     const SearchRequest *request = search->request;
-    Tree tree = {.search = search};
+    Tree tree = {.search = search, .random = request->noise_seed};
     /* The exploration constant varies per thread, so that root-parallel trees differ. */
     tree.c_puct = C_PUCT * (1 + 0.03f * (request->first_depth - 1));
     int failed = init_tree(&tree, root);
@@ -352,7 +390,7 @@ static int run_decoupled(Search *search, const Position *root, SearchResult *res
         simulate(&tree);
         if (tree.count > tree.mask / 2 && grow_edge_table(&tree, 2 * (tree.mask + 1))) failed = -1;
         if (request->max_nodes && done + 1 >= request->max_nodes) break;
-        if (stats->prior[most_visited(stats)] == 1) break; /* forced move */
+        if (!request->all_snakes && stats->prior[most_visited(stats)] == 1) break; /* forced move */
         if (check_stop(search, !(done & 15), !(done & 0xfff))) break;
     }
     if (!failed) export_visits(&tree, result);

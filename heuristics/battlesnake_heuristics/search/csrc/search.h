@@ -53,9 +53,19 @@ typedef struct {
     int exact_scores;  /* 1: all scores are exact, not only the score of the best move */
     int decoupled;     /* 1: use decoupled MCTS if three or more snakes are living and there is a network */
     int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
+    int all_snakes;    /* decoupled MCTS: 1 if the tree serves all snakes, not only snake 0 */
+    float root_noise;  /* decoupled MCTS: weight of Dirichlet noise in the priors of the root, 0 to 1 */
+    uint64_t noise_seed; /* seed of the noise */
     int (*should_stop)(void *); /* polled; a nonzero result interrupts the search; may be NULL */
     void *should_stop_arg; /* argument of should_stop */
 } SearchRequest;
+
+/* Choice of one snake at the root of decoupled MCTS. */
+typedef struct {
+    int move;           /* most visited move */
+    int32_t value;      /* mean value of that move, in 1/1000 cell */
+    uint32_t visits[4]; /* visits by move */
+} RootChoice;
 
 /* The result of a search. */
 typedef struct {
@@ -65,7 +75,7 @@ typedef struct {
     int64_t leaf_evals, nodes; /* evaluated leaves, and all nodes */
     int32_t scores[4];    /* by move, in 1/1000 cell; exact for the best move, a bound for other moves */
     uint8_t has_score[4]; /* by move: 1 if scores[] is set */
-    uint32_t visits[4];   /* decoupled MCTS: visits by move; otherwise 0 */
+    RootChoice choices[MAX_SNAKES]; /* decoupled MCTS: choice of each snake; otherwise 0 */
     int line_length;      /* number of turns of the principal variation */
     uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* moves of all snakes, 4 for eliminated snakes */
 } SearchResult;

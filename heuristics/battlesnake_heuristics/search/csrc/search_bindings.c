@@ -217,7 +217,7 @@ static PyObject *search(PyObject *module, PyObject *args) {
     PyEval_RestoreThread(callback.state);
     release_buffers(&buffers);
     if (failed) return failed < 0 ? PyErr_NoMemory() : NULL;
-    const uint32_t *visits = result.visits;
+    const uint32_t *visits = result.choices[0].visits;
     return Py_BuildValue("(iiiLLNN(IIII))", result.move, result.depth, result.proven,
                          (long long)result.leaf_evals, (long long)result.nodes,
                          build_scores(&result), build_line(&request, &result), visits[0], visits[1],

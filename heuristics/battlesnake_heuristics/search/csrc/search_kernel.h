@@ -18,10 +18,11 @@
 #include "position.h"
 #include "evaluate.h"
 #include "alphabeta.h"
-#include "decoupled_mcts.h"
 
 /* Returns the next output of splitmix64. */
 static uint64_t next_random(uint64_t *state) { return mix64(*state += 0x9e3779b97f4a7c15ull); }
+
+#include "decoupled_mcts.h"
 
 /* Returns the Zobrist key of an object on a cell, which is equal in every search. The frozen search
  * used one sequence of keys. */

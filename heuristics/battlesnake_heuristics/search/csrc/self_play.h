@@ -11,6 +11,10 @@ typedef struct {
     int64_t max_nodes;      /* maximum nodes per move; 0: no limit */
     double time_limit_s;    /* CPU seconds per move; 0: no limit */
     int decoupled;          /* as in SearchRequest */
+    float root_noise;       /* as in SearchRequest */
+    /* Decoupled MCTS: 1 if snakes with equal players share one tree per turn. With two living
+     * snakes, each snake has its own search again, with half of max_nodes. */
+    int shared_tree;
 } SelfPlayPlayer;
 
 /* Settings of one game. All pointers are borrowed. */
@@ -41,6 +45,7 @@ typedef struct {
     int16_t turn;
     int16_t food; /* cell on which food appeared after the turn, or -1 */
     uint8_t seat, living, move, kind;
+    uint8_t visits[4]; /* decoupled MCTS: fraction of the visits by move, scale 1/255; otherwise 0 */
 } SelfPlayRow;
 
 /* The record of one game. */

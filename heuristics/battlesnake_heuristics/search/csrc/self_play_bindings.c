@@ -15,8 +15,9 @@ const char play_game_doc[] =
 "--\n"
 "\n"
 "Play a self-play game of two or more snakes from a position, given as to search(), with one player\n"
-"per seat: (weights, network, nodes, seconds of CPU time, decoupled). hazards holds the layers of\n"
-"every cell after 0, 1, ... shrinks; `turn` of the position counts for them alone.\n"
+"per seat: (weights, network, nodes, seconds of CPU time, decoupled, root_noise, shared_tree).\n"
+"hazards holds the layers of every cell after 0, 1, ... shrinks; `turn` of the position counts for\n"
+"them alone.\n"
 "Returns (rows: bytes, points by seat, turns, finished, nodes). Releases the GIL.";
 
 /* Buffers of a game, borrowed from Python objects until release_self_play_buffers(). */
@@ -34,8 +35,8 @@ static void release_self_play_buffers(SelfPlayBuffers *buffers) {
     }
 }
 
-/* Parses one tuple (weights, network, nodes, seconds, decoupled) per seat. Returns 0, or -1 with an
- * exception set. */
+/* Parses one tuple (weights, network, nodes, seconds, decoupled, root_noise, shared_tree) per seat.
+ * Returns 0, or -1 with an exception set. */
 static int parse_players(PyObject *players, SelfPlayConfig *config, SelfPlayBuffers *buffers) {
     Py_ssize_t count = PyTuple_Size(players);
     if (count < 2 || count > MAX_SNAKES)
@@ -44,15 +45,17 @@ static int parse_players(PyObject *players, SelfPlayConfig *config, SelfPlayBuff
     for (int i = 0; i < count; i++) {
         SelfPlayPlayer *player = &buffers->player[i];
         long long max_nodes;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ldp", &buffers->weights[i],
+        if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ldpfp", &buffers->weights[i],
                               &buffers->network[i], &max_nodes, &player->time_limit_s,
-                              &player->decoupled))
+                              &player->decoupled, &player->root_noise, &player->shared_tree))
             return -1;
         if (check_weights(&buffers->weights[i]) ||
             check_network(&buffers->network[i], &player->network))
             return -1;
         if (max_nodes <= 0 && player->time_limit_s <= 0)
             return raise_value_error("players", "must have a limit of nodes or seconds");
+        if (!(player->root_noise >= 0 && player->root_noise <= 1))
+            return raise_value_error("players", "must have a root_noise between 0 and 1");
         player->max_nodes = max_nodes;
         player->weights = buffers->weights[i].buf;
         config->player[i] = player;

@@ -11,6 +11,9 @@ typedef struct {
     int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
     uint16_t bodies[MAX_SNAKES * MAX_CELLS];
     uint8_t food[MAX_CELLS];
+    uint8_t view_seats[MAX_SNAKES]; /* seat of each snake of player_request */
+    RootChoice choices[MAX_SNAKES]; /* choices of decoupled MCTS on this turn, by seat */
+    uint8_t has_choice[MAX_SNAKES]; /* by seat: 1 if choices[] is set */
     Position pos;
     uint64_t random;
     int turn, random_move_fraction;
@@ -75,13 +78,42 @@ static void fill_player_view(SelfPlay *game, int seat) {
             *cells++ = segment(game->game_search, s, body->head - k);
         for (int k = 0; k < body->stacked; k++)
             *cells++ = segment(game->game_search, s, body->tail);
+        game->view_seats[player_request->snakes] = s;
         game->lengths[player_request->snakes] = body->length;
         game->health[player_request->snakes++] = body->health;
     }
 }
 
-/* Searches the move of the snake at `seat` with an empty table; fills value and move of the row.
- * Returns 0, or -1 if out of memory. */
+/* Returns whether two players share one tree per turn. */
+static int share_tree(const SelfPlayPlayer *a, const SelfPlayPlayer *b) {
+    return a->shared_tree && a->decoupled && b->shared_tree && b->decoupled &&
+           a->network == b->network && a->max_nodes == b->max_nodes &&
+           a->time_limit_s == b->time_limit_s && a->root_noise == b->root_noise;
+}
+
+/* Stores the choices of a decoupled search for `seat` and for all seats that share its tree. */
+static void store_choices(SelfPlay *game, int seat, const SearchResult *result) {
+    const SelfPlayPlayer *const *player = game->config->player;
+    for (int i = 0; i < game->player_request.snakes; i++) {
+        int other = game->view_seats[i];
+        if (other != seat && !share_tree(player[seat], player[other])) continue;
+        game->choices[other] = result->choices[i];
+        game->has_choice[other] = 1;
+    }
+}
+
+/* Fills visits, value and move of the row from a choice. */
+static void fill_row(const RootChoice *choice, SelfPlayRow *row) {
+    uint32_t total = 0;
+    for (int move = 0; move < 4; move++) total += choice->visits[move];
+    for (int move = 0; move < 4 && total; move++)
+        row->visits[move] = (255 * choice->visits[move] + total / 2) / total;
+    row->value = choice->value;
+    row->move = choice->move;
+}
+
+/* Searches the move of the snake at `seat` with an empty table; fills value, move and visits of the
+ * row. Returns 0, or -1 if out of memory. */
 static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayRow *row) {
     Search *player_search = game->player_search;
     SearchRequest *player_request = &game->player_request;
@@ -91,8 +123,14 @@ static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayR
     player_request->weights = player->weights;
     player_request->network = player->network;
     player_request->max_nodes = player->max_nodes << (extra > 0 ? extra : 0);
+    if (player->shared_tree && player->decoupled && root->living == 2 &&
+        player_request->max_nodes > 1)
+        player_request->max_nodes /= 2;
     player_request->time_limit_s = player->time_limit_s;
     player_request->decoupled = player->decoupled;
+    player_request->all_snakes = player->shared_tree;
+    player_request->root_noise = player->root_noise;
+    player_request->noise_seed = player->root_noise > 0 ? next_random(&game->random) : 0;
     if (player_request->max_nodes)
         player_search->table_mask = tt_slots_for(player_request->max_nodes) - 1;
     memset(player_search->table, 0, (player_search->table_mask + 1) * sizeof(TTSlot));
@@ -103,8 +141,13 @@ static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayR
     player_search->nodes = player_search->leaf_evals = 0;
     player_search->stopped = 0;
     int failed = run_search(player_search, root, &result);
-    row->value = result.scores[result.move];
-    row->move = result.move;
+    if (!failed && uses_decoupled(player_request, root)) {
+        store_choices(game, seat, &result);
+        fill_row(&game->choices[seat], row);
+    } else {
+        row->value = result.scores[result.move];
+        row->move = result.move;
+    }
     return failed;
 }
 
@@ -130,9 +173,14 @@ static int choose_move(SelfPlay *game, int seat, int is_opening, SelfPlayRow *ro
     row->turn = game->turn;
     row->value = 0;
     row->kind = ROW_RANDOM;
+    memset(row->visits, 0, sizeof row->visits);
     if (is_opening) return row->move = random_move(game, seat);
-    if (search_move(game, seat, &root, row)) return -1;
-    record->nodes += game->player_search->nodes;
+    if (game->has_choice[seat]) {
+        fill_row(&game->choices[seat], row);
+    } else {
+        if (search_move(game, seat, &root, row)) return -1;
+        record->nodes += game->player_search->nodes;
+    }
     row->kind = ROW_SEARCHED;
     if ((int)random_below(game, 65536) < game->random_move_fraction) {
         row->move = random_move(game, seat);
@@ -180,6 +228,7 @@ static int play_from_position(SelfPlay *game, SelfPlayGame *record) {
         uint8_t moves[MAX_SNAKES] = {0};
         if (!reserve_rows(record, snakes)) return -1;
         int64_t first = record->count;
+        memset(game->has_choice, 0, sizeof game->has_choice);
         set_hazards(game);
         for (int s = 0; s < snakes; s++)
             if (game->pos.snake[s].alive) {
