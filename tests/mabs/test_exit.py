@@ -239,8 +239,9 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     quick = ((0.5, SelfPlaySettings(7, 7)), (0.5, SelfPlaySettings(7, 7, 3)))
     for module in (exit, exit_self_play):
         monkeypatch.setattr(module, "GAME_MIX", quick)
-    monkeypatch.setattr(exit, "NODE_CHOICES", (30,))
-    monkeypatch.setattr(exit, "DEEP_NODE_CHOICES", (31,))
+    for name in ("NODE_CHOICES", "SHARED_TREE_NODE_CHOICES"):
+        monkeypatch.setattr(exit_self_play, name, (30,))
+    monkeypatch.setattr(exit_self_play, "DEEP_NODE_CHOICES", (31,))
     config = exit.EXITConfig()
     config.update_from_dict(
         {
@@ -349,6 +350,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         ),
         (["--num-env-runners", "0"], "at least one env runner"),
         (["--rl.training.config.moves_per_iteration", "0"], "moves_per_iteration must be positive"),
+        (["--rl.training.config.root_noise", "1"], "root_noise must be at least 0 and below 1"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),
         (["--opponents", '{"past": 0.3}'], "opponents needs PPO, DISTIL, DQN or APEX"),
     ],

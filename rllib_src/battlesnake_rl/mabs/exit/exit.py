@@ -53,12 +53,11 @@ from battlesnake_rl.mabs.exit.evaluation_fit import (
     quantized_loss,
 )
 from battlesnake_rl.mabs.exit.exit_self_play import (
-    DEEP_NODE_CHOICES,
     GAME_MIX,
-    NODE_CHOICES,
     ExitProgress,
     GameMixSchedule,
     SearchOpponents,
+    latest_player,
     play_pair,
     trained_for,
 )
@@ -74,7 +73,12 @@ _LOSSES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantize
 
 The loss of the quantized network is measured on the new samples.
 """
-_NON_NEGATIVE_SETTINGS = ("match_pairs", "deep_search_after_moves", "ladder_cpu_fraction")
+_NON_NEGATIVE_SETTINGS = (
+    "match_pairs",
+    "deep_search_after_moves",
+    "ladder_cpu_fraction",
+    "root_noise",
+)
 """Settings of `ExitSettings` that may be 0.
 
 All other settings except the Elo bounds must be positive.
@@ -125,6 +129,8 @@ class ExitSettings:
         elo1: Elo difference of the match's alternative hypothesis.
         ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 1).
         ladder_nodes: Nodes per move of the champion on the ladder.
+        root_noise: Weight of Dirichlet noise in the root's priors of the decoupled search, in
+            [0, 1), in games that start with three or more snakes.
     """
 
     moves_per_iteration: int = 100_000
@@ -142,6 +148,7 @@ class ExitSettings:
     elo1: float = 10.0
     ladder_cpu_fraction: float = 0.04
     ladder_nodes: int = 100
+    root_noise: float = 0.25
 
 
 class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
@@ -187,11 +194,10 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
                 raise ValueError(f"{name} must be at least 0, got {value!r}")
             if name not in (*_NON_NEGATIVE_SETTINGS, "elo0", "elo1") and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value!r}")
-        if not 0 <= self.settings.ladder_cpu_fraction < 1:
-            raise ValueError(
-                "ladder_cpu_fraction must be at least 0 and below 1, got "
-                f"{self.settings.ladder_cpu_fraction!r}"
-            )
+        for name in ("ladder_cpu_fraction", "root_noise"):
+            value = getattr(self.settings, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
         Sprt(self.settings.elo0, self.settings.elo1)
 
     def full_buffer(self) -> BufferSize:
@@ -501,20 +507,24 @@ class EXIT:
         kind = self._schedule.next()
         self._schedule.played(kind, self._moves_per_fragment)
         deep = 0 < self.settings.deep_search_after_moves <= self.progress.moves
-        positions = int(random.choice(DEEP_NODE_CHOICES if deep else NODE_CHOICES))
-        player = SearchPlayer(self.champion, nodes=positions)
-        players, learned = SearchOpponents(self._folder, random).seats(
-            GAME_MIX[kind][1].num_snakes, player
+        setup = GAME_MIX[kind][1]
+        player = latest_player(
+            self.champion, setup.num_snakes, deep, self.settings.root_noise, random
         )
-        return kind, GAME_MIX[kind][1], players, learned
+        players, learned = SearchOpponents(self._folder, random).seats(setup.num_snakes, player)
+        return kind, setup, players, learned
 
     def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
         """Play a match of the candidate against the champion on all runners.
 
         Before the first champion exists, the opponent is the search with handcrafted weights.
         """
-        one = SearchPlayer(candidate, nodes=self.settings.match_nodes)
-        other = SearchPlayer(self.champion, nodes=self.settings.match_nodes)
+        one, other = (
+            SearchPlayer(
+                evaluation, nodes=self.settings.match_nodes, decoupled=evaluation is not None
+            )
+            for evaluation in (candidate, self.champion)
+        )
         sprt = Sprt(self.settings.elo0, self.settings.elo1)
         pairs = [0] * 5
         for outcome in self._outcomes(one, other):

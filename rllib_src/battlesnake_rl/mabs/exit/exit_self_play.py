@@ -19,9 +19,9 @@ from battlesnake_heuristics.search.search import Weights
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 
 GAME_MIX = (
-    (0.36, SelfPlaySettings()),
-    (0.27, SelfPlaySettings(num_snakes=4)),
-    (0.07, SelfPlaySettings(num_snakes=3)),
+    (0.26, SelfPlaySettings()),
+    (0.35, SelfPlaySettings(num_snakes=4)),
+    (0.09, SelfPlaySettings(num_snakes=3)),
     (0.03, SelfPlaySettings(num_snakes=8)),
     (0.04, SelfPlaySettings(7, 7)),
     (0.03, SelfPlaySettings(19, 19, 4)),
@@ -38,6 +38,11 @@ NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
 """Nodes per move; each fragment draws one value.
 
 The deeper search of late games does not miss short tactics.
+"""
+SHARED_TREE_NODE_CHOICES = (200, 300, 400, 600)
+"""Nodes per turn of games whose snakes share one tree; each fragment draws one value.
+
+Such games start with three or more snakes.
 """
 _STYLE_SPREADS = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
 """Standard deviation of the logarithm of each evaluation weight that varies.
@@ -102,6 +107,35 @@ class SearchOpponents:
             for name, width in _STYLE_SPREADS.items()
         }
         return replace(now, **changed)
+
+
+def latest_player(
+    champion: Evaluation | None,
+    num_snakes: int,
+    deep: bool,
+    root_noise: float,
+    rng: np.random.Generator,
+) -> SearchPlayer:
+    """Return the player whose moves become the samples of a fragment.
+
+    In games that start with three or more snakes, a champion uses the decoupled search with a
+    shared tree.
+
+    Args:
+        champion: Evaluation of the player, or None for the handcrafted evaluation.
+        num_snakes: Number of snakes at the start of the games.
+        deep: Whether the node limit is drawn from `DEEP_NODE_CHOICES`.
+        root_noise: Weight of the root noise of the decoupled search, in [0, 1].
+        rng: Random generator of the node limit.
+    """
+    decoupled = champion is not None and num_snakes > 2
+    shallow_choices = SHARED_TREE_NODE_CHOICES if decoupled else NODE_CHOICES
+    nodes = int(rng.choice(DEEP_NODE_CHOICES if deep else shallow_choices))
+    if not decoupled:
+        return SearchPlayer(champion, nodes=nodes)
+    return SearchPlayer(
+        champion, nodes=nodes, decoupled=True, root_noise=root_noise, shared_tree=True
+    )
 
 
 class GameMixSchedule:
