@@ -12,7 +12,7 @@ from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import network_inputs
 
-EXPLORATION, HEAD_PRIOR, UNIFORM_MIX = np.float32(0.7), np.float32(0.15), np.float32(0.05)
+EXPLORATION, HEAD_PRIOR, UNIFORM_MIX = np.float32(0.28), np.float32(0.15), np.float32(0.05)
 PRIOR_UPDATE_VISITS = 8
 ONE = np.float32(1)
 LOGIT = 10_000

@@ -7,7 +7,7 @@
  *
  * Values are win probabilities in [0, 1] that sum to 1 over the living snakes. */
 
-#define C_PUCT 0.7f
+#define C_PUCT 0.28f
 #define PRIOR_UPDATE_VISITS 8 /* number of visits of a node after which its priors are updated */
 /* Initial weight of a move to a contested cell, which the head of an equal or longer snake can
  * reach; other moves have weight 1. */
@@ -128,6 +128,13 @@ static void init_priors(Search *search, const Position *pos, int s, float *prior
     for (int i = 0; i < count; i++) prior[moves[i]] /= total;
 }
 
+/* Writes the initial priors of all living snakes. The first visit of a node calls this function,
+ * because most nodes are never visited again after their evaluation. */
+static void init_all_priors(Search *search, const Position *pos, ActionStats *stats) {
+    for (int s = 0; s < search->request->snakes; s++)
+        if (pos->snake[s].alive) init_priors(search, pos, s, stats[s].prior);
+}
+
 /* Returns whether a node can be added. The last node is reserved for positions that do not fit. */
 static int has_room(const Tree *tree) { return tree->count + 1 < tree->max_nodes; }
 
@@ -143,11 +150,7 @@ static uint32_t add_node(Tree *tree, const Position *before, const Position *pos
     node->terminal =
         pos->living < 2 || !(tree->search->request->all_snakes || pos->snake[0].alive);
     evaluate_snakes(tree->search, before, pos, win_probs);
-    for (int s = 0; s < tree->snakes; s++) {
-        stats[s].leaf_value = win_probs[s];
-        if (!node->terminal && pos->snake[s].alive)
-            init_priors(tree->search, pos, s, stats[s].prior);
-    }
+    for (int s = 0; s < tree->snakes; s++) stats[s].leaf_value = win_probs[s];
     return index;
 }
 
@@ -289,6 +292,7 @@ static void simulate(Tree *tree) {
      * descend() adds the new node with its leaf values. */
     for (; !is_new && depth < max_depth && !get_node(tree, index)->terminal; depth++) {
         Node *node = get_node(tree, index);
+        if (node->visits == 0) init_all_priors(tree->search, &node->pos, get_stats(tree, node));
         if (node->visits == PRIOR_UPDATE_VISITS) {
             update_priors(tree, node);
             if (index == 0 && tree->search->request->root_noise > 0) add_root_noise(tree, node);
