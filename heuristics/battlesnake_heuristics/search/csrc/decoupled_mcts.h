@@ -86,7 +86,7 @@ static void evaluate_snakes(Search *search, const Position *before, const Positi
                             float *win_probs) {
     int alive[MAX_SNAKES] = {0}, count = 0;
     Territory territory;
-    int16_t own[MAX_SNAKES][SNAKE_INPUTS], inputs[NUM_INPUTS];
+    int16_t own[MAX_SNAKES + 1][SNAKE_INPUTS], inputs[NUM_INPUTS];
     float total = 0;
     const Position *last = pos->living ? pos : before;
     for (int s = 0; s < search->request->snakes; s++) {
@@ -192,18 +192,21 @@ static void update_priors(Tree *tree, const Node *node) {
 /* Returns the move with the highest PUCT score: mean value + bonus * prior / (1 + visits).
  * Unvisited moves have the value of the node. */
 static int select_move(const ActionStats *stats, float bonus) {
+    float scores[4];
     float best = -1;
     int selected = 0;
+    /* Without branches, the compiler computes all four moves in the lanes of one vector. */
     for (int move = 0; move < 4; move++) {
-        if (!(stats->prior[move] > 0)) continue;
-        uint32_t visits = stats->visits[move];
-        float mean_value = visits ? stats->value_sum[move] / visits : stats->leaf_value;
-        float score = mean_value + bonus * stats->prior[move] / (1 + visits);
-        if (score > best) {
-            best = score;
+        int32_t visits = stats->visits[move];
+        float mean = stats->value_sum[move] / visits;
+        mean = visits ? mean : stats->leaf_value;
+        scores[move] = mean + bonus * stats->prior[move] / (1 + visits);
+    }
+    for (int move = 0; move < 4; move++)
+        if (stats->prior[move] > 0 && scores[move] > best) {
+            best = scores[move];
             selected = move;
         }
-    }
     return selected;
 }
 

@@ -19,24 +19,43 @@ typedef struct {
     /* Number of owned cells within SOON_TURNS, within LATER_TURNS, and in total. */
     int soon[MAX_SNAKES], later[MAX_SNAKES], cells[MAX_SNAKES];
     int last_turn[MAX_SNAKES]; /* turn on which the snake reaches its last cell */
+    /* Numbers of cells, set by count_board_cells(): cells that any snake reaches, reached cells
+     * that no snake owns, and cells with food, bodies and hazards. */
+    int num_reached, num_contested, num_food, num_bodies, num_hazards;
 } Territory;
 
-/* Adds to `free` the cells that tails vacate on turn `turn`; returns whether further cells are
- * vacated later. The loop contains no branches and no stores. */
-static inline ALWAYS_INLINE int free_tails(const Search *search, const Position *pos,
-                                           const int *alive, int count, int turn, Bits *free) {
-    Bits vacated = *free;
-    int later = 0;
+/* The cells that the body of one snake vacates during a flood: one cell per turn, tail first. */
+typedef struct {
+    const uint16_t *ring; /* ring of the snake, borrowed from the Search */
+    unsigned ring_index;  /* the cell of turn t has the ring index ring_index + t, modulo RING */
+    unsigned first, last; /* first turn on which a cell is vacated, and number of cells minus 1 */
+} Tail;
+
+/* Writes the tails of the `count` living snakes; returns the turn on which the last cell is
+ * vacated. */
+static inline ALWAYS_INLINE int init_tails(const Search *search, const Position *pos,
+                                           const int *alive, int count, Tail *tails) {
+    int last_turn = 0;
     for (int i = 0; i < count; i++) {
         const Body *body = &pos->snake[alive[i]];
-        int index = turn - 1 - body->stacked, last = (uint16_t)(body->head - body->tail);
-        int cell = segment(search, alive[i], body->tail + index);
-        uint64_t bit = (uint64_t)(index >= 0 && index <= last) << (cell & 63);
-        for (int w = 0; w < WORDS; w++) vacated.w[w] |= cell >> 6 == w ? bit : 0;
-        later |= index < last;
+        unsigned first = body->stacked + 1, last = (uint16_t)(body->head - body->tail);
+        tails[i] = (Tail){search->ring[alive[i]], body->tail - first, first, last};
+        if ((int)(first + last) > last_turn) last_turn = first + last;
     }
-    *free = vacated;
-    return later;
+    return last_turn;
+}
+
+/* Returns `free` and the cells that tails vacate on turn `turn`. The loop contains no branches and
+ * no stores. */
+static inline ALWAYS_INLINE Bits free_tails(const Tail *tails, int count, unsigned turn,
+                                            Bits free) {
+    for (int i = 0; i < count; i++) {
+        const Tail *tail = &tails[i];
+        int cell = tail->ring[(tail->ring_index + turn) & (RING - 1)];
+        uint64_t bit = (uint64_t)(turn - tail->first <= tail->last) << (cell & 63);
+        for (int w = 0; w < WORDS; w++) free.w[w] |= cell >> 6 == w ? bit : 0;
+    }
+    return free;
 }
 
 #if WORDS == 2 /* specialized code for the common board sizes and numbers of snakes */

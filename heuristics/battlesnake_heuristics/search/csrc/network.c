@@ -36,7 +36,9 @@ static int32_t forward_plain(const Layers *layers, const int16_t *inputs, int pa
 #include <immintrin.h>
 #include <string.h>
 
-static inline int32_t pair_at(const int16_t *values, int pair) {
+/* Returns a pair of values as one number. The index is a size_t, because an int needs a sign
+ * extension for every pair. */
+static inline int32_t pair_at(const int16_t *values, size_t pair) {
     int32_t both;
     memcpy(&both, values + 2 * pair, sizeof both);
     return both;
@@ -76,7 +78,8 @@ __attribute__((target("avx2"))) static int32_t forward_avx2(const Layers *layers
     int16_t hidden[HIDDEN1];
     for (int g = 0; g < GROUPS; g++)
         sum[g] = _mm256_loadu_si256((const void *)&layers->first_bias[g * LANES]);
-    for (int p = 0; p < pairs; p++) {
+#pragma GCC unroll 8 /* otherwise the sums move between registers in every iteration */
+    for (size_t p = 0; p < (size_t)pairs; p++) {
         __m256i both = _mm256_set1_epi32(pair_at(inputs, p));
         for (int g = 0; g < GROUPS; g++)
             sum[g] = add_pairs_avx2(sum[g], both, layers->first[p][g * LANES]);
@@ -87,7 +90,8 @@ __attribute__((target("avx2"))) static int32_t forward_avx2(const Layers *layers
             narrowed_avx2(clipped_relu_avx2(sum[g]), clipped_relu_avx2(sum[g + 1])));
     __m256i low = _mm256_loadu_si256((const void *)layers->second_bias);
     __m256i high = _mm256_loadu_si256((const void *)&layers->second_bias[LANES]);
-    for (int p = 0; p < HIDDEN1 / 2; p++) {
+#pragma GCC unroll 8
+    for (size_t p = 0; p < HIDDEN1 / 2; p++) {
         __m256i both = _mm256_set1_epi32(pair_at(hidden, p));
         low = add_pairs_avx2(low, both, layers->second[p]);
         high = add_pairs_avx2(high, both, layers->second[p][LANES]);

@@ -40,30 +40,30 @@ static void snake_inputs(const Search *search, const Position *pos, const Territ
     int slack = body->health - (turns_to_food == UNREACHED ? 40 : turns_to_food);
     int hazard_damage = request->damage > 0 ? min_int(request->damage, 50) : 0;
     int in_hazard = hazard_damage ? bits_count(bits_and(territory->owned[i], search->hazard)) : 0;
+    int raw[SNAKE_INPUTS], *next = raw;
 #define BOARD(name, unit, formula)
-#define SNAKE(name, unit, formula) *in++ = clamp_abs(formula, MAX_ACTIVATION);
+#define SNAKE(name, unit, formula) *next++ = formula;
 #include "input_table.h"
 #undef BOARD
 #undef SNAKE
+    for (int k = 0; k < SNAKE_INPUTS; k++) in[k] = clamp_abs(raw[k], MAX_ACTIVATION);
 }
 
 /* Writes the BOARD_INPUTS inputs from the view of a snake of length `length`. `longest` is the
  * length of the longest opponent, `longer` our length lead over the nearest opponent, and
  * `head_distance` the distance to the head of that opponent. */
-static void board_inputs(const Search *search, const Position *pos, const Territory *territory,
-                         int count, int length, int longest, int longer, int head_distance,
-                         int16_t *in) {
+static void board_inputs(const Search *search, const Territory *territory, int count, int length,
+                         int longest, int longer, int head_distance, int16_t *in) {
     const SearchRequest *request = search->request;
-    Bits owned = territory->owned[0];
-    for (int i = 1; i < count; i++) owned = bits_or(owned, territory->owned[i]);
-    int lead = length - longest;
+    int hazards = territory->num_hazards, lead = length - longest;
     int threat = head_distance < 8 ? (8 - head_distance) * 64 : 0;
-    int hazards = request->damage > 0 ? bits_count(search->hazard) : 0;
-#define BOARD(name, unit, formula) *in++ = clamp_abs(formula, MAX_ACTIVATION);
+    int raw[BOARD_INPUTS], *next = raw;
+#define BOARD(name, unit, formula) *next++ = formula;
 #define SNAKE(name, unit, formula)
 #include "input_table.h"
 #undef BOARD
 #undef SNAKE
+    for (int k = 0; k < BOARD_INPUTS; k++) in[k] = clamp_abs(raw[k], MAX_ACTIVATION);
 }
 
 /* Orders opponents `a` and `b` by `first`, and by their other inputs if `first` is equal. */
@@ -72,14 +72,35 @@ static inline int ranks_before(int first_a, int first_b, const int16_t *a, const
     return memcmp(a, b, SNAKE_INPUTS * sizeof *a) > 0;
 }
 
+/* Counts the cells of the board inputs that are equal for all snakes. */
+static void count_board_cells(const Search *search, const Position *pos, int count,
+                              Territory *territory) {
+    Bits owned = territory->owned[0];
+    for (int i = 1; i < count; i++) owned = bits_or(owned, territory->owned[i]);
+    territory->num_contested = bits_count(bits_minus(territory->reached_by_any, owned));
+    territory->num_reached = bits_count(territory->reached_by_any);
+    territory->num_food = bits_count(pos->food);
+    territory->num_bodies = bits_count(pos->occupied);
+    territory->num_hazards = search->request->damage > 0 ? bits_count(search->hazard) : 0;
+}
+
 /* Computes the territory and the inputs of the `count` living snakes, whose indices are in
- * `alive`. */
+ * `alive`. With several opponents, the row by_snake[count] contains the sums of all snakes. */
 static void compute_snake_inputs(const Search *search, const Position *pos, const int *alive,
                                  int count, Territory *territory,
                                  int16_t by_snake[][SNAKE_INPUTS]) {
     compute_territory(search, pos, alive, count, territory);
+    count_board_cells(search, pos, count, territory);
     for (int i = 0; i < count; i++) snake_inputs(search, pos, territory, i, alive[i], by_snake[i]);
+    if (count == 2) return;
+    int16_t sum[SNAKE_INPUTS] = {0}; /* a local array, which cannot alias the rows, is vectorized */
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += by_snake[i][k];
+    memcpy(by_snake[count], sum, sizeof sum);
 }
+
+/* Returns value / 3, rounded toward zero; unlike a division, it uses vector instructions. */
+static inline int16_t divide_by_3(int16_t value) { return (value * 21846 >> 16) + (value < 0); }
 
 /* Assembles all inputs from the view of alive[me], for `count` >= 2 living snakes. With one
  * opponent, the last two groups of `inputs` stay unchanged. */
@@ -88,8 +109,8 @@ static void assemble_inputs(const Search *search, const Position *pos, const int
                             int me, int16_t *inputs) {
     int strongest = -1, nearest = -1, longest = 0;
     int head_distances[MAX_SNAKES], strengths[MAX_SNAKES];
-    int sum[SNAKE_INPUTS] = {0}, length = pos->snake[alive[me]].length;
-    int16_t *block = inputs + BOARD_INPUTS;
+    int length = pos->snake[alive[me]].length;
+    int16_t sum[SNAKE_INPUTS], *block = inputs + BOARD_INPUTS;
     for (int i = 0; i < count; i++) {
         if (i == me) continue;
         longest = max_int(longest, pos->snake[alive[i]].length);
@@ -104,24 +125,25 @@ static void assemble_inputs(const Search *search, const Position *pos, const int
             nearest = i;
     }
     int longer = length - pos->snake[alive[nearest]].length;
-    board_inputs(search, pos, territory, count, length, longest, longer, head_distances[nearest],
+    board_inputs(search, territory, count, length, longest, longer, head_distances[nearest],
                  inputs);
     memcpy(block, by_snake[me], sizeof by_snake[0]);
     memcpy(block += SNAKE_INPUTS, by_snake[strongest], sizeof by_snake[0]);
     if (count == 2) return;
     memcpy(block += SNAKE_INPUTS, by_snake[nearest], sizeof by_snake[0]);
     block += SNAKE_INPUTS;
-    for (int i = 0; i < count; i++)
-        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += i == me ? 0 : by_snake[i][k];
-    for (int k = 0; k < SNAKE_INPUTS; k++)
-        block[k] = count == 4 ? sum[k] / 3 : count == 3 ? sum[k] / 2 : sum[k] / (count - 1);
+    for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] = by_snake[count][k] - by_snake[me][k];
+    if (count == 4)
+        for (int k = 0; k < SNAKE_INPUTS; k++) block[k] = divide_by_3(sum[k]);
+    else
+        for (int k = 0; k < SNAKE_INPUTS; k++) block[k] = sum[k] / (count - 1);
 }
 
 /* Computes the inputs from the view of snake 0, which must be alive[0]. */
 static void compute_inputs(const Search *search, const Position *pos, const int *alive, int count,
                            int16_t *inputs) {
     Territory territory;
-    int16_t by_snake[MAX_SNAKES][SNAKE_INPUTS];
+    int16_t by_snake[MAX_SNAKES + 1][SNAKE_INPUTS];
     compute_snake_inputs(search, pos, alive, count, &territory, by_snake);
     assemble_inputs(search, pos, alive, count, &territory, by_snake, 0, inputs);
 }

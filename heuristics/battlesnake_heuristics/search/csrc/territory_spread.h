@@ -126,9 +126,11 @@ static inline ALWAYS_INLINE void LANE_FN(spread)(const Search *search, const Pos
         no_food_yet[row] = ~(LANE_U64){0};
     }
     out->soon[0] = out->later[0] = 0; /* the cell of the own head counts, so 0 means not set */
-    int bodies = !request->constrictor;
+    Tail tails[MAX_SNAKES];
+    const int last_vacated =
+        request->constrictor ? 0 : init_tails(search, pos, alive, count, tails);
     for (int turn = 1; turn < UNREACHED; turn++) {
-        if (bodies) bodies = free_tails(search, pos, alive, count, turn, &free);
+        if (turn <= last_vacated) free = free_tails(tails, count, turn, free);
         LANE_SETS open = LANE_FN(minus)(LANE_FN(in_all)(free), reached_by_any);
         for (int row = 0; row < rows; row++)
             reached[row] = LANE_FN(beside)(owned[row], open, west, east, request->width,
