@@ -250,6 +250,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             "deep_search_after_moves": 5000,
             "buffer_iterations": 3,
             "bootstrap_buffer_iterations": 2,
+            "kept_fraction": 0.5,
         }
         | {
             "moves_per_fragment": 1000,
@@ -276,6 +277,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         assert asked == [30, 31, 31]
         # The first iteration's samples leave after two, all others after three.
         assert [len(samples) for samples in kept] == [1, 2, 2]
+        assert all(1500 <= len(samples.living) < 2900 for samples in kept[2])
         assert kept[2] == [kept[1][1], algorithm.sample_buffer[-1]]
         assert len(list(tmp_path.glob("network-*"))) == 3
     with built(config) as again:
@@ -350,6 +352,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         ),
         (["--num-env-runners", "0"], "at least one env runner"),
         (["--rl.training.config.moves_per_iteration", "0"], "moves_per_iteration must be positive"),
+        (["--rl.training.config.kept_fraction", "1.5"], "kept_fraction must be at most 1"),
         (["--rl.training.config.root_noise", "1"], "root_noise must be at least 0 and below 1"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),
         (["--opponents", '{"past": 0.3}'], "opponents needs PPO, DISTIL, DQN or APEX"),

@@ -111,7 +111,11 @@ _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
     # In late games, the search of EXIT visits six times as many nodes per move.
     "EXIT": lambda config: (
         (228 if config.settings.deep_search_after_moves else 38)
-        / (config.settings.buffer_iterations * config.settings.epochs)
+        / (
+            config.settings.buffer_iterations
+            * config.settings.kept_fraction
+            * config.settings.epochs
+        )
     ),
 }
 """Function that returns the number of saturating env runners, by algorithm name.

@@ -78,6 +78,19 @@ class Samples:
             np.concatenate([part.target for part in parts]),
         )
 
+    def subsample(self, fraction: float, seed: int) -> Samples:
+        """Return random samples without replacement.
+
+        A fraction suffices, because samples of one game are correlated.
+
+        Args:
+            fraction: Fraction of the samples, in (0, 1]; the number is rounded up.
+            seed: Seed of the random choice.
+        """
+        count = len(self.living)
+        chosen = np.random.default_rng(seed).permutation(count)[: math.ceil(fraction * count)]
+        return Samples(self.inputs[chosen], self.living[chosen], self.target[chosen])
+
     def save(self, path: Path) -> None:
         """Write the samples to ``path`` atomically."""
         save_arrays(path, inputs=self.inputs, living=self.living, target=self.target)

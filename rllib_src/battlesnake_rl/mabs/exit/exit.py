@@ -122,6 +122,7 @@ class ExitSettings:
         buffer_iterations: Number of latest iterations whose samples are buffered.
         bootstrap_buffer_iterations: Iterations after which the samples of the first iteration are
             dropped; the search had handcrafted weights in that iteration.
+        kept_fraction: Fraction of each iteration's samples that is buffered, in (0, 1].
         match_pairs: Maximum game pairs of candidate against champion, half of them duels and half
             games of four; 0 promotes without a match.
         match_nodes: Nodes per move in the match.
@@ -142,6 +143,7 @@ class ExitSettings:
     bootstrap_lr: float = 3e-3
     buffer_iterations: int = 16
     bootstrap_buffer_iterations: int = 16
+    kept_fraction: float = 1.0
     match_pairs: int = 40
     match_nodes: int = 100
     elo0: float = -30.0
@@ -198,6 +200,10 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
             value = getattr(self.settings, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
+        if self.settings.kept_fraction > 1:
+            raise ValueError(
+                f"kept_fraction must be at most 1, got {self.settings.kept_fraction!r}"
+            )
         Sprt(self.settings.elo0, self.settings.elo1)
 
     def full_buffer(self) -> BufferSize:
@@ -367,13 +373,15 @@ class EXIT:
         return self._results(fragments, [*losses, rounded], match)
 
     def _buffer_samples(self, fresh: Samples) -> None:
-        """Keep the samples of the last ``buffer_iterations`` iterations.
+        """Keep samples of the last ``buffer_iterations`` iterations.
 
-        The samples of the bootstrap iteration are dropped earlier, after
-        ``bootstrap_buffer_iterations``.
+        The fraction ``kept_fraction`` of an iteration's samples is kept. The samples of the
+        bootstrap iteration are dropped earlier, after ``bootstrap_buffer_iterations``.
         """
         number = self.progress.iterations
         later = number if number >= self.settings.bootstrap_buffer_iterations else number + 1
+        if self.settings.kept_fraction < 1:
+            fresh = fresh.subsample(self.settings.kept_fraction, seed=number)
         self.sample_buffer = [*self.sample_buffer, fresh][
             -min(self.settings.buffer_iterations, later) :
         ]
