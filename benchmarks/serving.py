@@ -28,16 +28,16 @@ import numpy as np
 from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from battlesnake_server.commands.serve_command import Gunicorn
+from battlesnake_server.commands.serve_command import GunicornServer
 from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH
 from benchmarks.load import (
     Connection,
     PlayedGame,
-    Tally,
-    metric,
-    play,
-    played_games,
-    served,
+    ResponseStats,
+    read_metric,
+    request_moves,
+    record_games,
+    run_server,
 )
 
 _SLOW_REQUEST_S = 0.1
@@ -83,7 +83,7 @@ def main() -> None:
     if args.bare:
         serve_bare(args.bare)
         return
-    recorded = played_games(args.timeout)
+    recorded = record_games(args.timeout)
     print(
         f"{args.games} concurrent games, {args.pause * 1000:.0f} ms between a response and the "
         "next request"
@@ -96,7 +96,7 @@ def main() -> None:
     }
     rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
     for name, command in rows.items():
-        with served(command) as port:
+        with run_server(command) as port:
             row = measure(port, recorded, args)
         print(f"{name:<22}{row}{os.getloadavg()[0]:8.1f}", flush=True)
 
@@ -105,17 +105,17 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
     """Send requests from several processes; return one row of the table."""
     counts = [args.games // args.clients] * args.clients
     counts[0] += args.games % args.clients
-    before = metric(port, _CPU_SECONDS)
+    before = read_metric(port, _CPU_SECONDS)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(args.clients, mp_context=context) as clients:
         futures = [
             clients.submit(load, port, recorded, f"client-{i}", count, args.pause, args.seconds)
             for i, count in enumerate(counts)
         ]
-        tally = Tally()
+        tally = ResponseStats()
         for future in futures:
             tally.add(future.result())
-    cpu = metric(port, _CPU_SECONDS) - before
+    cpu = read_metric(port, _CPU_SECONDS) - before
     times = np.array(tally.seconds)
     late = int((times > args.timeout / 1000).sum())
     slow = int((times > _SLOW_REQUEST_S).sum())
@@ -128,16 +128,16 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
 
 def load(
     port: int, recorded: list[PlayedGame], client: str, count: int, pause: float, seconds: float
-) -> Tally:
+) -> ResponseStats:
     """Play ``count`` games concurrently for ``seconds`` seconds."""
-    tally = Tally()
+    tally = ResponseStats()
 
     async def engine(number: int, end: float) -> None:
         connection = Connection(port)
         await asyncio.sleep(pause * number / count)
         for game in range(number, number + 1_000_000):
             name = f"{client}-engine-{number}-game-{game}"
-            await play(connection, recorded[game % len(recorded)], name, pause, tally, end)
+            await request_moves(connection, recorded[game % len(recorded)], name, pause, tally, end)
             if time.perf_counter() > end:
                 break
         connection.close()
@@ -177,7 +177,7 @@ def serve_bare(port: int) -> None:
         return app
 
     sys.argv = sys.argv[:1]
-    Gunicorn(make_app, f"127.0.0.1:{port}", 64).run()
+    GunicornServer(make_app, f"127.0.0.1:{port}", 64).run()
 
 
 if __name__ == "__main__":

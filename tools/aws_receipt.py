@@ -35,7 +35,7 @@ from battlesnake_server.aws.stacks import (
     require_stack,
 )
 from battlesnake_server.commands import pack_command
-from battlesnake_server.commands.aws_deploy_command import move_request
+from battlesnake_server.commands.aws_deploy_command import move_request_body
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 _PROG = "make aws-receipt"
@@ -151,16 +151,16 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
         yield Place(ours, session, lambda given: snake_stack.deploy(ours, given), True)
         return
     from battlesnake_server.aws.lambda_simulator import SimulatedAccount
-    from sagemaker_rl.simulator.simulated_session import IMAGE, MANIFEST, SimulatedSession
+    from sagemaker_rl.simulator.simulated_session import IMAGE_REPOSITORY, IMAGE_MANIFEST, SimulatedSession
 
     with SimulatedAccount() as one, closing(SimulatedSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")
         # The stack creates this repository itself.
-        images.delete_repository(repositoryName=IMAGE, force=True)
+        images.delete_repository(repositoryName=IMAGE_REPOSITORY, force=True)
         values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
         one.account.deploy_stack(options.stack, "notebook", values)
-        manifest = json.dumps(MANIFEST)
-        images.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=manifest)
+        manifest = json.dumps(IMAGE_MANIFEST)
+        images.put_image(repositoryName=IMAGE_REPOSITORY, imageTag="latest", imageManifest=manifest)
         yield Place(one.account, session, one.deploy, False)
 
 
@@ -304,7 +304,7 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
     )
     url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", _SNAKE]))
     note |= {"id": _SNAKE, "deploy_seconds": round(time.monotonic() - began)}
-    answers = [timed(f"{url}/move", move_request(seed)) for seed in range(1, _MOVES + 1)]
+    answers = [timed(f"{url}/move", move_request_body(seed)) for seed in range(1, _MOVES + 1)]
     took = sorted(milliseconds for milliseconds, _ in answers)
     note["moves"] = sum(answer["move"] in ("up", "down", "left", "right") for _, answer in answers)
     note["move_ms"] = {

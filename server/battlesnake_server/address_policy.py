@@ -1,10 +1,10 @@
-"""Address policy of the referee: the IP addresses to which it may connect.
+"""Address policy of the referee: the IP addresses to which the referee may connect.
 
-A snake's URL is untrusted: its host name may resolve to a machine of the operator's network, and to
-another machine a second later. The policy therefore ignores names. The policy checks the IP address
-after the name is resolved, immediately before the connection. Every address belongs to one class.
-The class ``public`` is always allowed. Other classes are allowed if the operator named them
-(``--allow-networks``) or typed a URL that contains such an address.
+A snake's URL is untrusted. The host name of the URL may resolve to a machine of the operator's
+network, and to another machine a second later. The policy therefore ignores host names. The policy
+checks each resolved IP address immediately before the connection. Every IP address belongs to one
+class. The class ``public`` is always allowed. Another class is allowed if the operator named the
+class (``--allow-networks``) or typed a URL that contains an address of the class.
 """
 
 from __future__ import annotations
@@ -30,34 +30,36 @@ The class also contains the addresses reserved for documentation, and unassigned
 """
 
 _ALLOWABLE_CLASSES = (LOOPBACK, PRIVATE, LINK_LOCAL)
-"""Classes that ``--allow-networks`` accepts."""
+"""Address classes that ``--allow-networks`` accepts."""
 
-_NETWORKS = {
+_NETWORKS_BY_CLASS = {
     PRIVATE: ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",
               "fec0::/10"),
     LINK_LOCAL: ("169.254.0.0/16", "fe80::/10"),
-    # A connection to the unspecified address reaches this machine.
+    # A connection to the unspecified address (0.0.0.0 or ::) reaches this machine.
     LOOPBACK: ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128"),
 }  # fmt: skip
-"""Networks by class (RFC 1122, 1918, 3879, 3927, 4193, 4291 and 6598)."""
+"""IP networks by address class (RFC 1122, 1918, 3879, 3927, 4193, 4291 and 6598)."""
 
-_CLASSES = [
-    (ipaddress.ip_network(network), name) for name, all_ in _NETWORKS.items() for network in all_
+_CLASSIFIED_NETWORKS = [
+    (ipaddress.ip_network(network), name)
+    for name, all_ in _NETWORKS_BY_CLASS.items()
+    for network in all_
 ]
-_ASSIGNED = IPv6Network("2000::/3")
-_TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
+_GLOBAL_UNICAST_NETWORK = IPv6Network("2000::/3")
+_IPV4_EMBEDDING_NETWORKS = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """IPv6 networks that embed an IPv4 address: NAT64 (RFC 6052) and IPv4-compatible."""
 
 
 class AddressError(OSError):
-    """Error raised if the address policy does not allow the class of an address."""
+    """Error raised if the address policy does not allow the class of an IP address."""
 
 
 def classify(address: str) -> str:
     """Return the class of an IP address.
 
-    An address may embed another address (IPv4-mapped, NAT64, 6to4, Teredo), which then determines
-    the class.
+    An IPv6 address may embed an IPv4 address (IPv4-mapped, NAT64, 6to4, Teredo). The embedded
+    address then determines the class.
 
     Args:
         address: IP address as returned by ``getaddrinfo``, with or without a scope id.
@@ -68,13 +70,13 @@ def classify(address: str) -> str:
     ['public', 'public', 'reserved', 'reserved']
     """
     ip = ipaddress.ip_address(address.partition("%")[0])
-    for network, name in _CLASSES:
+    for network, name in _CLASSIFIED_NETWORKS:
         if ip in network:
             return name
     embedded = _embedded_ipv4(ip)
     if embedded is not None:
         return classify(str(embedded))
-    if isinstance(ip, IPv6Address) and ip not in _ASSIGNED:
+    if isinstance(ip, IPv6Address) and ip not in _GLOBAL_UNICAST_NETWORK:
         return RESERVED
     return PUBLIC if ip.is_global and not ip.is_multicast else RESERVED
 
@@ -83,27 +85,27 @@ def _embedded_ipv4(ip: IPv4Address | IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address that an IPv6 address embeds, or None."""
     if isinstance(ip, IPv4Address):
         return None
-    if any(ip in network for network in _TRANSLATED):
+    if any(ip in network for network in _IPV4_EMBEDDING_NETWORKS):
         return IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
 
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """Rules for the connections of one snake's requests.
+    """Rules for the connections over which the referee sends requests to one snake.
 
     Attributes:
-        classes: Allowed classes of addresses.
-        redirects: Whether redirects to the same host and port are followed.
+        classes: Allowed address classes.
+        redirects: Whether to follow redirects to the same host and port.
     """
 
     classes: frozenset[str] = frozenset({PUBLIC})
     redirects: bool = False
 
-    def allowing_typed_address(self, url: str) -> AddressPolicy:
-        """Return a policy that also allows the class of the IP address in a typed URL.
+    def with_typed_address(self, url: str) -> AddressPolicy:
+        """Return a policy that also allows the address class of a typed URL.
 
-        Host names except ``localhost`` count as public.
+        The class of every host name except ``localhost`` is ``public``.
         """
         try:
             host = urlsplit(url).hostname or ""
@@ -112,16 +114,16 @@ class AddressPolicy:
             return self
         return replace(self, classes=self.classes | {name})
 
-    def open_socket(self, found: tuple[Any, ...]) -> socket.socket:
+    def open_socket(self, address_info: tuple[Any, ...]) -> socket.socket:
         """Create a socket for a resolved address.
 
         Args:
-            found: Result tuple of ``getaddrinfo``.
+            address_info: Result tuple of ``getaddrinfo``.
 
         Raises:
             AddressError: If the class of the address is not allowed.
         """
-        family, kind, protocol, _, address = found
+        family, kind, protocol, _, address = address_info
         name = classify(address[0])
         if name not in self.classes:
             remedy = f"; --allow-networks {name} permits it" if name in _ALLOWABLE_CLASSES else ""
@@ -146,10 +148,10 @@ def open_listener(host: str, port: int) -> socket.socket:
         raise ValueError(f"{message}; give another --port or --host") from None
 
 
-def host(text: str) -> str:
-    """Return the host to listen on, without the brackets of an IPv6 address.
+def parse_host(text: str) -> str:
+    """Remove the brackets around an IPv6 address from the host to listen on.
 
-    >>> host("[::1]"), host("0.0.0.0")
+    >>> parse_host("[::1]"), parse_host("0.0.0.0")
     ('::1', '0.0.0.0')
     """
     return text[1:-1] if text.startswith("[") and text.endswith("]") else text
@@ -165,26 +167,26 @@ def url_host(host: str) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `from_options` reads, for commands that play against URLs."""
+    """Add the options that `from_options` reads, for commands that connect to URLs."""
     parser.add_argument(
         "--allow-networks",
-        type=_networks,
+        type=_parse_networks,
         default=frozenset(),
         metavar="NETWORKS",
-        help="comma-separated networks to contact in addition: "
+        help="comma-separated classes of addresses to allow in addition: "
         f"{', '.join(_ALLOWABLE_CLASSES)} (default: only public addresses and those typed in URLs)",
     )
     parser.add_argument(
         "--follow-redirects",
         action="store_true",
-        help="follow redirects to the same host and port (otherwise a redirect loses the move)",
+        help="follow redirects to the same host and port (by default, a redirect is a failed move)",
     )
 
 
 def add_page_options(parser: argparse.ArgumentParser, default_port: int) -> None:
-    """Add the options of commands that serve pages."""
+    """Add the listening options of commands that serve web pages."""
     add = parser.add_argument
-    add("--host", type=host, default="127.0.0.1", help="address to serve the pages on")
+    add("--host", type=parse_host, default="127.0.0.1", help="address to serve the pages on")
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="host name under which the pages may be requested, in addition to IP addresses and "
         "this machine's name")  # fmt: skip
@@ -192,16 +194,16 @@ def add_page_options(parser: argparse.ArgumentParser, default_port: int) -> None
         "--port",
         type=port,
         default=default_port,
-        help="port to serve the pages on; 0: any free port",
+        help="port to serve the pages on; 0 selects a free port",
     )
 
 
 def from_options(options: argparse.Namespace) -> AddressPolicy:
-    """Return the policy for the parsed options of `add_options`."""
+    """Return the address policy for the parsed options of `add_options`."""
     return AddressPolicy(frozenset({PUBLIC, *options.allow_networks}), options.follow_redirects)
 
 
-def _networks(text: str) -> frozenset[str]:
+def _parse_networks(text: str) -> frozenset[str]:
     names: Iterable[str] = filter(None, text.split(","))
     networks = frozenset(names)
     if unknown := sorted(networks - set(_ALLOWABLE_CLASSES)):

@@ -2,9 +2,9 @@
 
 A bundle contains extension code, a policy or an evaluation, and the snake's customization.
 ``battlesnake-gym pack`` writes bundles. `BUNDLE_METADATA_FILE` describes the snake and contains the
-SHA-256 hashes of the other files. Because AWS Lambda unpacks bundles, the path of an unpacked
-`BUNDLE_METADATA_FILE` is also accepted. `Bundle.open` verifies the hashes and executes no code of
-the bundle. `Bundle.factory` executes the extension code.
+SHA-256 hashes of the other files. AWS Lambda unpacks bundles. `Bundle.load` therefore also accepts
+the path of an unpacked `BUNDLE_METADATA_FILE`. `Bundle.load` verifies the hashes and executes no
+code of the bundle. `Bundle.factory` executes the extension code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.boards.json_fields import format_value, parse_small_json, sanitize_text
 from battlesnake_gym.common.files import create_zip, read_bounded
-from battlesnake_gym.snakes import StrategyFactory, FixedNodesSearch
+from battlesnake_gym.snakes import FixedNodesSearch, StrategyFactory
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep
 from battlesnake_heuristics.search import search
@@ -38,13 +38,13 @@ from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import (
     PolicyFactory,
     PolicySnake,
-    file_state,
+    file_cache_key,
     filter_by_name,
 )
 
-_FORMAT = 2
-_FORMAT_1_KEYS = {"looks": "customization", "positions": "nodes"}
-_FORMAT_1_NAMES = {
+_FORMAT_VERSION = 2
+_FORMAT_1_KEY_RENAMES = {"looks": "customization", "positions": "nodes"}
+_FORMAT_1_NAME_RENAMES = {
     b"battlesnake_gym.records.engine_form": b"battlesnake_gym.replays.engine_frames",
     b"battlesnake_gym.records.official_form": b"battlesnake_gym.replays.official_format",
     b"battlesnake_gym.records.shown_rules": b"battlesnake_gym.replays.rule_inference",
@@ -81,9 +81,11 @@ _FORMAT_1_NAMES = {
     b"view.claims": b"view.territories",
     b"view.taken": b"view.blocked_cells",
 }
-"""Current names by the names in extension code of format 1."""
+"""Current names of modules and attributes, keyed by their names in format 1."""
 
-_FORMAT_1_NAME = re.compile(rb"\b(?:%s)\b" % b"|".join(map(re.escape, _FORMAT_1_NAMES)))
+_FORMAT_1_NAME_PATTERN = re.compile(
+    rb"\b(?:%s)\b" % b"|".join(map(re.escape, _FORMAT_1_NAME_RENAMES))
+)
 
 BUNDLE_METADATA_FILE = "snake.json"
 RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
@@ -105,10 +107,10 @@ _MAX_FILES = 100
 _MAX_NODES = 10**9
 """Maximum number of nodes per move.
 
-A search of this many nodes takes half an hour.
+A search of 10**9 nodes lasts about half an hour.
 """
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 CUSTOMIZATION_PATTERNS = {
     "color": re.compile("#[0-9a-fA-F]{6}"),
@@ -116,23 +118,23 @@ CUSTOMIZATION_PATTERNS = {
     "tail": re.compile("[A-Za-z0-9_-]{1,64}"),
     "author": re.compile("[^\\x00-\\x1f]{0,64}"),
 }
-"""Valid values of a snake's customization."""
+"""Regular expressions for the values of a snake's customization, by key."""
 
-_CUSTOMIZATION_FORMS = {
+_CUSTOMIZATION_DESCRIPTIONS = {
     "color": "#rrggbb, such as #3366cc",
     "head": "the name of a head, such as evil",
     "tail": "the name of a tail, such as bolt",
     "author": "a name of at most 64 characters",
 }
-"""Descriptions of the valid values in error messages."""
+"""Descriptions of the valid values for error messages, by key."""
 
 _loading = threading.RLock()
 
 
 class BundleError(ValueError):
-    """Error raised if a bundle is missing, damaged or unknown, or if its code fails.
+    """Error raised if a bundle is missing, damaged or unsupported, or its code fails.
 
-    The message contains the remedy.
+    The error message contains a remedy.
     """
 
 
@@ -140,14 +142,17 @@ class BundleError(ValueError):
 class Bundle:
     """Content of a bundle.
 
+    The metadata has these keys:
+
+    * ``snake``: Name of a snake of the extension code or of a built-in snake, or None if the policy
+    or the evaluation plays.
+    * ``filters``: Names of the policy's move filters.
+    * ``nodes``: Number of nodes per move of a search, or None for a time budget.
+    * ``customization``: Customization of the snake.
+
     Attributes:
         path: Path of the bundle.
-        metadata: Content of `BUNDLE_METADATA_FILE`. ``snake`` is the name of a snake of the
-            extension
-            code or of a built-in snake; None selects the policy or the evaluation. ``filters``
-            lists the names of the policy's move filters. ``nodes`` is the number of nodes per move
-            of a search; None selects the time budget. ``customization`` is the snake's
-            customization.
+        metadata: Content of `BUNDLE_METADATA_FILE`.
         files: Contents of the other files by name.
     """
 
@@ -156,8 +161,8 @@ class Bundle:
     files: Mapping[str, bytes]
 
     @classmethod
-    def open(cls, path: str | Path) -> Bundle:
-        """Read the zip file, or the directory of an unpacked `BUNDLE_METADATA_FILE`.
+    def load(cls, path: str | Path) -> Bundle:
+        """Load a bundle from a zip file, or from an unpacked `BUNDLE_METADATA_FILE`.
 
         The method executes no code of the bundle.
 
@@ -174,12 +179,19 @@ class Bundle:
                 f"{path}: {(error.strerror or 'cannot be read').lower()}; give the path of a "
                 "bundle that `battlesnake-gym pack` wrote"
             ) from error
-        read = _unpacked(path, data) if path.name == BUNDLE_METADATA_FILE else _unzipped(path, data)
-        return cls(path, *_checked(path, read))
+        read = (
+            _read_unpacked_files(path, data)
+            if path.name == BUNDLE_METADATA_FILE
+            else _unzip(path, data)
+        )
+        return cls(path, *_parse_metadata(path, read))
 
     @property
     def customization(self) -> dict[str, str]:
-        """The keys ``color``, ``head``, ``tail`` and ``author``, if set."""
+        """Customization of the snake.
+
+        The keys are those of ``color``, ``head``, ``tail`` and ``author`` that are set.
+        """
         return dict(self.metadata["customization"])
 
     def factory(self) -> StrategyFactory:
@@ -187,36 +199,38 @@ class Bundle:
 
         Raises:
             BundleError: If the extension code fails, or does not register the snake.
-            ValueError: If this version does not have the snake, filter or kind of network.
+            ValueError: If this version has no such snake, filter or network type.
         """
         with _loading, snakes.capture_registrations() as registered, capture_filter_registrations():
             steps: tuple[PipelineStep, ...] = ()
             if RULES_FILE in self.files:
                 name = f"{self.path}/{RULES_FILE}"
-                module = run_rules(self.files[RULES_FILE], name)
+                module = run_extension_code(self.files[RULES_FILE], name)
                 if hasattr(module, policy_rules.RULES_VARIABLE):
                     steps = policy_rules.validate_rules(module.rules, name)
             chosen = [filter_by_name(name) for name in self.metadata["filters"]]
-            build = None if self.metadata["snake"] else self._without_name(chosen, steps)
+            build = None if self.metadata["snake"] else self._make_learned_factory(chosen, steps)
         if build is None:
             name = self.metadata["snake"]
             build = registered.get(name) or snakes.factory(name)
         nodes = self.metadata["nodes"]
-        return functools.partial(_with_fixed_nodes, build, nodes) if nodes else build
+        return functools.partial(_make_fixed_nodes_search, build, nodes) if nodes else build
 
-    def _without_name(self, chosen: list[Filter], steps: tuple[PipelineStep, ...]) -> StrategyFactory:
+    def _make_learned_factory(
+        self, chosen: list[Filter], steps: tuple[PipelineStep, ...]
+    ) -> StrategyFactory:
         if POLICY_FILE in self.files:
-            policy = self._policy()
+            policy = self._load_policy()
             if not chosen and not steps:
                 return PolicyFactory(policy)
             return lambda seed: PolicySnake(policy, chosen, steps)
-        evaluation = Evaluation.read(self.files[EVALUATION_FILE], self.path / EVALUATION_FILE)
+        evaluation = Evaluation.from_bytes(self.files[EVALUATION_FILE], self.path / EVALUATION_FILE)
         return lambda seed: search.Search(evaluation=evaluation, decoupled=True)
 
-    def _policy(self) -> OnnxPolicy:
+    def _load_policy(self) -> OnnxPolicy:
         onnx_path = self.path / POLICY_FILE
         text = self.files[onnx_path.with_suffix(".json").name]
-        return OnnxPolicy.build(
+        return OnnxPolicy.from_contents(
             *policy_file.check(self.files[POLICY_FILE], text, onnx_path), onnx_path
         )
 
@@ -224,37 +238,41 @@ class Bundle:
 def open_factory(path: str) -> StrategyFactory:
     """Return the factory of the bundle at ``path``.
 
-    Unchanged files are cached.
+    The factories of unchanged files are cached.
     """
-    return _loaded(*file_state(path))
+    return _load_factory(*file_cache_key(path))
 
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
     """Return the customization of a bundle, or an empty dict for other snakes."""
-    return _read(*file_state(snake)).customization if snake and snakes.is_bundle(snake) else {}
+    return (
+        _load_bundle(*file_cache_key(snake)).customization
+        if snake and snakes.is_bundle(snake)
+        else {}
+    )
 
 
 @functools.lru_cache(maxsize=1)
-def _read(path: str, *state: int) -> Bundle:
-    """Read a bundle, and cache the last result.
+def _load_bundle(path: str, *state: int) -> Bundle:
+    """Load a bundle, and cache the last bundle.
 
-    A request for the snake's customization usually precedes a game.
+    `bundle_customization` and `open_factory` usually load the same bundle in succession.
     """
-    return Bundle.open(path)
+    return Bundle.load(path)
 
 
 @functools.lru_cache(maxsize=64)
-def _loaded(path: str, *state: int) -> StrategyFactory:
-    return _read(path, *state).factory()
+def _load_factory(path: str, *state: int) -> StrategyFactory:
+    return _load_bundle(path, *state).factory()
 
 
-def write(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
-    """Return the bytes of a bundle.
+def to_bytes(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
+    """Return the content of a zip file with the metadata and the files.
 
-    The bytes depend only on the content.
+    Equal arguments result in equal bytes.
     """
     content = {
-        "format": _FORMAT,
+        "format": _FORMAT_VERSION,
         **metadata,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
     }
@@ -263,7 +281,7 @@ def write(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     return create_zip(((BUNDLE_METADATA_FILE, text.encode()), *sorted(files.items())), 0o644)
 
 
-def run_rules(source: bytes, name: str) -> ModuleType:
+def run_extension_code(source: bytes, name: str) -> ModuleType:
     """Execute a file of extension code.
 
     Args:
@@ -271,7 +289,7 @@ def run_rules(source: bytes, name: str) -> ModuleType:
         name: File name in tracebacks.
 
     Raises:
-        BundleError: If the code fails; the message contains the line.
+        BundleError: If the code fails; the message contains the line number.
     """
     text = source.decode("utf-8", "replace")
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -280,15 +298,18 @@ def run_rules(source: bytes, name: str) -> ModuleType:
     sys.modules[module.__name__] = module  # Dataclasses search sys.modules for their module.
     try:
         exec(compile(source, name, "exec"), module.__dict__)
-    except BaseException as error:  # A user's code may raise anything, including SystemExit.
+    except BaseException as error:  # A user's code may raise any exception, including SystemExit.
         hint = "; a bundle contains a single file of code" if isinstance(error, ImportError) else ""
-        line = _line_in(name, error)
+        line = _format_error_line(name, error)
         raise BundleError(f"{name}{line}: {type(error).__name__}: {error}{hint}") from error
     return module
 
 
-def _line_in(name: str, error: BaseException) -> str:
-    """Return the last line of the file ``name`` in the traceback of ``error``."""
+def _format_error_line(name: str, error: BaseException) -> str:
+    """Format the number of the last line of the file ``name`` in a traceback.
+
+    The result is empty if the traceback does not contain the file.
+    """
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines, trace = [], error.__traceback__
@@ -301,9 +322,10 @@ def _line_in(name: str, error: BaseException) -> str:
 
 @contextlib.contextmanager
 def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
-    """Collect the filters registered within the context.
+    """Collect the filters that code registers within the context.
 
-    `snakes.capture_registrations` does the same for snakes.
+    `filters.FILTERS` is restored at the end of the context. `snakes.capture_registrations` collects
+    snakes.
     """
     before = dict(filters.FILTERS)
     found: dict[str, Filter] = {}
@@ -315,14 +337,14 @@ def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
         filters.FILTERS.update(before)
 
 
-def _with_fixed_nodes(build: StrategyFactory, nodes: int, seed: int) -> FixedNodesSearch:
-    return FixedNodesSearch(build(seed), nodes)  # type: ignore[arg-type]  # checked when it was packed
+def _make_fixed_nodes_search(build: StrategyFactory, nodes: int, seed: int) -> FixedNodesSearch:
+    return FixedNodesSearch(build(seed), nodes)  # type: ignore[arg-type]
 
 
-def _unpacked(path: Path, metadata: bytes) -> dict[str, bytes]:
+def _read_unpacked_files(path: Path, metadata: bytes) -> dict[str, bytes]:
     """Return the files in the directory of an unpacked bundle.
 
-    Only names that a bundle may contain are read.
+    The function ignores files whose names are not names of bundle files.
     """
     names = (RULES_FILE, POLICY_FILE, Path(POLICY_FILE).with_suffix(".json").name, EVALUATION_FILE)
     found = (path.with_name(name) for name in names)
@@ -331,7 +353,7 @@ def _unpacked(path: Path, metadata: bytes) -> dict[str, bytes]:
     }
 
 
-def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
+def _unzip(path: Path, data: bytes) -> dict[str, bytes]:
     # Every archive entry has this signature in the central directory.
     if data.count(b"PK\x01\x02") > _MAX_FILES:
         raise BundleError(f"{path}: more than {_MAX_FILES} files; pack it again")
@@ -340,18 +362,19 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
             size = sum(info.file_size for info in archive.infolist())
             if size > _MAX_UNPACKED_BYTES:
                 raise BundleError(
-                    f"{path}: {size} bytes unpacked; a bundle has at most {_MAX_UNPACKED_BYTES}"
+                    f"{path}: {size} bytes unpacked, at most {_MAX_UNPACKED_BYTES} allowed; pack "
+                    "fewer or smaller files"
                 )
-            return _contents(path, archive)
+            return _extract_files(path, archive)
     except BundleError:
         raise
-    except Exception as error:  # zipfile raises almost anything for a damaged file.
+    except Exception as error:  # `zipfile` raises many types of exceptions for damaged files.
         why = sanitize_text(str(error), 200)
         raise BundleError(f"{path}: not a zip file, or damaged ({why}); pack it again") from error
 
 
-def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
-    """Return the archive's files by name.
+def _extract_files(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
+    """Extract the archive's files, and return the contents by file name.
 
     Raises:
         BundleError: If a path is not allowed, or the unpacked files are too large.
@@ -359,15 +382,17 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
     left, files = _MAX_UNPACKED_BYTES, {}
     for info in archive.infolist():
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
-        if not _PLAIN_NAME.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
+        if not _FILE_NAME_PATTERN.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
             raise BundleError(
                 f"{path}: {sanitize_text(name, 64)!r} is not a plain file with a unique name; "
                 "pack it again"
             )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise BundleError(f"{path}: {name} uses an unsupported compression; pack it again")
+            raise BundleError(
+                f"{path}: {name} uses an unsupported compression method; pack it again"
+            )
         pieces = []
-        with archive.open(info) as file:  # The header may contain a wrong size.
+        with archive.open(info) as file:  # The size in the header may be wrong.
             while piece := file.read(io.DEFAULT_BUFFER_SIZE):
                 pieces.append(piece)
                 left -= len(piece)
@@ -377,8 +402,11 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
     return files
 
 
-def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the metadata and the other files.
+def _parse_metadata(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Parse and check the metadata of a bundle.
+
+    Returns:
+        The metadata, and the contents of the other files by name.
 
     Raises:
         BundleError: If the metadata and the files are inconsistent.
@@ -386,9 +414,10 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
     try:
         metadata = parse_small_json(read.pop(BUNDLE_METADATA_FILE))
         version, hashes = metadata["format"], metadata["files"]
-        if version not in (1, _FORMAT):
+        if version not in (1, _FORMAT_VERSION):
             raise BundleError(
-                f"{path}: format is {format_value(version)}, this version reads 1 and {_FORMAT}"
+                f"{path}: format is {format_value(version)}, this version reads 1 and "
+                f"{_FORMAT_VERSION}; pack it again"
             )
         if set(hashes) != set(read):
             differ = sanitize_text(", ".join(sorted(set(hashes) ^ set(read))), 200)
@@ -399,7 +428,7 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
             if hashlib.sha256(read[name]).hexdigest() != digest:
                 raise BundleError(f"{path}: {name} is damaged; fetch or pack the bundle again")
         if version == 1:
-            metadata, read = _upgrade(metadata, read)
+            metadata, read = _upgrade_format_1(metadata, read)
         _check_metadata(metadata, read)
     except BundleError:
         raise
@@ -411,17 +440,17 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
     return metadata, read
 
 
-def _upgrade(
+def _upgrade_format_1(
     metadata: dict[str, Any], files: dict[str, bytes]
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Convert the metadata and the extension code of format 1 to current names."""
-    renamed = {_FORMAT_1_KEYS.get(key, key): value for key, value in metadata.items()}
+    """Replace the names of format 1 in the metadata and in the extension code."""
+    renamed = {_FORMAT_1_KEY_RENAMES.get(key, key): value for key, value in metadata.items()}
     upgraded = dict(files)
     if RULES_FILE in files:
-        upgraded[RULES_FILE] = _FORMAT_1_NAME.sub(
-            lambda found: _FORMAT_1_NAMES[found[0]], files[RULES_FILE]
+        upgraded[RULES_FILE] = _FORMAT_1_NAME_PATTERN.sub(
+            lambda found: _FORMAT_1_NAME_RENAMES[found[0]], files[RULES_FILE]
         )
-    return renamed | {"format": _FORMAT}, upgraded
+    return renamed | {"format": _FORMAT_VERSION}, upgraded
 
 
 def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -437,14 +466,14 @@ def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> 
     snake = metadata["snake"]
     players = [isinstance(snake, str), POLICY_FILE in files, EVALUATION_FILE in files]
     if sum(players) != 1 or (snake and snakes.is_bundle(snake)):
-        raise ValueError("exactly one of snake, policy and evaluation must play")
+        raise ValueError("the bundle must contain exactly one of snake, policy and evaluation")
 
 
 def check_customization(customization: Mapping[str, str]) -> None:
     """Raise ``ValueError`` if a value of the customization is invalid."""
     for name, value in customization.items():
         if name not in CUSTOMIZATION_PATTERNS or not CUSTOMIZATION_PATTERNS[name].fullmatch(value):
-            wanted = _CUSTOMIZATION_FORMS.get(name, "left out")
+            wanted = _CUSTOMIZATION_DESCRIPTIONS.get(name, "omitted")
             raise ValueError(
                 f"{sanitize_text(name, 64)} must be {wanted}, got {sanitize_text(str(value), 64)!r}"
             )

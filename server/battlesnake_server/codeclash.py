@@ -1,9 +1,9 @@
 """Directories of snakes for CodeClash's arena (arXiv 2511.00839).
 
 The arena starts ``python main.py`` on Ubuntu 22.04 with Python 3.10, offline and without NumPy. The
-directory therefore contains the required modules of the snake, which use only the standard library,
-and the compiled search. The search is built for the stable ABI of Python 3.11. Python 3.10 provides
-all functions that the search uses; a test plays a game with Python 3.10.
+directory therefore contains the compiled search and the modules that the snake requires. These
+modules use only the standard library. The search is built for the stable ABI of Python 3.11. Python
+3.10 provides all functions that the search uses. A test plays a game with Python 3.10.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from battlesnake_gym.rules import Game
 from battlesnake_server.bundle import BUNDLE_METADATA_FILE, POLICY_FILE, BundleError
 
 _START_TIMEOUT_S = 5.0
-"""Maximum number of seconds until the first move."""
+"""Maximum time until the first move, in seconds."""
 
-_GAME = ("snakes.py", "boards", "common", "rules", "engine/__init__.py", "engine/build_check.py",
+_GAME_PATHS = ("snakes.py", "boards", "common", "rules", "engine/__init__.py",
+        "engine/build_check.py",
         *(f"engine/csrc/{path.name}" for path in SHARED_SOURCES))  # fmt: skip
-_SNAKES = ("__init__.py", "builtin_snakes.py", "rule_based", "search")
-"""Copied files of `battlesnake_gym` and `battlesnake_heuristics`."""
+_SNAKE_PATHS = ("__init__.py", "builtin_snakes.py", "rule_based", "search")
+"""Files and directories to copy from `battlesnake_gym` and `battlesnake_heuristics`."""
 
 
-def write(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> float:
-    """Write the directory and test that the snake starts and moves.
+def write_directory(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> float:
+    """Write a directory for CodeClash's arena, and test the snake's first move.
 
     Args:
         folder: Directory to create.
@@ -52,7 +53,7 @@ def write(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
 
     Raises:
         ValueError: If the snake needs a package that the arena lacks, or ``folder`` exists.
-        BundleError: If the snake does not start; the message contains the last output.
+        BundleError: If the snake does not move; the message contains the last line of output.
     """
     if POLICY_FILE in files:
         raise ValueError("a policy needs onnxruntime, which CodeClash's arena lacks; omit --policy")
@@ -60,16 +61,16 @@ def write(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
         raise ValueError(f"{folder} exists; name another directory with -o")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".codeclash-") as part:
-        _fill(Path(part, "snake"), metadata, files)
-        seconds = _try_move(Path(part, "snake"))
+        _copy_files(Path(part, "snake"), metadata, files)
+        seconds = _measure_first_move_s(Path(part, "snake"))
         sync_tree(Path(part, "snake"))
         Path(part, "snake").rename(folder)
     sync(folder.parent)
     return seconds
 
 
-def _fill(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    for package, names in ((battlesnake_gym, _GAME), (battlesnake_heuristics, _SNAKES)):
+def _copy_files(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    for package, names in ((battlesnake_gym, _GAME_PATHS), (battlesnake_heuristics, _SNAKE_PATHS)):
         here, there = Path(package.__path__[0]), folder / package.__name__
         for name in names:
             (there / name).parent.mkdir(parents=True, exist_ok=True)
@@ -91,11 +92,14 @@ def _fill(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes])
         (folder / name).write_bytes(data)
 
 
-def _try_move(folder: Path) -> float:
-    """Play a move over HTTP in an isolated Python process.
+def _measure_first_move_s(folder: Path) -> float:
+    """Start the snake in an isolated Python process, and request a move over HTTP.
 
     Returns:
-        Duration in seconds.
+        Seconds from the start of the process to the move.
+
+    Raises:
+        BundleError: If the snake does not move; the message contains the last line of output.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -119,7 +123,7 @@ def _try_move(folder: Path) -> float:
     finally:
         process.kill()
         stderr = process.communicate()[1]
-    # A failing rule causes a traceback, but the snake still moves.
+    # If a rule fails, the snake prints a traceback and still returns a move.
     if not moved or "Traceback" in stderr:
         reason = stderr.strip().rpartition("\n")[2] or f"no response within {_START_TIMEOUT_S:g} s"
         raise BundleError(f"the snake does not play in CodeClash: {reason}")

@@ -34,14 +34,14 @@ _INPUT, _OUTPUT = "observations", "q_values"
 
 @dataclass(frozen=True)
 class OnnxPolicy:
-    """Loaded policy, which serves any number of games and threads.
+    """Loaded policy.
 
-    The object is stateless.
+    The object is stateless. Any number of games and threads can share the object.
 
     Attributes:
-        observation: Input of the network.
+        observation: Observation that encodes the input of the network.
         board_sizes: Pairs (width, height) that the policy supports.
-        session: Session of onnxruntime.
+        session: onnxruntime session of the network.
         metadata: Content of the JSON file.
     """
 
@@ -55,50 +55,54 @@ class OnnxPolicy:
         """Load a policy.
 
         Args:
-            path: ONNX file; the JSON file has the same name.
+            path: Path of the ONNX file; the JSON file has the same name with the suffix ``.json``.
 
         Raises:
             PolicyError: If the files do not match each other or this version.
         """
         onnx_path = Path(path)
-        return cls.build(*policy_file.read(onnx_path), onnx_path)
+        return cls.from_contents(*policy_file.read(onnx_path), onnx_path)
 
     @classmethod
-    def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> OnnxPolicy:
+    def from_contents(
+        cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path
+    ) -> OnnxPolicy:
         """Build a policy from the contents of its files.
 
         Args:
             model: Content of the ONNX file.
             metadata: Content of the JSON file.
             onnx_path: Path of the ONNX file, for error messages.
+
+        Raises:
+            PolicyError: If the files do not match each other or this version.
         """
         json_path = onnx_path.with_suffix(".json")
         policy = cls(
             observation=_read_observation(metadata, json_path),
             board_sizes=_read_board_sizes(metadata, json_path),
-            session=_open(model, onnx_path),
+            session=_open_session(model, onnx_path),
             metadata=metadata,
         )
-        policy._check_answer(onnx_path)
+        policy._check_output(onnx_path)
         return policy
 
     @property
     def rulesets(self) -> tuple[str, ...]:
-        """Rulesets that the policy was trained for."""
+        """Names of the rulesets that the policy was trained for."""
         names = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
         return tuple(names)
 
     @property
-    def action_mask(self) -> str:
-        """Kind of the action mask that training used."""
+    def action_mask_kind(self) -> str:
+        """Mask kind of the action mask that training used, such as ``fatal``."""
         trained = self.metadata.get("training", {}).get("env_config", {})
         return str(trained.get("action_mask", EnvConfig.action_mask))
 
-    def shape(self, width: int, height: int) -> tuple[int, int, int]:
+    def observation_shape(self, width: int, height: int) -> tuple[int, int, int]:
         """Return the shape (C, H, W) of one observation of a board.
 
-        If the network accepts only one input size, that size is the largest board size of the
-        policy.
+        A network with a fixed input size uses the largest board size of the policy.
         """
         if not self.metadata.get("any_size", False):
             width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
@@ -111,7 +115,7 @@ class OnnxPolicy:
 
         Args:
             batch: Observations, uint8 [B, C, H, W].
-            seconds: Timeout in seconds; at least 1 s is granted. None means 60 s.
+            seconds: Timeout in seconds, at least 1 s; None selects 60 s.
 
         Raises:
             PolicyTimeoutError: If the network does not return within the time budget.
@@ -119,40 +123,45 @@ class OnnxPolicy:
         (values,) = policy_file.run_session(self.session, [_OUTPUT], {_INPUT: batch}, seconds)
         return np.asarray(values, np.float32)
 
-    def check_size(self, width: int, height: int) -> None:
+    def check_board_size(self, width: int, height: int) -> None:
         """Raise `PolicyError` if the policy does not support boards of this size."""
         if (width, height) not in self.board_sizes:
             known = ", ".join(f"{x}x{y}" for x, y in sorted(self.board_sizes))
             raise PolicyError(
-                f"the policy plays boards of {known}, not {width}x{height}; train it on that size"
+                f"the policy plays boards of {known}, not {width}x{height}; train a policy on "
+                "that size"
             )
 
     def check_game(self, board: Board) -> None:
         """Raise `PolicyError` if the policy does not support the game.
 
-        The board size, the ruleset and the map must be those of the training. An empty map name,
-        sent by engines without maps, counts as the standard map.
+        The board size, the ruleset and the map must match the training. Engines without maps send
+        an empty map name, which selects the standard map.
         """
-        self.check_size(board.width, board.height)
+        self.check_board_size(board.width, board.height)
         trained, game = self.metadata["training"]["env_config"], board.game
         if game.ruleset not in self.rulesets or (game.map or "standard") != trained["map"]:
             rules = " and ".join(map(repr, self.rulesets))
             raise PolicyError(
                 f"the policy plays the rules {rules} on the map {trained['map']!r}, "
-                f"not {format_value(game.ruleset)} on {format_value(game.map)}; train it on them"
+                f"not {format_value(game.ruleset)} on {format_value(game.map)}; "
+                "train a policy on these"
             )
 
-    def _check_answer(self, path: Path) -> None:
-        """Run the network once per size, which also warms up the session."""
+    def _check_output(self, path: Path) -> None:
+        """Run the network once per input size, and check the shape of the output.
+
+        These runs also warm up the session.
+        """
         end = time.monotonic() + policy_file.LOAD_TIMEOUT_S
-        for shape in sorted({(1, *self.shape(*size)) for size in self.board_sizes}):
+        for shape in sorted({(1, *self.observation_shape(*size)) for size in self.board_sizes}):
             try:
                 values = self.action_scores(np.zeros(shape, np.uint8), end - time.monotonic())
             except policy_file.PolicyTimeoutError as error:
                 raise PolicyError(f"{path}: {error}") from error
             except Exception as error:  # The exceptions of onnxruntime have no common base class.
                 raise PolicyError(
-                    f"{path}: does not take {_INPUT!r} of shape {shape}: {error}"
+                    f"{path}: the network rejects {_INPUT!r} of shape {shape}: {error}"
                 ) from error
             if values.shape != (1, len(MOVES)):
                 raise PolicyError(f"{path}: {_OUTPUT!r} must have shape (1, 4), got {values.shape}")
@@ -183,13 +192,13 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
     return pairs
 
 
-def _open(model: bytes, path: Path) -> onnxruntime.InferenceSession:
+def _open_session(model: bytes, path: Path) -> onnxruntime.InferenceSession:
     session: onnxruntime.InferenceSession = policy_file.open_session(model, path)
     inputs = {node.name: node.type for node in session.get_inputs()}
     outputs = {node.name: node.type for node in session.get_outputs()}
     if inputs != {_INPUT: "tensor(uint8)"} or outputs.get(_OUTPUT) != "tensor(float)":
         raise PolicyError(
-            f"{path}: must take {_INPUT!r} (uint8) and give {_OUTPUT!r} (float), "
+            f"{path}: the input must be {_INPUT!r} (uint8) and the output {_OUTPUT!r} (float), "
             f"got inputs {inputs} and outputs {outputs}; export the policy again"
         )
     return session

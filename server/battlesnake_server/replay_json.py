@@ -36,7 +36,7 @@ from battlesnake_gym.snakes import Decision, Reason
 def replay_to_json(replay: Replay) -> Iterator[str]:
     """Yield a replay with all frames as JSON text, in chunks.
 
-    The chunks limit the memory use to one position.
+    Only one position is in memory at a time.
     """
     deaths = [
         {"turn": turn, "id": snake_id, "cause": cause} for turn, snake_id, cause in replay.deaths()
@@ -53,9 +53,9 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def header(board: Board) -> dict[str, Any]:
-    """Return the constants of a game.
+    """Return the properties of a game that all frames share.
 
-    The seed is text, because it can exceed the largest exact integer of JavaScript.
+    The seed is text, because a seed can exceed the largest exact integer of JavaScript.
     """
     return {
         "id": board.game.id,
@@ -67,15 +67,15 @@ def header(board: Board) -> dict[str, Any]:
         "height": board.height,
         "snakes": [
             {"id": snake.id, "name": snake.name or snake.id, **look}
-            for snake, look in zip(board.snakes, customizations_to_json(board.snakes), strict=True)
+            for snake, look in zip(board.snakes, customizations_to_dicts(board.snakes), strict=True)
         ],
     }
 
 
-def customizations_to_json(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
+def customizations_to_dicts(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
     """Return the customization of each snake of one game.
 
-    The keys are ``color``, and the shapes ``head`` and ``tail``.
+    The keys are ``color``, ``head`` and ``tail``. The values of ``head`` and ``tail`` are shapes.
     """
     return [
         {
@@ -96,18 +96,20 @@ def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
 
     Args:
         board: Position.
-        following: Turn played from the position, whose moves the frame includes; None for no moves.
+        following: Turn after the position. The frame includes the moves of the turn. None means
+            that
+            the frame includes no moves.
     """
     depths = Counter(board.hazards)
     return {
         "turn": board.turn,
         "food": board.food,
         "hazards": [[x, y, depth] for (x, y), depth in depths.items() if board.inside((x, y))],
-        "snakes": [_snake(snake, following) for snake in board.snakes],
+        "snakes": [_snake_to_dict(snake, following) for snake in board.snakes],
     }
 
 
-def _snake(snake: Snake, following: Turn | None) -> dict[str, Any]:
+def _snake_to_dict(snake: Snake, following: Turn | None) -> dict[str, Any]:
     death = {
         "cause": snake.eliminated_cause,
         "by": snake.eliminated_by,
@@ -119,11 +121,11 @@ def _snake(snake: Snake, following: Turn | None) -> dict[str, Any]:
         "latency": snake.latency,
         "shout": snake.shout,
         "death": None if snake.alive else death,
-        "next": _next(snake, following),
+        "next": _next_move_to_dict(snake, following),
     }
 
 
-def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
+def _next_move_to_dict(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
     if following is None or snake.id not in following.moves:
         return None
     decision = following.decisions.get(snake.id) or Decision("")
@@ -131,27 +133,27 @@ def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
         "move": following.moves[snake.id],
         "inferred": snake.id in following.inferred,
         "problem": following.problems.get(snake.id, ""),
-        **decision_to_json(decision),
+        **decision_to_dict(decision),
     }
 
 
-def decision_to_json(decision: Decision) -> dict[str, Any]:
+def decision_to_dict(decision: Decision) -> dict[str, Any]:
     """Return a decision as a dict with ``scores``, ``reasons`` and ``line``."""
     return {
-        "scores": _finite(decision.scores),
-        "reasons": [_reason(reason) for reason in decision.reasons],
+        "scores": _finite_scores(decision.scores),
+        "reasons": [_reason_to_dict(reason) for reason in decision.reasons],
         "line": decision.line,
     }
 
 
-def _reason(reason: Reason) -> dict[str, Any]:
+def _reason_to_dict(reason: Reason) -> dict[str, Any]:
     return {
         "rule": reason.rule,
         "vetoed": reason.vetoed,
-        "scores": _finite(reason.scores),
+        "scores": _finite_scores(reason.scores),
         "note": reason.note,
     }
 
 
-def _finite(scores: Mapping[str, float]) -> dict[str, float | None]:
+def _finite_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
     return {move: score if math.isfinite(score) else None for move, score in scores.items()}

@@ -1,4 +1,4 @@
-"""Loading of strategies.
+"""Loaders of strategies.
 
 A strategy is a built-in snake, or a policy with move filters and policy rules.
 """
@@ -21,7 +21,7 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp.observations import facing
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy
+from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.rule_based import (
     conditions,
     filters,
@@ -42,7 +42,7 @@ from battlesnake_heuristics.search import search
 from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
-"""Default snake: the strongest built-in snake available."""
+"""Name of the strongest built-in snake that this installation can run."""
 
 DEFAULT_SNAKE_NOTICE = (
     ""
@@ -70,7 +70,7 @@ _DEFAULT_POLICY_FALLBACK_S = 0.02
 The duration is short, because users choose a policy for fast moves.
 """
 
-_RULE_MODULES = frozenset(
+_BUILTIN_RULE_MODULES = frozenset(
     module.__name__ for module in (conditions, filters, one_turn_search, preferences)
 )
 """Modules of the built-in rules."""
@@ -85,16 +85,16 @@ log = logging.getLogger(__name__)
 
 
 class PolicySnake:
-    """Strategy that plays the policy's best move after move filters.
+    """Strategy that applies move filters and plays the policy's best remaining move.
 
-    The filters ``ALIVE`` always come first. They are the action mask of training; the policy's
-    values of masked moves are meaningless. The user's policy rules come next
-    (`battlesnake_heuristics.rule_based.policy_rules`). One object plays one snake in one game,
-    because a frame stack contains earlier turns.
+    The first filters are always ``ALIVE``, which correspond to the action mask of training. The
+    policy's values of masked moves are meaningless. The user's policy rules follow the filters
+    (`battlesnake_heuristics.rule_based.policy_rules`). Each snake of each game needs a new object,
+    because the frame stack contains earlier turns.
 
     Args:
-        policy: Policy.
-        filters: Further filters, in order.
+        policy: Trained policy.
+        filters: Additional filters, in order.
         rules: Policy rules.
     """
 
@@ -113,10 +113,12 @@ class PolicySnake:
             PolicyError: If the policy was not trained for boards of this size.
         """
         policy = self._policy
-        policy.check_size(board.width, board.height)
+        policy.check_board_size(board.width, board.height)
         you = board.you
         if not self._frame_stack.size:
-            self._frame_stack = np.zeros(policy.shape(board.width, board.height), np.uint8)
+            self._frame_stack = np.zeros(
+                policy.observation_shape(board.width, board.height), np.uint8
+            )
         policy.observation.encode(board, you.id, out=self._frame_stack)
         values = policy.action_scores(self._frame_stack[np.newaxis], seconds)[0]
         actions = policy.observation.absolute_actions(
@@ -145,12 +147,14 @@ class PolicyFactory:
 def open_factory(path: str) -> PolicyFactory:
     """Return the factory of a policy file or of `DEFAULT_POLICY_NAME`.
 
-    Unchanged files are cached.
+    The factories of unchanged files are cached.
     """
-    return _loaded(*file_state(str(DEFAULT_POLICY_PATH) if path == DEFAULT_POLICY_NAME else path))
+    return _load_policy_factory(
+        *file_cache_key(str(DEFAULT_POLICY_PATH) if path == DEFAULT_POLICY_NAME else path)
+    )
 
 
-def file_state(path: str) -> tuple[str, int, int]:
+def file_cache_key(path: str) -> tuple[str, int, int]:
     """Return a cache key of a file: path, modification time in ns and size in bytes."""
     try:
         state = Path(path).stat()
@@ -160,12 +164,12 @@ def file_state(path: str) -> tuple[str, int, int]:
 
 
 @functools.lru_cache(maxsize=64)
-def _loaded(path: str, *state: int) -> PolicyFactory:
+def _load_policy_factory(path: str, *state: int) -> PolicyFactory:
     return PolicyFactory(OnnxPolicy.load(path))
 
 
 class DefaultPolicySnake:
-    """Strategy of the bundled policy, with `DEFAULT_SNAKE` for unsupported games.
+    """Strategy of the bundled policy; `DEFAULT_SNAKE` plays unsupported games.
 
     Every game that `DEFAULT_SNAKE` plays is logged with the reason.
     """
@@ -208,13 +212,12 @@ def strategy_factory(
 ) -> StrategyFactory:
     """Return the factory of a built-in snake, a bundle or a policy.
 
+    The bundled policy plays as a `DefaultPolicySnake` and uses the safe filters by default.
+
     Args:
-        snake: Name of a built-in snake, or path of a bundle; the default is `DEFAULT_SNAKE`.
-            Excludes
-            ``policy``.
-        policy: Path of a policy, ``POLICY.onnx+RULES.py``, or `DEFAULT_POLICY_NAME`. The bundled
-            policy
-            plays as a `DefaultPolicySnake` and uses the safe filters by default.
+        snake: Name of a built-in snake, or path of a bundle; the default is `DEFAULT_SNAKE`. The
+            parameters ``snake`` and ``policy`` exclude each other.
+        policy: Path of a policy, ``POLICY.onnx+RULES.py``, or `DEFAULT_POLICY_NAME`.
         filters: Names of move filters applied to the policy, in order.
         rules: File of policy rules (`battlesnake_heuristics.rule_based.policy_rules`).
 
@@ -228,22 +231,24 @@ def strategy_factory(
         name = snake or DEFAULT_SNAKE
         if rules is not None:
             raise ValueError(
-                f"the policy rules in {rules} need a policy, and {name!r} is not one; give a "
-                f"file or {DEFAULT_POLICY_NAME!r}. Register a snake of rules instead (docs/own.md)"
+                f"the policy rules in {rules} need a policy, and {name!r} is not a policy; give a "
+                f"file or {DEFAULT_POLICY_NAME!r}, or register a snake of rules (docs/own.md)"
             )
         if filters:
             raise ValueError(
-                f"filters {', '.join(filters)} need a policy; {name!r} has its own. "
-                f"Give a policy too: a file, or {DEFAULT_POLICY_NAME!r}"
+                f"filters {', '.join(filters)} need a policy; {name!r} uses no additional filters; "
+                f"give a policy: a file, or {DEFAULT_POLICY_NAME!r}"
             )
         factory = snakes.factory(name)
         try:
-            factory(0)  # Reject a snake that cannot play now rather than in its first game.
+            factory(0)  # Reject a snake that cannot play before its first game.
         except RuntimeError as error:
             raise ValueError(f"{name} cannot play on this machine: {error}") from error
         except ValueError:
             raise
-        except BaseException as error:  # A user's code may raise anything, including SystemExit.
+        except (
+            BaseException
+        ) as error:  # A user's code may raise any exception, including SystemExit.
             raise ValueError(f"{name} cannot play: {type(error).__name__}: {error}") from error
         return factory
     policy, named_with_it = split_policy_and_rules(str(policy))
@@ -277,15 +282,15 @@ def split_policy_and_rules(source: str) -> tuple[str, str | None]:
 def is_instant(strategy: Strategy) -> bool:
     """Return whether ``strategy`` moves within milliseconds for any time budget.
 
-    Only this project's own code with bounded work is instant: pipelines of built-in rules, and the
-    bundled policy. A user's rule or network may take any time.
+    Only pipelines of built-in rules and the bundled policy are instant, because their work is
+    bounded. The work of a user's rule or network is unbounded.
     """
     if type(strategy) is DefaultPolicySnake:
-        return _are_builtin(strategy.steps)
-    return type(strategy) is Pipeline and _are_builtin(strategy.steps)
+        return _are_builtin_rules(strategy.steps)
+    return type(strategy) is Pipeline and _are_builtin_rules(strategy.steps)
 
 
-def _are_builtin(steps: Iterable[PipelineStep]) -> bool:
+def _are_builtin_rules(steps: Iterable[PipelineStep]) -> bool:
     """Return whether all steps and branches are built-in rules.
 
     The number of rules is limited to `_MAX_INSTANT_RULES`.
@@ -302,13 +307,16 @@ def _are_builtin(steps: Iterable[PipelineStep]) -> bool:
         elif type(step) is Preference:
             rule = step.score
         num_rules += 1
-        if getattr(rule, "__module__", "") not in _RULE_MODULES or num_rules > _MAX_INSTANT_RULES:
+        if (
+            getattr(rule, "__module__", "") not in _BUILTIN_RULE_MODULES
+            or num_rules > _MAX_INSTANT_RULES
+        ):
             return False
     return True
 
 
 def filter_by_name(name: str) -> Filter:
-    """Return the filter ``name``.
+    """Return the registered filter with this name.
 
     Raises:
         ValueError: If the name is unknown; the message suggests the nearest name.

@@ -169,7 +169,7 @@ def test_a_file_a_run_and_a_bundle_of_a_policy_alone_are_policies(left: str, for
     packed = path.with_name("snake.zip")
     facts: dict[str, Any] = {"snake": None, "filters": [], "nodes": None, "customization": {}}
     files = {one: path.with_name(one).read_bytes() for one in ("policy.onnx", "policy.json")}
-    packed.write_bytes(bundle.write(facts, files))
+    packed.write_bytes(bundle.to_bytes(facts, files))
     name = {"run": path.parents[1], "file": path, "bundle": packed}[form]
     opponents = SeatedOpponents(games := VectorBattlesnake(5, 2, 7, 7))
     _, infos = games.reset(seed=1)

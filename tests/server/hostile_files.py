@@ -29,7 +29,7 @@ MEMORY = 300 << 20
 SECONDS = 2.0
 
 LOADERS: dict[str, Callable[[Path], object]] = {
-    "bundle": Bundle.open,
+    "bundle": Bundle.load,
     "evaluation": Evaluation.load,
     "policy": lambda path: policy_file.check(b"", path.read_bytes(), path),
     "replay": Replay.load,

@@ -56,14 +56,14 @@ def test_every_address_has_its_class(name: str) -> None:
 
 def test_the_operator_names_a_class_by_typing_an_address_and_not_by_a_name() -> None:
     nobody = AddressPolicy()
-    assert nobody.allowing_typed_address("http://10.0.0.5:8000/x").classes == {PUBLIC, PRIVATE}
-    assert nobody.allowing_typed_address("http://localhost:8000").classes == {PUBLIC, LOOPBACK}
-    assert nobody.allowing_typed_address("http://[::ffff:127.0.0.1]:80/").classes == {
+    assert nobody.with_typed_address("http://10.0.0.5:8000/x").classes == {PUBLIC, PRIVATE}
+    assert nobody.with_typed_address("http://localhost:8000").classes == {PUBLIC, LOOPBACK}
+    assert nobody.with_typed_address("http://[::ffff:127.0.0.1]:80/").classes == {
         PUBLIC,
         LOOPBACK,
     }
     for url in ("http://snake.example:8000", "http://2130706433/", "http://[", "hungry"):
-        assert nobody.allowing_typed_address(url) == nobody
+        assert nobody.with_typed_address(url) == nobody
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ def test_allowed_classes_are_reached() -> None:
         assert (
             ask(
                 f"http://localhost:{port}",
-                AddressPolicy().allowing_typed_address("http://localhost"),
+                AddressPolicy().with_typed_address("http://localhost"),
             ).move
             == "left"
         )
@@ -165,7 +165,7 @@ def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool)
         with misbehaving_snakes.snake(
             misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD, status, there))
         ) as url:
-            answer = ask(url, AddressPolicy().allowing_typed_address(url), redirects=redirects)
+            answer = ask(url, AddressPolicy().with_typed_address(url), redirects=redirects)
         assert (answer.move, answer.problem) == (None, "redirect")
     assert not came
 

@@ -148,7 +148,7 @@ def test_analyze_button(
     browser: Browser, site: str, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setattr(analysis_queue, "_MOVE_TIME_MS", 1.0)
-    monkeypatch.setattr(analysis_queue, "_NICE_INCREMENT_ANALYSIS", 0)
+    monkeypatch.setattr(analysis_queue, "_ANALYSIS_NICE_INCREMENT", 0)
     browser.look()
     browser.open(f"{site}/replay/unknown.jsonl", "!document.getElementById('analyze').hidden")
     browser.run("document.getElementById('analyze').click()")

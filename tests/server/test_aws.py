@@ -57,7 +57,7 @@ def make(tmp_path: Path) -> Any:
             "customization": looks,
         }
         path = tmp_path / f"{move}.zip"
-        path.write_bytes(bundle.write(facts, {bundle.RULES_FILE: rules.encode()}))
+        path.write_bytes(bundle.to_bytes(facts, {bundle.RULES_FILE: rules.encode()}))
         return path
 
     return run

@@ -231,7 +231,9 @@ def test_rules_alone_overrule_a_policy(
 
 def test_a_debugger_sees_the_rules() -> None:
     source = "def rule():\n    return 1\n"
-    assert inspect.getsource(bundle.run_rules(source.encode(), "unpacked.py").rule) == source
+    assert (
+        inspect.getsource(bundle.run_extension_code(source.encode(), "unpacked.py").rule) == source
+    )
 
 
 def test_a_server_reads_its_bundle_once(
@@ -239,13 +241,13 @@ def test_a_server_reads_its_bundle_once(
 ) -> None:
     path = make("--snake", "cautious", *LOOKS)
     opened: list[str] = []
-    read = bundle.Bundle.open
+    read = bundle.Bundle.load
 
     def noted(path: str | Path) -> bundle.Bundle:
         opened.append(str(path))
         return read(path)
 
-    monkeypatch.setattr(bundle.Bundle, "open", noted)
+    monkeypatch.setattr(bundle.Bundle, "load", noted)
     app = create_app({"SNAKE": str(path)})
     assert app.test_client().get("/").get_json()["color"] == "#123456"
     assert opened == [str(path)]
@@ -259,14 +261,14 @@ def test_nothing_runs_before_the_snake_is_chosen(
 ) -> None:
     path = make(rules)
     ran: list[str] = []
-    real = bundle.run_rules
+    real = bundle.run_extension_code
 
     def noting(source: bytes, name: str) -> object:
         ran.append(name)
         return real(source, name)
 
-    monkeypatch.setattr(bundle, "run_rules", noting)
-    opened = Bundle.open(path)
+    monkeypatch.setattr(bundle, "run_extension_code", noting)
+    opened = Bundle.load(path)
     roster = Roster([f"guest={path}"])
     assert opened.customization == {}
     assert ran == []
@@ -323,7 +325,7 @@ def test_a_bundle_that_was_changed_is_refused(
     rules: Path, make: Callable[..., Path], name: str, data: bytes | None, message: str
 ) -> None:
     with pytest.raises(BundleError, match=message):
-        Bundle.open(changed(make(rules), name, data))
+        Bundle.load(changed(make(rules), name, data))
 
 
 def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,12 +333,12 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         snakes.make(str(tmp_path / "nobody.zip"))
     (tmp_path / "text.zip").write_text("text")
     with pytest.raises(BundleError, match="not a zip file"):
-        Bundle.open(tmp_path / "text.zip")
+        Bundle.load(tmp_path / "text.zip")
     monkeypatch.setattr(bundle, "_MAX_UNPACKED_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("rules.py", bytes(1 << 20))
     with pytest.raises(BundleError, match="1048576 bytes unpacked"):
-        Bundle.open(tmp_path / "bomb.zip")
+        Bundle.load(tmp_path / "bomb.zip")
 
 
 @pytest.mark.parametrize("signature", [b"PK\x05\x06", b"PK\x01\x02"])
@@ -349,15 +351,15 @@ def test_a_damaged_archive_names_its_file(
         for value in (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x80"):
             path.write_bytes(good[:offset] + value + good[offset + len(value) :])
             with contextlib.suppress(BundleError):
-                Bundle.open(path)
+                Bundle.load(path)
     path.write_bytes(good[:-6] + b"\xff\xff\xff\xff" + good[-2:])
     with pytest.raises(BundleError, match=r"damaged\.zip: .*pack it again"):
-        Bundle.open(path)
+        Bundle.load(path)
 
 
 def test_a_bundle_of_format_1_still_plays() -> None:
     path = Path(__file__).parents[1] / "data/formats/bundle_1.zip"
-    packed = Bundle.open(path)
+    packed = Bundle.load(path)
     assert packed.metadata["format"] == 2
     assert packed.metadata["nodes"] == 400
     looks = {"color": "#3366cc", "head": "evil", "tail": "bolt", "author": "jane"}
@@ -447,7 +449,7 @@ def test_the_same_moves_everywhere(
     path = make(*(rules if word == "RULES" else word for word in KINDS[kind]))
     bodies = recorded(count)
     with snakes.capture_registrations() as registered, bundle.capture_filter_registrations():
-        bundle.run_rules(RULES.encode(), "rules")
+        bundle.run_extension_code(RULES.encode(), "rules")
         learned = strategy_factory(
             policy=DEFAULT_POLICY_PATH, filters=[*SAFE_FILTER_NAMES, "edges"]
         )

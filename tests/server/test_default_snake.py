@@ -101,7 +101,7 @@ def test_where_nobody_is_named_the_champion_plays() -> None:
 
 
 def test_filters_without_a_policy_are_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"'champion' has its own. Give a policy too: .*'shipped'"):
+    with pytest.raises(ValueError, match=r"'champion' uses no additional filters; .*'shipped'"):
         strategy_factory(filters=["dead_ends"])
 
 

@@ -43,7 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
     monkeypatch.setattr(mistakes, "ROLLOUT_GAMES", 2)
     monkeypatch.setattr(analysis_queue, "_MOVE_TIME_MS", 1.0)
-    monkeypatch.setattr(analysis_queue, "_NICE_INCREMENT_ANALYSIS", 0)
+    monkeypatch.setattr(analysis_queue, "_ANALYSIS_NICE_INCREMENT", 0)
 
 
 @pytest.mark.usefixtures("quick")
@@ -132,8 +132,8 @@ def test_a_failed_analysis_reports_the_reason(tmp_path: Path) -> None:
     bad.write_text("{}\n")
     with contextlib.closing(AnalysisQueue()) as runner:
         runner.start(bad)
-        until(lambda: runner.status_json(bad)["state"] == "failed")
-        assert "bad.jsonl, line 1" in runner.status_json(bad)["error"]
+        until(lambda: runner.status_to_dict(bad)["state"] == "failed")
+        assert "bad.jsonl, line 1" in runner.status_to_dict(bad)["error"]
 
 
 def test_closing_stops_the_process(tmp_path: Path) -> None:
@@ -162,12 +162,12 @@ def test_visitors_without_a_token_cannot_start_an_analysis(game: Path) -> None:
 
 def test_what_if_plays_other_moves() -> None:
     board = Board.from_text("A . . . . B\n. . . . . .\n. . . . . .")
-    after, played_on = what_if.branch(board, "rl-dd")
+    after, played_on = what_if.play_branch(board, "rl-dd")
     assert played_on == "rl-dd"
     assert [snake.head for snake in after.snakes] == [(1, 1), (4, 1)]
     assert after.turn == 2
     assert board.turn == 0
-    chosen, words = what_if.branch(board, "xl")
+    chosen, words = what_if.play_branch(board, "xl")
     assert words[1] == "l"
     assert chosen.snakes[0].head in {(1, 2), (0, 1)}
 
@@ -185,7 +185,7 @@ def test_what_if_plays_other_moves() -> None:
 def test_unplayable_moves_are_reported(groups: str, words: str) -> None:
     board = Board.from_text("A . . . . B\n. . . . . .")
     with pytest.raises(ValueError, match=words):
-        what_if.branch(board, groups)
+        what_if.play_branch(board, groups)
 
 
 def test_a_position_becomes_a_scenario(game: Path) -> None:

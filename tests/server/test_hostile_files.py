@@ -23,7 +23,7 @@ from battlesnake_heuristics.search.evaluation import BUILTIN_PATH as EVALUATION
 from battlesnake_heuristics.search.evaluation import Evaluation, EvaluationError
 from battlesnake_server import bundle
 from battlesnake_server.arena import league_config
-from battlesnake_server.bundle import Bundle, BundleError, run_rules
+from battlesnake_server.bundle import Bundle, BundleError, run_extension_code
 from tests.processes import run
 from tests.server import training_runs
 from tests.server.hostile_files import LOADERS, SECONDS
@@ -39,7 +39,7 @@ def original(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], 
     def write(loader: str) -> Path:
         path = tmp_path / loader
         if loader == "bundle":
-            path.write_bytes(bundle.write(FACTS | {"snake": "mine"}, {"rules.py": b"x = 1\n"}))
+            path.write_bytes(bundle.to_bytes(FACTS | {"snake": "mine"}, {"rules.py": b"x = 1\n"}))
         elif loader == "evaluation":
             shutil.copy(EVALUATION, path)
         elif loader == "policy":
@@ -78,14 +78,14 @@ def described(files: dict[str, bytes], **facts: object) -> dict[str, bytes]:
 def test_a_bundle_holds_plain_names_alone(tmp_path: Path, name: str) -> None:
     path = zipped(tmp_path / "a.zip", described({name: b""}))
     with pytest.raises(BundleError, match="is not a plain file with a unique name"):
-        Bundle.open(path)
+        Bundle.load(path)
 
 
 def test_a_bundle_holds_no_links(tmp_path: Path) -> None:
     files = described({"rules.py": b"/etc/passwd"})
     with pytest.raises(BundleError, match=r"'snake.json' is not a plain file"):
-        Bundle.open(zipped(tmp_path / "a.zip", files, mode=stat.S_IFLNK | 0o777))
-    assert Bundle.open(zipped(tmp_path / "b.zip", files, mode=stat.S_IFREG | 0o600))
+        Bundle.load(zipped(tmp_path / "a.zip", files, mode=stat.S_IFLNK | 0o777))
+    assert Bundle.load(zipped(tmp_path / "b.zip", files, mode=stat.S_IFREG | 0o600))
 
 
 def test_a_bundle_s_names_are_there_once(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_bundle_s_names_are_there_once(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("rules.py", b"x = 1")
     with pytest.raises(BundleError, match=r"'rules.py' is not a plain file with a unique name"):
-        Bundle.open(path)
+        Bundle.load(path)
 
 
 def lie_about_sizes(path: Path, size: int) -> None:
@@ -110,7 +110,7 @@ OPENED = """
 import resource, sys, time
 from battlesnake_server import bundle
 try:
-    bundle.Bundle.open(sys.argv[1])
+    bundle.Bundle.load(sys.argv[1])
 except bundle.BundleError as error:
     print(error)
 print(int(time.process_time() * 1000), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -152,7 +152,7 @@ def test_a_bundle_s_files_are_counted_while_they_unpack(
     path = zipped(tmp_path / "a.zip", described({"rules.py": ZEROS}))
     monkeypatch.setattr(bundle, "_MAX_UNPACKED_BYTES", 1 << 19)
     with zipfile.ZipFile(path) as archive, pytest.raises(BundleError, match="unpacks to more than"):
-        bundle._contents(path, archive)
+        bundle._extract_files(path, archive)
 
 
 def test_a_bundle_is_packed_in_the_usual_way(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_bundle_is_packed_in_the_usual_way(tmp_path: Path) -> None:
         with zipfile.ZipFile(path, "w", method) as archive:
             archive.writestr("snake.json", "{}")
         with pytest.raises(BundleError, match="unsupported compression"):
-            Bundle.open(path)
+            Bundle.load(path)
 
 
 def test_a_bundle_of_many_files_or_bytes_is_not_looked_into(
@@ -169,19 +169,19 @@ def test_a_bundle_of_many_files_or_bytes_is_not_looked_into(
 ) -> None:
     path = zipped(tmp_path / "a.zip", {f"{number}.py": b"" for number in range(200)})
     with pytest.raises(BundleError, match="more than 100 files"):
-        Bundle.open(path)
+        Bundle.load(path)
     monkeypatch.setattr(bundle, "_MAX_ARCHIVE_BYTES", 100)
     with pytest.raises(BundleError, match="more than 100 bytes"):
-        Bundle.open(path)
+        Bundle.load(path)
 
 
 @pytest.mark.parametrize("nodes", [True, 0, -1, 1.5, 10**30, "5", [[[]]]])
 def test_a_bundle_searches_a_number_of_nodes(tmp_path: Path, nodes: object) -> None:
     path = zipped(tmp_path / "a.zip", described({}, nodes=nodes))
     with pytest.raises(BundleError, match="nodes must be a number between 1 and 1000000000"):
-        Bundle.open(path)
+        Bundle.load(path)
     for most in (1, 10**9):
-        assert Bundle.open(zipped(tmp_path / "b.zip", described({}, nodes=most)))
+        assert Bundle.load(zipped(tmp_path / "b.zip", described({}, nodes=most)))
 
 
 DEEP = b"[" * 50_000
@@ -192,11 +192,11 @@ DEEP = b"[" * 50_000
 )
 def test_facts_are_short_and_flat(tmp_path: Path, facts: bytes, words: str) -> None:
     with pytest.raises(BundleError, match=words):
-        Bundle.open(zipped(tmp_path / "a.zip", {"snake.json": facts}))
+        Bundle.load(zipped(tmp_path / "a.zip", {"snake.json": facts}))
     with pytest.raises(PolicyError, match=words):
         policy_file.check(b"", facts, tmp_path / "policy.onnx")
     with pytest.raises(EvaluationError, match=words):
-        Evaluation.read(b"battlesnake evaluation\n" + facts + b"\n", "snake.evaluation")
+        Evaluation.from_bytes(b"battlesnake evaluation\n" + facts + b"\n", "snake.evaluation")
 
 
 def test_a_league_s_snake_may_be_called_what_no_file_is(tmp_path: Path) -> None:
@@ -267,4 +267,4 @@ def test_mutants_are_read_or_refused_in_a_line(
 @pytest.mark.parametrize("code", ["raise SystemExit(0)", "raise KeyboardInterrupt", "exit()"])
 def test_code_of_a_bundle_that_exits_is_an_error(code: str) -> None:
     with pytest.raises(BundleError, match=r"rules\.py, line 2: (SystemExit|KeyboardInterrupt)"):
-        run_rules(f"\n{code}".encode(), "rules.py")
+        run_extension_code(f"\n{code}".encode(), "rules.py")

@@ -41,7 +41,7 @@ from battlesnake_server.arena.league_config import (
 )
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.ratings import Ratings
-from battlesnake_server.commands.league_command import LeagueHealth, read_token
+from battlesnake_server.commands.league_command import SnakeHealthChecker, load_or_create_token
 from battlesnake_server.web import create_app
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
@@ -170,7 +170,7 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
             {"h": "hungry", "c": "cautious", "s": "straight", "far": url},
             season_days=1, games_per_hour=4, health_check_minutes=30,
         )  # fmt: skip
-        players = LeagueHealth(plan, programs, AddressPolicy())
+        players = SnakeHealthChecker(plan, programs, AddressPolicy())
         played: list[tuple[float, set[str]]] = []
 
         def play(setup: Any, scheduled: Any, replays: Any) -> Any:
@@ -178,7 +178,7 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
             return play_here(setup, scheduled, replays)
 
         for hour in range(1, 26):  # each hour, a new object restores its state from the database
-            league = League(plan, players.sources, engine, players.problems, clock=clock)
+            league = League(plan, players.sources, engine, players.find_problems, clock=clock)
             while clock.hours < hour:
                 league.run_once(play)
     with Session(engine) as session:
@@ -227,8 +227,8 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
     with ProgramSupervisor({}) as programs:
         snakes = {"h": "hungry", "c": "cautious", "gone": str(tmp_path / "gone.zip")}
         plan = plan_of(snakes, games_per_hour=60, season_days=1)
-        players = LeagueHealth(plan, programs, AddressPolicy())
-        league = League(plan, players.sources, engine, players.problems, clock=PassingClock())
+        players = SnakeHealthChecker(plan, programs, AddressPolicy())
+        league = League(plan, players.sources, engine, players.find_problems, clock=PassingClock())
 
         def games_in(minutes: int) -> int:
             before, end = league.games, passed_s + 60 * minutes
@@ -260,14 +260,14 @@ def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     with ProgramSupervisor({}) as programs:
         plan = plan_of({"h": "hungry", "c": "cautious"}, games_per_hour=60)
-        players = LeagueHealth(plan, programs, AddressPolicy())
+        players = SnakeHealthChecker(plan, programs, AddressPolicy())
         with Session(engine) as session:
             session.add(
                 LeagueSnake(league="Club", snake="c", failures=2, reason="",
                             cooldown_until=BEGIN + timedelta(days=9))
             )  # fmt: skip
             session.commit()
-        league = League(plan, players.sources, engine, players.problems, clock=clock)
+        league = League(plan, players.sources, engine, players.find_problems, clock=clock)
         while clock.hours < 0.1:
             league.run_once(play_here)
         assert league.games >= 3, "the second cooldown in a row is 2 minutes long"
@@ -287,8 +287,8 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
 
     with misbehaving_snakes.snake(only_introduces) as url, ProgramSupervisor({}) as programs:
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
-        players = LeagueHealth(plan, programs, AddressPolicy())
-        league = League(plan, players.sources, engine, players.problems, clock=clock)
+        players = SnakeHealthChecker(plan, programs, AddressPolicy())
+        league = League(plan, players.sources, engine, players.find_problems, clock=clock)
         while clock.hours < 0.1:
             league.run_once(play_here)
         games = games_of(engine, league.season.tournament)
@@ -353,8 +353,8 @@ def test_a_program_that_ends_is_restarted(tmp_path: Path) -> None:
         {"mine": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"}
     ) as programs:
         plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
-        players = LeagueHealth(plan, programs, AddressPolicy())
-        assert players.problems(["mine", "h"]) == ["", ""]
+        players = SnakeHealthChecker(plan, programs, AddressPolicy())
+        assert players.find_problems(["mine", "h"]) == ["", ""]
         (snake,) = [
             number
             for number, words in below(os.getpid()).items()
@@ -362,7 +362,7 @@ def test_a_program_that_ends_is_restarted(tmp_path: Path) -> None:
         ]
         os.kill(snake, signal.SIGKILL)
         until(lambda: not command_of(snake))
-        assert players.problems(["mine"]) == [""]
+        assert players.find_problems(["mine"]) == [""]
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(programs.url("mine"))
 
@@ -383,8 +383,8 @@ def test_the_page_shows_the_season_and_obeys_the_token(
     club: tuple[LeagueConfig, Engine], tmp_path: Path
 ) -> None:
     plan, engine = club
-    token = read_token(tmp_path / "token")
-    assert read_token(tmp_path / "token") == token
+    token = load_or_create_token(tmp_path / "token")
+    assert load_or_create_token(tmp_path / "token") == token
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
     app = create_app(engine, Roster(), Broadcast(), tmp_path, token, plan)
     stranger, operator = app.test_client(), app.test_client()

@@ -26,7 +26,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_server.arena.database import open_database
 from battlesnake_server.arena.league_config import parse_league_config
 from battlesnake_server.replay_viewer import replay_library
-from battlesnake_server.replay_viewer.replay_library import Entry
+from battlesnake_server.replay_viewer.replay_library import LibraryEntry
 from battlesnake_server.runs import report
 from battlesnake_server.runs.run_view import RunsView
 from battlesnake_server.web import create_app, replay_pages, runs_page
@@ -96,14 +96,14 @@ def test_hostile_files_and_names_mark_their_own_card(
 def test_unexpected_errors_mark_their_own_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = Entry.load
+    load = LibraryEntry.load
 
-    def fail(entry: Entry) -> Replay:
+    def fail(entry: LibraryEntry) -> Replay:
         if entry.key == "bad.jsonl":
             raise KeyError("any")
         return load(entry)
 
-    monkeypatch.setattr(Entry, "load", fail)
+    monkeypatch.setattr(LibraryEntry, "load", fail)
     for name in ("good.jsonl", "bad.jsonl"):
         training_runs.played(1).save(tmp_path / name)
     page = listed(tmp_path)
@@ -113,13 +113,13 @@ def test_unexpected_errors_mark_their_own_card(
 
 def test_long_games_do_not_delay_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
-    load = Entry.load
+    load = LibraryEntry.load
 
-    def slow(entry: Entry) -> Replay:
+    def slow(entry: LibraryEntry) -> Replay:
         assert entry.key != "long.jsonl" or may_end.wait(60)
         return load(entry)
 
-    monkeypatch.setattr(Entry, "load", slow)
+    monkeypatch.setattr(LibraryEntry, "load", slow)
     monkeypatch.setattr(replay_pages, "_CARD_WAIT_S", 0.5)
     for turns, name in ((90, "long"), (6, "short")):
         training_runs.played(1, turns).save(tmp_path / f"{name}.jsonl")
@@ -141,14 +141,14 @@ def test_games_may_be_deleted_while_the_list_is_read(
 ) -> None:
     for name in ("kept", "deleted"):
         training_runs.played(1).save(tmp_path / name / "game.jsonl")
-    find = replay_library._files
+    find = replay_library._find_replays
 
     def delete(root: Path) -> list[Path]:
         found = find(root)
         shutil.rmtree(tmp_path / "deleted", ignore_errors=True)
         return found
 
-    monkeypatch.setattr(replay_library, "_files", delete)
+    monkeypatch.setattr(replay_library, "_find_replays", delete)
     assert GOOD.findall(listed(tmp_path)) == ["kept/game.jsonl"]
 
 

@@ -21,7 +21,11 @@ from battlesnake_heuristics.analysis import mistakes
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.commands import game_analyze_command, game_coach_command, game_watch_command
 from battlesnake_server.replay_viewer import game_fetcher, game_urls
-from battlesnake_server.replay_viewer.game_urls import ARENA_API_URL, LEGACY_ENGINE_URL, engines
+from battlesnake_server.replay_viewer.game_urls import (
+    ARENA_API_URL,
+    LEGACY_ENGINE_URL,
+    find_engines,
+)
 from battlesnake_server.web import pages, replay_pages
 from tests.server import web_site
 from tests.server.live_platform import TOKEN, Kept, Platform, played
@@ -62,7 +66,7 @@ GAMES = [
     ],
 )  # fmt: skip
 def test_addresses(source: str, expected: list[str]) -> None:
-    assert engines(source) == (expected, ID)
+    assert find_engines(source) == (expected, ID)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_addresses(source: str, expected: list[str]) -> None:
 )  # fmt: skip
 def test_what_is_no_address(source: str) -> None:
     with pytest.raises(ReplayError, match="neither a file nor a game of an engine"):
-        engines(source)
+        find_engines(source)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +98,7 @@ def platform() -> Platform:
 @pytest.fixture
 def site(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Replace the arena by the stand-in, and the old engine by a server without games."""
-    monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
+    monkeypatch.setenv(game_fetcher.TOKEN_VARIABLE, TOKEN)
     with web_site.serving(platform.app) as address:
         monkeypatch.setattr(game_urls, "ARENA_API_URL", f"{address}/api")
         monkeypatch.setattr(game_urls, "LEGACY_ENGINE_URL", f"{address}/old")
@@ -168,7 +172,7 @@ def test_rules_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ReplayError, match="not 'constrictor', because no snake"):
             fetch(game_id, ruleset="constrictor")
         cut.mode, cut.says = "Constrictor", ("details",)
-        monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
+        monkeypatch.setenv(game_fetcher.TOKEN_VARIABLE, TOKEN)
         with pytest.raises(ReplayError, match="not 'constrictor', because no snake"):
             fetch(game_id)
         for options, words in [
@@ -311,7 +315,7 @@ def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
+    monkeypatch.setenv(game_fetcher.TOKEN_VARIABLE, TOKEN)
     header = {"Authorization": f"Bearer {TOKEN}"}
     assert game_fetcher._token_header(f"{ARENA_API_URL}/games/x") == header
     for address in (
@@ -384,7 +388,7 @@ def test_the_coach_reads_the_last_games_of_a_ladder_snake(
                for turn in kept.replay.turns)  # fmt: skip
     assert f"late moves: {late}" in out
     assert "total loss" in out
-    monkeypatch.delenv(game_fetcher.TOKEN)
+    monkeypatch.delenv(game_fetcher.TOKEN_VARIABLE)
     assert game_coach_command.main(["--snake", name, "--last", "20", *near]) == 2
     assert "set BATTLESNAKE_TOKEN" in capsys.readouterr().err
     assert game_coach_command.main(["--snake", "nobody", "--last", "2", *near]) == 2

@@ -20,8 +20,8 @@ MakePolicy = Callable[..., Path]
 
 def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
     policy = OnnxPolicy.load(policy_file)
-    assert policy.shape(11, 11) == policy.observation.shape(11, 11)
-    values = policy.action_scores(np.zeros((3, *policy.shape(11, 11)), np.uint8))
+    assert policy.observation_shape(11, 11) == policy.observation.shape(11, 11)
+    values = policy.action_scores(np.zeros((3, *policy.observation_shape(11, 11)), np.uint8))
     assert values.dtype == np.float32
     np.testing.assert_array_equal(values, [[-1, -2, -3, -4]] * 3)
 
@@ -37,7 +37,7 @@ def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
         ({"board_sizes": []}, "board_sizes"),
         ({"board_sizes": [[11]]}, "board_sizes"),
         ({"board_sizes": "11x11"}, "board_sizes"),
-        ({"board_sizes": [[7, 7]]}, "does not take 'observations'"),
+        ({"board_sizes": [[7, 7]]}, "the network rejects 'observations'"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -190,7 +190,7 @@ def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) 
         decision = factory(0)(board)
         assert decision.move != "up"
         assert decision.reasons[-1].note == "never_up, which rules out the policy's up"
-    with pytest.raises(ValueError, match="need a policy, and 'hungry' is not one; give a file"):
+    with pytest.raises(ValueError, match="need a policy, and 'hungry' is not a policy"):
         strategy_factory(snake="hungry", rules=file)
     with pytest.raises(ValueError, match="does not exist"):
         strategy_factory(policy=f"{path}+nowhere.py")

@@ -15,7 +15,7 @@ from battlesnake_gym.cli import main
 from battlesnake_gym.common import file_locks, run_dir
 from battlesnake_gym.common.run_dir import CSV_FILE, ProgressTable
 from battlesnake_server.runs import charts, report
-from battlesnake_server.runs.run_view import RunsView, RunView, differing
+from battlesnake_server.runs.run_view import RunsView, RunView, differing_settings
 from battlesnake_server.web import runs_page as pages
 from tests.server import training_runs
 
@@ -147,12 +147,12 @@ def test_runs_come_and_go(folder: Path) -> None:
 
 def test_settings_of_one_run_do_not_differ(folder: Path) -> None:
     run = RunView(folder / "done")
-    assert differing([run]) == {run.path: {}}
+    assert differing_settings([run]) == {run.path: {}}
 
 
 def test_curves_lie_over_each_other_and_have_their_interval(folder: Path) -> None:
     runs = [RunView(folder / name) for name in ("done", "stopped", "failed")]
-    made = charts.charts(runs, "minutes", span=1)
+    made = charts.build_charts(runs, "minutes", span=1)
     strength, reward, *_ = made
     assert strength.title == "Elo"
     assert [line.name for line in strength.lines] == ["done", "stopped"]  # failed: not measured
@@ -169,7 +169,7 @@ def test_curves_lie_over_each_other_and_have_their_interval(folder: Path) -> Non
 
 def test_long_curves_are_drawn_by_means(tmp_path: Path) -> None:
     run = RunView(training_runs.make(tmp_path, "long", 2000))
-    reward = next(c for c in charts.charts([run]) if c.title == "mean reward per game")
+    reward = next(c for c in charts.build_charts([run]) if c.title == "mean reward per game")
     points = reward.lines[0].points.split()
     assert len(points) == charts.MAX_POINTS
     assert float(points[-1].split(",")[0]) == pytest.approx(
@@ -178,7 +178,7 @@ def test_long_curves_are_drawn_by_means(tmp_path: Path) -> None:
 
 
 def test_causes_of_death_fill_their_chart(folder: Path) -> None:
-    found = charts.deaths(RunView(folder / "done"))
+    found = charts.build_cause_chart(RunView(folder / "done"))
     assert found is not None
     assert [layer.title for layer in found.layers] == ["hit a wall", "ran into a body", "starved"]
     assert sum(layer.last for layer in found.layers) == pytest.approx(1)

@@ -155,7 +155,7 @@ def test_edits_by_the_tools_are_150_elo_better(
 def test_a_snake_that_exits_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leaving = GOOD.replace("return pipeline(board, seconds)", "raise SystemExit(0)")
     assert snakes_check_command.main([written(tmp_path, "mine", leaving)]) == 1
-    assert "it raises SystemExit: 0" in capsys.readouterr().out
+    assert "the snake raises SystemExit: 0" in capsys.readouterr().out
 
 
 def test_a_snake_may_return_the_name_of_its_move() -> None:

@@ -16,7 +16,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_server.arena.database import open_database
 from battlesnake_server.arena.tournament import TournamentSettings
-from battlesnake_server.commands.arena_command import begin, run
+from battlesnake_server.commands.arena_command import play_missing_games, start_or_resume_tournament
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
 from battlesnake_server.web.arena_site import NUM_THREADS
@@ -81,8 +81,10 @@ def make(
 
 def play(pages: Pages, games: int) -> None:
     """Play what is missing of a tournament of so many games of each pair."""
-    tournament = begin(pages.database, SETUP, resume=True)
-    run(pages.database, tournament, SETUP, games, jobs=1, replays=pages.folder / "replays")
+    tournament = start_or_resume_tournament(pages.database, SETUP, resume=True)
+    play_missing_games(
+        pages.database, tournament, SETUP, games, jobs=1, replays=pages.folder / "replays"
+    )
 
 
 def announce(broadcast: Broadcast, game_id: str, turns: int, *, end: bool = False) -> Board:

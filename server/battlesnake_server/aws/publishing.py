@@ -35,7 +35,7 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
     """
     import boto3
 
-    Bundle.open(bundle)
+    Bundle.load(bundle)
     functions = (session or boto3.Session()).client("lambda")
     answer = functions.update_function_code(
         FunctionName=function, ZipFile=Path(bundle).read_bytes()

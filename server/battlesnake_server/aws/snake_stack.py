@@ -74,7 +74,7 @@ def check_options(options: argparse.Namespace) -> None:
         raise ValueError(
             f"{options.layer} does not exist; build it with python -m battlesnake_server.aws.layer"
         )
-    Bundle.open(options.bundle)
+    Bundle.load(options.bundle)
     if options.with_notebook and options.simulate:
         raise ValueError(
             "--with-notebook excludes --simulate: the simulated AWS has no nested stacks"

@@ -74,18 +74,18 @@ from battlesnake_server.arena.tournament import (
 from battlesnake_server.onnx_policy import OnnxPolicy
 
 if TYPE_CHECKING:
-    from battlesnake_server.web.arena_site import Site
+    from battlesnake_server.web.arena_site import ArenaSite
 
 
-DEFAULT_REPLAYS = Path("replays")
+DEFAULT_REPLAY_DIR = Path("replays")
 DEFAULT_PORT = 8791
-_DEFAULT_GAMES = 10
+_DEFAULT_NUM_GAMES = 10
 DEFAULT_TIMEOUT_MS = 500
 _DEFAULT_ERROR_RATE = 0.05
 _MAX_LOAD_PER_CORE = 1.25
-"""Maximum load per core, including the arena's own games.
+"""Maximum load average per core, including the arena's own games.
 
-Above this load, a tournament with timeouts prints a warning.
+If the load is higher, a tournament with response timeouts prints a warning.
 """
 
 _RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
@@ -95,13 +95,13 @@ def main(argv: list[str] | None = None) -> int:
     """Play a tournament and print its table.
 
     Returns:
-        0; 1 if games could not be played or a snake in this process failed on too many moves; 2 for
-        a usage error; 130 if interrupted.
+        Exit status 0; 1 if games could not be played, or a snake in this process failed on too many
+        moves; 2 for a usage error; 130 after an interruption.
     """
     arguments = parser().parse_args(argv)
     try:
         site = pool = None
-        sprt = _sprt(arguments)
+        sprt = _build_sprt(arguments)
         if not arguments.snakes and not arguments.web:
             raise ValueError("name the snakes to enter, or give --web to open only the pages")
         if arguments.ray_address and (arguments.web or arguments.replays):
@@ -109,8 +109,8 @@ def main(argv: list[str] | None = None) -> int:
                 "games at --ray-address are neither shown nor saved; omit --web and --replays"
             )
         if arguments.snakes:
-            setup = _setup(arguments)
-            check(setup)
+            setup = _tournament_settings(arguments)
+            check_playable(setup)
             if len(arguments.snakes) == 1 and not arguments.num_snakes and setup.ruleset != "solo":
                 raise ValueError(
                     f"{arguments.snakes[0]} is the only snake; name an opponent, such as hungry, "
@@ -118,17 +118,17 @@ def main(argv: list[str] | None = None) -> int:
                 )
         engine = open_database(arguments.database)
         if arguments.web:
-            arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
+            arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
             site = _open_site(arguments, engine)
         if arguments.snakes and arguments.ray_address:
             pool = open_ray_pool(arguments.ray_address, setup)
     except (ValueError, OSError, OverflowError) as error:
         return print_error("battlesnake-gym arena", error)
-    with interruptible():
+    with raise_on_stop_signal():
         try:
             status, is_complete = 0, True
             if arguments.snakes:
-                status, is_complete = _play(arguments, setup, sprt, engine, site, pool)
+                status, is_complete = _play_and_print(arguments, setup, sprt, engine, site, pool)
             if site is not None and is_complete:
                 site.wait()
             return status
@@ -139,23 +139,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def raise_on_stop_signal() -> Iterator[None]:
     """Raise `InterruptedBySignal` at the first SIGINT or SIGTERM.
 
-    Later signals are ignored, so a second Ctrl+C does not disturb the shutdown. Service managers
-    send SIGTERM, and the processes of the games must not outlive this process.
+    Later signals are ignored, so that a second Ctrl+C does not disturb the shutdown. Service
+    managers send SIGTERM. The processes of the games must not outlive this process.
     """
     interrupted = False
     stop_signals = (signal.SIGINT, signal.SIGTERM)
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def handle_stop_signal(number: int, frame: FrameType | None) -> None:
         nonlocal interrupted
         interrupted = True
         for stop_signal in stop_signals:
             signal.signal(stop_signal, signal.SIG_IGN)
         raise InterruptedBySignal
 
-    before = {number: signal.signal(number, interrupt) for number in stop_signals}
+    before = {number: signal.signal(number, handle_stop_signal) for number in stop_signals}
     try:
         yield
     finally:
@@ -164,9 +164,12 @@ def interruptible() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
-    """Open the web pages. Only the pages need Flask."""
-    from battlesnake_server.web.arena_site import Site
+def _open_site(arguments: argparse.Namespace, engine: Engine) -> ArenaSite:
+    """Start the server of the web pages.
+
+    The imports are local, because only the web pages need Flask.
+    """
+    from battlesnake_server.web.arena_site import ArenaSite
     from battlesnake_server.web.roster import Roster
 
     extra_snakes = [*arguments.snakes, *arguments.web_opponent]
@@ -175,37 +178,37 @@ def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
         allow_urls=arguments.allow_visitor_urls,
         address_policy=address_policy.from_options(arguments),
     )
-    return Site(
+    return ArenaSite(
         engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host
     )
 
 
-def _play(
+def _play_and_print(
     arguments: argparse.Namespace,
     setup: TournamentSettings,
     sprt: Sprt | None,
     engine: Engine,
-    site: Site | None,
+    site: ArenaSite | None,
     pool: ProcessPool | None,
 ) -> tuple[int, bool]:
-    """Play the tournament and print its table, or the match and its verdict.
+    """Play a tournament and print its table, or play a match and print its verdict.
 
     Returns:
         The exit status, and whether all games were played.
     """
     try:
         with lock_database(engine):
-            return _play_alone(arguments, setup, sprt, engine, site, pool), True
+            return _play_locked(arguments, setup, sprt, engine, site, pool), True
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130, False
-    except (OSError, ValueError, SQLAlchemyError) as error:  # The cause may be a full disk.
-        sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {_RESUME_HINT}\n")
+    except (OSError, ValueError, SQLAlchemyError) as error:  # For example, the disk is full.
+        sys.stderr.write(f"battlesnake-gym arena: {first_error_line(error)}; {_RESUME_HINT}\n")
         return 1, False
 
 
 def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
-    """Warn if searches share their wall-clock time with other programs."""
+    """Print a warning if searches compete with other programs for CPU time."""
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
     if setup.has_search_limit or load + jobs < _MAX_LOAD_PER_CORE * max(cores, jobs):
         return
@@ -220,25 +223,25 @@ def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
         )
 
 
-def _play_alone(
+def _play_locked(
     arguments: argparse.Namespace,
     setup: TournamentSettings,
     sprt: Sprt | None,
     engine: Engine,
-    site: Site | None,
+    site: ArenaSite | None,
     pool: ProcessPool | None,
 ) -> int:
-    tournament = begin(engine, setup, arguments.resume)
+    tournament = start_or_resume_tournament(engine, setup, arguments.resume)
     errors: dict[str, str] = {}
     status = 0
     delete_games_without_replay(engine, tournament, arguments.replays)
-    announce = None if site is None else site.announce
-    games = arguments.games or (None if sprt else _DEFAULT_GAMES)
+    announce = None if site is None else site.on_game_event
+    games = arguments.games or (None if sprt else _DEFAULT_NUM_GAMES)
     if arguments.timeout is None and arguments.ray_address is None:
         _warn_if_busy(setup, arguments.jobs)
     try:
         with pool or contextlib.nullcontext():
-            run(
+            play_missing_games(
                 engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt,
                 pool, errors,
             )  # fmt: skip
@@ -246,43 +249,43 @@ def _play_alone(
         played = with_retries(engine, lambda session: load_games(session, tournament))
         lines = compute_standings(played, errors)
         if sprt is None:
-            show(lines, arguments.json)
+            print_standings(lines, arguments.json)
         else:
             as_json = json.dumps(sprt_match.to_dict(played, setup, sprt), indent=2) + "\n"
             sys.stdout.write(
                 as_json if arguments.json else sprt_match.format_match(played, setup, sprt)
             )
-        status = show_failures(lines, setup.snakes, arguments.json)
+        status = print_failed_moves(lines, setup.snakes, arguments.json)
     return status
 
 
-def show_failures(lines: Sequence[StandingsRow], snakes: Sequence[str], as_json: bool) -> int:
+def print_failed_moves(lines: Sequence[StandingsRow], snakes: Sequence[str], as_json: bool) -> int:
     """Print the failed moves of snakes in this process.
 
-    The text follows the table; with JSON output, the text is printed to standard error.
+    With JSON output, the text is printed to standard error.
 
     Returns:
-        The exit status: 1 if there were too many failed moves, otherwise 0.
+        Exit status 1 if a snake failed on too many moves, otherwise 0.
     """
     text, too_many = describe_failures(lines, parse_entrants(snakes))
     (sys.stderr if as_json else sys.stdout).write(text)
     return int(too_many)
 
 
-def show(lines: Sequence[StandingsRow], as_json: bool) -> None:
-    """Print the table of a tournament."""
+def print_standings(lines: Sequence[StandingsRow], as_json: bool) -> None:
+    """Print the standings of a tournament as a table or as JSON."""
     if as_json:
         sys.stdout.write(json.dumps(to_dicts(lines), indent=2) + "\n")
     elif lines:
         sys.stdout.write(format_table(lines))
 
 
-def first_line(error: Exception) -> str:
+def first_error_line(error: Exception) -> str:
     """Return the first line of an error, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
-def check(setup: TournamentSettings) -> None:
+def check_playable(setup: TournamentSettings) -> None:
     """Check that a tournament with these settings can be played.
 
     Raises:
@@ -295,8 +298,8 @@ def check(setup: TournamentSettings) -> None:
         )
     if setup.num_snakes > MAX_SNAKES:
         raise ValueError(
-            f"--num-snakes must be at most {MAX_SNAKES}, got {setup.num_snakes}; with "
-            "--num-snakes 2 every snake plays every other"
+            f"--num-snakes must be at most {MAX_SNAKES}, got {setup.num_snakes}; "
+            "--num-snakes 2 plays a round robin of duels"
         )
     sprt_match.check_settings(setup)
     if setup.timeout < 1:
@@ -307,13 +310,13 @@ def check(setup: TournamentSettings) -> None:
         if entrant.is_remote:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         elif entrant.is_policy:
-            OnnxPolicy.load(entrant.policy_path).check_size(setup.width, setup.height)
-            local_strategy_factory(entrant)  # Broken rules are rejected now.
+            OnnxPolicy.load(entrant.policy_path).check_board_size(setup.width, setup.height)
+            local_strategy_factory(entrant)  # Reject invalid policy rules before the first game.
         else:
             local_strategy_factory(entrant)
 
 
-def run(
+def play_missing_games(
     engine: Engine,
     tournament: int,
     setup: TournamentSettings,
@@ -327,19 +330,19 @@ def run(
 ) -> None:
     """Play and store the scheduled games that are missing in the database.
 
-    Each game is stored when it ends.
+    Each game is stored when the game ends.
 
     Args:
-        engine: The database.
+        engine: SQLAlchemy engine of the results database.
         tournament: Id of the tournament.
-        setup: The tournament's settings.
+        setup: Settings of the tournament.
         games: Games per group of snakes; with ``sprt``, the maximum number of games.
-        jobs: Number of games in parallel.
-        replays: Directory for replays.
-        announce: Called during the games.
-        sprt: The sequential test that ends a match.
-        pool: A pool of processes on other machines.
-        errors: Receives the first exception of each snake in this process, by label.
+        jobs: Number of games to play in parallel.
+        replays: Directory for replays, or None to save no replays.
+        announce: Callback for the events of live games.
+        sprt: Sequential test that ends a match, or None for a tournament.
+        pool: Process pool on other machines, or None for local processes.
+        errors: Dict to fill with the first exception of each snake in this process, by label.
     """
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
@@ -374,44 +377,52 @@ def run(
                     return
 
 
-def begin(engine: Engine, setup: TournamentSettings, resume: bool, **more: object) -> int:
-    """Return the id of a new tournament, or of an existing tournament.
+def start_or_resume_tournament(
+    engine: Engine, setup: TournamentSettings, resume: bool, **more: object
+) -> int:
+    """Return the id of a new tournament, or of the tournament to resume.
 
-    If ``resume`` is True, the latest equal tournament is continued.
+    Args:
+        engine: SQLAlchemy engine of the results database.
+        setup: Settings of the tournament.
+        resume: Whether to resume the latest tournament with equal settings.
+        **more: Additional settings to store and to compare.
     """
-    found = find(engine, setup, **more) if resume else None
+    found = find_resumable_tournament(engine, setup, **more) if resume else None
     if found is not None:
         return found
-    stored = _stored_settings(setup) | more
+    stored = _settings_with_versions(setup) | more
 
-    def add(session: Session) -> int:
+    def insert_tournament(session: Session) -> int:
         tournament = Tournament(settings=stored)
         session.add(tournament)
         session.commit()
         return tournament.id
 
-    return with_retries(engine, add)
+    return with_retries(engine, insert_tournament)
 
 
-def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | None:
-    """Return the id of the latest tournament with these settings and snake versions.
+def find_resumable_tournament(
+    engine: Engine, setup: TournamentSettings, **more: object
+) -> int | None:
+    """Return the id of the latest tournament with these settings, or None.
 
-    If an equal tournament has other snake versions, a message on standard error names the snakes
-    that changed.
+    The snake versions must also be equal. If only the snake versions differ, a message on standard
+    error names the snakes that changed.
     """
-    stored = _stored_settings(setup) | more
+    stored = _settings_with_versions(setup) | more
     versions = stored[SNAKE_VERSIONS_KEY]
 
-    def look_up(session: Session) -> tuple[int | None, list[Any]]:
+    def find_and_update(session: Session) -> tuple[int | None, list[Any]]:
         tournament = find_tournament(session, stored)
         if tournament is None:
             other = find_tournament(session, stored, any_version=True)
             return None, versions if other is None else other.settings[SNAKE_VERSIONS_KEY]
-        tournament.settings = stored  # An earlier release stored the tournament.
+        tournament.settings = stored  # Replace settings that an earlier release stored.
         session.commit()
         return tournament.id, versions
 
-    found, other_versions = with_retries(engine, look_up)
+    found, other_versions = with_retries(engine, find_and_update)
     changed = [
         entrant.label
         for entrant, version, other in zip(
@@ -427,15 +438,16 @@ def find(engine: Engine, setup: TournamentSettings, **more: object) -> int | Non
     return found
 
 
-def _stored_settings(setup: TournamentSettings) -> dict[str, Any]:
+def _settings_with_versions(setup: TournamentSettings) -> dict[str, Any]:
     sources = [entrant.source for entrant in parse_entrants(setup.snakes)]
     return setup.to_dict() | {SNAKE_VERSIONS_KEY: [snake_version(source) for source in sources]}
 
 
-def _sprt(arguments: argparse.Namespace) -> Sprt | None:
-    """Build the sequential test from the options.
+def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:
+    """Build the sequential test from the options, or return None without ``--sprt``.
 
-    Without ``--sprt``, the other options of the test are rejected.
+    Raises:
+        ValueError: If other options of the test are given without ``--sprt``.
     """
     if arguments.sprt is None:
         for name in ("alpha", "beta"):
@@ -446,10 +458,10 @@ def _sprt(arguments: argparse.Namespace) -> Sprt | None:
     return Sprt(*arguments.sprt, **rates)
 
 
-def _setup(arguments: argparse.Namespace) -> TournamentSettings:
+def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
     has_search_limit = arguments.nodes is not None or arguments.move_time is not None
     if has_search_limit and arguments.timeout is not None:
-        raise ValueError("--timeout has no effect with --nodes or --move-time; omit it")
+        raise ValueError("--timeout has no effect with --nodes or --move-time; omit --timeout")
     return TournamentSettings(
         snakes=tuple(arguments.snakes),
         num_snakes=arguments.num_snakes or len(arguments.snakes),
@@ -506,7 +518,12 @@ def parser() -> Parser:
     add("--sprt", type=bounded_number(float, -3000, 3000), nargs=2, metavar=("ELO0", "ELO1"),
         help="sequential test of snake 1 against snake 2: play game pairs until Elo difference >= "
         "ELO1 or <= ELO0 is accepted; try 0 20")  # fmt: skip
-    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
+    add(
+        "--jobs",
+        type=positive,
+        default=os.cpu_count() or 1,
+        help="number of games to play in parallel",
+    )
     add("--ray-address", metavar="ADDRESS", help="run the games on a Ray cluster, two per CPU: "
         "HOST:PORT of the head node, or auto")  # fmt: skip
     add("--replays", type=output_dir, default=None, metavar="DIR",
@@ -516,7 +533,7 @@ def parser() -> Parser:
     add("--resume", action="store_true",
         help="resume the latest tournament with the same settings")  # fmt: skip
     add("--json", action="store_true", help="print the results as JSON")
-    # These options are long forms of --board-size.
+    # These options set the two dimensions of --board-size separately.
     add("--width", type=positive, help=argparse.SUPPRESS)
     add("--height", type=positive, help=argparse.SUPPRESS)
     add("--alpha", type=bounded_number(float, 0, 1), metavar="RATE",
@@ -526,22 +543,22 @@ def parser() -> Parser:
         help="SPRT: maximum probability of accepting ELO0 when the true difference is ELO1 "
         "(default: 0.05)")  # fmt: skip
     add("--nodes", type=positive, metavar="N",
-        help="nodes per move for search snakes, instead of a time limit; NAME@NODES overrides it "
-        "for one snake")  # fmt: skip
+        help="nodes per move for search snakes, instead of a time limit; NAME@NODES sets the "
+        "nodes of one snake")  # fmt: skip
     add("--timeout", type=int, metavar="MS",
         help="response timeout per move, in milliseconds (default: 500)")  # fmt: skip
     add("--max-turns", type=positive, default=None,
-        help="turn limit; a game that reaches it is a draw (default: no limit)")  # fmt: skip
+        help="maximum number of turns; a longer game is a draw (default: no limit)")  # fmt: skip
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add("--food-spawn-chance", type=bounded_number(int, 0, 100), default=defaults.food_spawn_chance,
         help="probability of new food per turn, in percent")  # fmt: skip
     add("--minimum-food", type=natural, default=defaults.minimum_food,
-        help="minimum amount of food on the board")  # fmt: skip
+        help="minimum number of food cells on the board")  # fmt: skip
     add("--hazard-damage-per-turn", type=bounded_number(int, -100, 100),
         default=defaults.hazard_damage_per_turn,
-        help="health lost per turn in a hazard")  # fmt: skip
+        help="health points lost per turn in a hazard")  # fmt: skip
     add("--shrink-every-n-turns", type=positive, default=defaults.shrink_every_n_turns,
-        help="royale: turns between two shrinks of the board")  # fmt: skip
+        help="number of turns between two shrinks of the board in royale games")  # fmt: skip
     add(
         "--database",
         default=DEFAULT_DATABASE_URL,
@@ -552,6 +569,6 @@ def parser() -> Parser:
     add("--web-opponent", action="append", default=[], metavar="SNAKE",
         help="additional snake that visitors may play against; repeatable")  # fmt: skip
     add("--allow-visitor-urls", action="store_true",
-        help="let visitors enter the URL of any snake")  # fmt: skip
+        help="allow visitors to enter the URL of any snake")  # fmt: skip
     address_policy.add_options(parser)
     return parser

@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         check_options(options)
         if options.simulate:
-            simulate(options)
+            simulate_deployment(options)
             return 0
         sys.stdout.write(deploy(account_from_environment(), options) + "\n")
     except (ValueError, OSError) as error:
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def simulate(options: argparse.Namespace) -> None:
+def simulate_deployment(options: argparse.Namespace) -> None:
     """Create the stack in a simulated account, request a move, and delete the stack."""
     try:
         from battlesnake_server.aws.lambda_simulator import SimulatedAccount
@@ -46,7 +46,7 @@ def simulate(options: argparse.Namespace) -> None:
     with account:
         url = account.deploy(options)
         sys.stdout.write(f"simulated: the stack {options.name} is created\n")
-        for path, body in (("/", None), ("/move", move_request())):
+        for path, body in (("/", None), ("/move", move_request_body())):
             with urllib.request.urlopen(f"{url}{path}", body) as answer:
                 sys.stdout.write(f"{path}  {answer.read().decode().strip()}\n")
         for one in undeploy(account.account, options.name):
@@ -54,7 +54,7 @@ def simulate(options: argparse.Namespace) -> None:
         sys.stdout.write(f"simulated: the stack {options.name} is deleted\n")
 
 
-def move_request(seed: int = 1) -> bytes:
+def move_request_body(seed: int = 1) -> bytes:
     """Return the body of a move request at the start of a game."""
     board = Board.new(11, 11, 2, game=Game(seed=seed, id="simulation", timeout=10_000))
     return json.dumps(board.to_api("snake_0")).encode()

@@ -21,7 +21,7 @@ _PROG = "battlesnake-gym aws undeploy"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Delete the stack and its bucket.
+    """Delete a snake's stack and bucket, and print the resources that are kept.
 
     The exit status is 2 if the stack does not exist.
     """
@@ -39,11 +39,11 @@ def undeploy(account_: Account, name: str) -> list[str]:
     """Delete a snake's stack, and the bucket that `deploy` created.
 
     Args:
-        account_: Account of the stack.
+        account_: AWS account of the stack.
         name: Name of the stack.
 
     Returns:
-        Kept resources, each with the reason.
+        Descriptions of the kept resources.
 
     Raises:
         StackError: If the stack does not exist or cannot be deleted.

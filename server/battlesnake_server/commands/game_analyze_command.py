@@ -54,14 +54,16 @@ def main(argv: list[str] | None = None) -> int:
             ruleset=options.ruleset, board_map=options.map,
         )  # fmt: skip
         with tqdm(unit="turn", disable=options.quiet or None) as bar:
-            analysis = analyze_game(path, options.move_time, options.jobs, _progress(bar))
+            analysis = analyze_game(
+                path, options.move_time, options.jobs, _make_progress_callback(bar)
+            )
         names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
         return print_error(_PROG, error)
     if options.json:
-        print_json(to_json(analysis, names))
+        print_json(to_dict(analysis, names))
     elif not options.quiet:
-        sys.stdout.write(report(analysis, names))
+        sys.stdout.write(format_report(analysis, names))
         sys.stdout.write(
             f"saved as {path_text(analysis_path(path))}; "
             f"to view it: battlesnake-gym game watch {path_text(path)}\n"
@@ -69,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def report(analysis: GameAnalysis, names: dict[str, str]) -> str:
+def format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
     """Format the mistakes with the largest loss, in game order."""
     mistakes = analysis.mistakes or []
     worst = sorted(mistakes, key=lambda mistake: -mistake.loss)[:_MAX_MISTAKES]
@@ -78,12 +80,15 @@ def report(analysis: GameAnalysis, names: dict[str, str]) -> str:
         f"{sum(mistake.annotation == '??' for mistake in mistakes)} blunders (??), "
         f"{sum(mistake.annotation == '?' for mistake in mistakes)} mistakes (?)"
     ]
-    lines += [_line(mistake, names) for mistake in sorted(worst, key=lambda mistake: mistake.turn)]
+    lines += [
+        _format_mistake(mistake, names)
+        for mistake in sorted(worst, key=lambda mistake: mistake.turn)
+    ]
     return "\n".join(lines) + "\n"
 
 
-def to_json(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
-    """Convert the analysis to JSON, with all mistakes."""
+def to_dict(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
+    """Convert the analysis, with all mistakes, to a dict of JSON values."""
     mistakes = [
         dataclasses.asdict(mistake)
         | {"name": names[mistake.snake_id], "annotation": mistake.annotation}
@@ -96,7 +101,7 @@ def to_json(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _line(mistake: MoveAssessment, names: dict[str, str]) -> str:
+def _format_mistake(mistake: MoveAssessment, names: dict[str, str]) -> str:
     name = sanitize_text(names[mistake.snake_id], 24)
     return (
         f"  turn {mistake.turn:>4}  {name:<24} {mistake.move:>5}{mistake.annotation:<2} "
@@ -105,16 +110,16 @@ def _line(mistake: MoveAssessment, names: dict[str, str]) -> str:
     )
 
 
-def _progress(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
-    def show(analysis: GameAnalysis) -> None:
+def _make_progress_callback(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
+    def update_bar(analysis: GameAnalysis) -> None:
         bar.total = analysis.last - analysis.first + 1
         bar.update(len(analysis.positions) - bar.n)
 
-    return show
+    return update_bar
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """Exit on SIGTERM; the unfinished analysis is saved on exit."""
+    """Exit on SIGTERM; `analyze_game` saves the unfinished analysis."""
     sys.exit(128 + number)
 
 

@@ -35,14 +35,15 @@ from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis, analyze_
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
-from battlesnake_server.commands.game_scenarios_command import report, scenario_runner
+from battlesnake_server.commands.game_scenarios_command import format_result, make_scenario_runner
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
 
 _ANALYSIS_CPU_S = 40.0
 """CPU time for the analysis of lost games, in seconds.
 
-The limit applies per game, or to all games together with ``--last``.
+The limit applies to a single game, or to all games of ``--last`` together. The games of a directory
+have no limit.
 """
 
 _MAX_LATE_MOVES = 10
@@ -50,11 +51,11 @@ _MAX_LATE_MOVES = 10
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Coach on a game or a directory of games.
+    """Analyze lost games, and test the snake on the positions before the losing moves.
 
     Returns:
-        0 if the snake now passes all scenarios, 1 if the snake fails a scenario, 2 for a usage
-        error.
+        Exit status 0 if the snake now passes all scenarios, 1 if the snake fails a scenario, 2 for
+        a usage error.
     """
     options = parser().parse_args(argv)
     try:
@@ -66,9 +67,9 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("give a GAME, or --snake NAME --last N for games of the leaderboard")
         if options.last is not None:
             if not options.snake or options.json or options.ruleset or options.map:
-                raise ValueError("--last needs --snake, and takes no --json, --ruleset or --map")
+                raise ValueError("--last requires --snake; omit --json, --ruleset and --map")
             return _coach_on_last_games(options)
-        losses = list(_losses(options))
+        losses = list(_iter_losses(options))
         if not losses:
             if options.json:
                 print_json([])
@@ -76,25 +77,25 @@ def main(argv: list[str] | None = None) -> int:
                 sys.stdout.write(f"{options.snake} lost none of these games\n")
             return 0
         if options.json:
-            print_json([to_json(path, loss) for path, _, loss in losses])
+            print_json([to_dict(path, loss) for path, _, loss in losses])
             with contextlib.redirect_stdout(sys.stderr):
                 return _test_snake(losses, options)
         for path, replay, loss in losses:
             sys.stdout.write(describe_loss(path, replay, loss, options.strategy or options.snake))
         if len(losses) > 1:
-            sys.stdout.write(death_table([loss for _, _, loss in losses]))
+            sys.stdout.write(format_cause_table([loss for _, _, loss in losses]))
         return _test_snake(losses, options)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game coach", error)
 
 
 def _coach_on_last_games(options: argparse.Namespace) -> int:
-    """Coach on a snake's latest games on the leaderboard.
+    """Analyze a snake's latest leaderboard games, and test the snake on lost positions.
 
-    The report covers losses, latency and better moves.
+    The report contains losses, latencies and better moves.
     """
     addresses = address_policy.from_options(options)
-    name, ids = game_fetcher.last_games(options.snake, options.last, addresses)
+    name, ids = game_fetcher.list_last_games(options.snake, options.last, addresses)
     games: list[tuple[Path, Replay, str]] = []
     for game_id in ids:
         try:
@@ -108,7 +109,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
     sys.stdout.write(
         f"{sanitize_text(name, 40)}: {len(games)} games, {len(lost)} lost\n"
-        f"{latency_report(games)}\n"
+        f"{format_latency_report(games)}\n"
     )
     analyzed = [
         (path, replay, analyze_loss(replay, snake_id, _ANALYSIS_CPU_S / max(1, len(lost))))
@@ -121,19 +122,21 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
     for path, _, loss in losses:
         move = f", lost by {loss.mistake.move} on turn {loss.mistake.turn}" if loss.mistake else ""
         sys.stdout.write(f"{path_text(path.name)}: {loss.death_type} on turn {loss.died}{move}\n")
-    sys.stdout.write("\n" + death_table([loss for _, _, loss in losses]))
+    sys.stdout.write("\n" + format_cause_table([loss for _, _, loss in losses]))
     options.game, options.strategy = Path(name), options.strategy or "champion"
     return _test_snake(losses, options)
 
 
-def latency_report(games: list[tuple[Path, Replay, str]]) -> str:
+def format_latency_report(games: list[tuple[Path, Replay, str]]) -> str:
     """Format the distribution of the snake's response times, and the late moves."""
     times, late = [], []
     for path, replay, snake_id in games:
         for number, turn in enumerate(replay.turns, replay.first.turn):
             if turn.problems.get(snake_id) == "timeout":
                 late.append(f"{path_text(path.name.partition('.')[0])} turn {number}")
-            elif turn.latency.get(snake_id, 0) > 0:  # Latency 0 means that no move was made.
+            elif (
+                turn.latency.get(snake_id, 0) > 0
+            ):  # A latency of 0 ms means that the snake made no move.
                 times.append(turn.latency[snake_id])
     allowed = ", ".join(sorted({f"{replay.game.timeout} ms" for _, replay, _ in games}))
     lines = [f"late moves: {len(late)}" + "".join(f"\n  {move}" for move in late[:_MAX_LATE_MOVES])]
@@ -144,7 +147,7 @@ def latency_report(games: list[tuple[Path, Replay, str]]) -> str:
     return "\n".join(lines)
 
 
-def _losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
+def _iter_losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
     """Yield the analysis of each game that the snake lost."""
     directory = Path(options.game)
     is_single = not directory.is_dir()
@@ -154,11 +157,11 @@ def _losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAna
         paths = [game_fetcher.resolve_game(options.game, addresses, **rules)]
     else:
         paths = find_files(directory)
-        _check_name(options, paths)
+        _check_snake_name(options, paths)
     for path in paths:
         try:
             replay = Replay.load(path)
-            snake_id = replay.snake_id(options.snake or _loser(options, replay))
+            snake_id = replay.snake_id(options.snake or _select_last_eliminated(options, replay))
         except (ReplayError, OSError) as error:
             if is_single:
                 raise
@@ -170,10 +173,11 @@ def _losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAna
             yield path, replay, loss
 
 
-def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
+def _check_snake_name(options: argparse.Namespace, paths: list[Path]) -> None:
     """Reject a name that occurs in no game.
 
-    Without this check, a misspelled name would pass because no game is tested.
+    Without this check, the command would succeed for a misspelled name, because no game would be
+    tested.
     """
     if not options.snake:
         raise ReplayError("--snake must name the snake to coach")
@@ -189,8 +193,8 @@ def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
     raise ReplayError(unknown_name_message("snake", options.snake, known))
 
 
-def _loser(options: argparse.Namespace, replay: Replay) -> str:
-    """Return the id of the last snake eliminated, and set ``--snake`` to its name."""
+def _select_last_eliminated(options: argparse.Namespace, replay: Replay) -> str:
+    """Return the id of the last snake eliminated, and set ``--snake`` to the snake's name."""
     if not replay.deaths():
         raise ReplayError("--snake must name the snake to coach")
     last = replay.deaths()[-1][1]
@@ -198,10 +202,10 @@ def _loser(options: argparse.Namespace, replay: Replay) -> str:
     return last
 
 
-def to_json(path: Path, found: LossAnalysis) -> dict[str, Any]:
-    """Convert the analysis of a lost game to JSON.
+def to_dict(path: Path, found: LossAnalysis) -> dict[str, Any]:
+    """Convert the analysis of a lost game to a dict of JSON values.
 
-    ``turn`` is null if no single move lost the game.
+    ``turn`` is None if no single move lost the game.
     """
     mistake = found.mistake
     return {
@@ -239,26 +243,26 @@ def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) ->
         textwrap.indent(str(board), "    "),
         f"  It played {found.mistake.move}, which wins about "
         f"{found.mistake.played_win_probability:.0%} of the games from there; better: {better}.",
-        *_reasons(found, name),
+        *_format_reasons(found, name),
     ]
     return head + "\n".join(lines) + "\n\n"
 
 
-def _reasons(found: LossAnalysis, name: str) -> list[str]:
+def _format_reasons(found: LossAnalysis, name: str) -> list[str]:
     """Format the reasons for the losing move.
 
-    These are the recorded reasons or, without a record, the current snake's reasons.
+    If the game contains no reasons, the function formats the reasons of the current snake.
     """
     decision, title = found.recorded, "Recorded reasons"
     if decision is None or not decision.reasons:
-        decision, title = _decide_again(found, name), "Reasons of the current snake"
+        decision, title = _current_decision(found, name), "Reasons of the current snake"
     if decision is None:
         return [f"  No reasons are recorded, and {name!r} is not a built-in snake; name one with "
                 "--strategy."]  # fmt: skip
     return [f"  {title}:", textwrap.indent(explain(decision), "    ")]
 
 
-def _decide_again(found: LossAnalysis, name: str) -> Decision | None:
+def _current_decision(found: LossAnalysis, name: str) -> Decision | None:
     try:
         strategy = snakes.make(name)
     except ValueError:
@@ -269,8 +273,8 @@ def _decide_again(found: LossAnalysis, name: str) -> Decision | None:
     return strategy(board, board.game.timeout / 1000)
 
 
-def death_table(losses: list[LossAnalysis]) -> str:
-    """Format the games by cause of elimination, the largest total loss first."""
+def format_cause_table(losses: list[LossAnalysis]) -> str:
+    """Format a table of the causes of elimination, the largest total loss first."""
     groups: dict[str, list[LossAnalysis]] = defaultdict(list)
     for analysis in losses:
         groups[analysis.death_type].append(analysis)
@@ -287,7 +291,7 @@ def death_table(losses: list[LossAnalysis]) -> str:
 def _test_snake(
     losses: list[tuple[Path, Replay, LossAnalysis]], options: argparse.Namespace
 ) -> int:
-    """Save the scenarios and test the current snake on them."""
+    """Save the losing positions as scenarios, and test the current snake on the scenarios."""
     made = [
         loss.scenario(f"{path_text(path.name.partition('.')[0])} turn {loss.mistake.turn}")
         for path, _, loss in losses
@@ -309,11 +313,11 @@ def _test_snake(
                 f"battlesnake-gym game scenarios {target} --url http://...\n"
             )
             return 1
-    run = scenario_runner(options)
+    run = make_scenario_runner(options)
     results = [run(scenario, number) for number, scenario in enumerate(made)]
     passed = sum(result.passed for result in results)
     for result in results:
-        sys.stdout.write(report(result).partition("\n")[0] + "\n")
+        sys.stdout.write(format_result(result).partition("\n")[0] + "\n")
     sys.stdout.write(f"{passed} of {len(made)} scenarios passed by the current snake\n")
     return 0 if passed == len(made) else 1
 

@@ -1,6 +1,6 @@
-"""``battlesnake-gym game eval``: show the contributions of evaluation inputs.
+"""``battlesnake-gym game eval``: explain the static evaluation of one position.
 
-The contributions refer to one position.
+The command prints the contribution of each evaluation input to the win probability.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROG = "battlesnake-gym game eval"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the inputs of one position.
+    """Print the evaluation inputs of one position, the largest contribution first.
 
     The exit status is 2 if the position has no evaluation.
     """

@@ -22,7 +22,7 @@ from battlesnake_server.web.puzzle_pages import create_app
 _MIN_TURNS_APART = 5
 """Minimum number of turns between two puzzles of a game.
 
-The minimum exists because neighboring positions are alike.
+Neighboring positions would result in similar puzzles.
 """
 
 _DEFAULT_PORT = 8792
@@ -53,12 +53,16 @@ def find_puzzles(path: Path) -> Iterator[Scenario]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Find and save puzzles, or show puzzles; return 2 for unreadable input."""
+    """Find and save puzzles, or serve a page of puzzles.
+
+    Returns:
+        Exit status 0, or 2 if the input cannot be read.
+    """
     options = parser().parse_args(argv)
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED_MESSAGE)
-        puzzles = _puzzles(options)
+        puzzles = _load_or_find_puzzles(options)
         if not options.web:
             return 0
         listener = open_listener(options.host, options.port)
@@ -74,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     )
 
 
-def _puzzles(options: argparse.Namespace) -> list[Scenario]:
+def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
     """Load a file of puzzles, or find and save the puzzles of recorded games."""
     if options.games.suffix in (".txt", ".json"):
         return scenarios.load(options.games)
@@ -107,7 +111,7 @@ def parser() -> Parser:
     )
     add = parser.add_argument
     add("games", type=Path, metavar="PATH", help="directory of replays, or a file of puzzles")
-    add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="output file")
+    add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="file for the puzzles")
     add("--max-puzzles", type=positive, default=100, metavar="N",
         help="maximum number of puzzles")  # fmt: skip
     add("--web", action="store_true", help="serve a page on which you can solve the "

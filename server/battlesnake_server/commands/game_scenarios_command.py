@@ -21,7 +21,7 @@ from battlesnake_gym.common.command_line import (
     print_error,
     print_json,
 )
-from battlesnake_gym.snakes import Decision, StrategyFactory, Reason
+from battlesnake_gym.snakes import Decision, Reason, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
     Scenario,
@@ -40,31 +40,31 @@ def main(argv: list[str] | None = None) -> int:
     """Run scenarios and print a table.
 
     Returns:
-        0 if all scenarios pass, 1 if a scenario fails, 2 for a usage error.
+        Exit status 0 if all scenarios pass, 1 if a scenario fails, 2 for a usage error.
     """
     options = parser().parse_args(argv)
     try:
         scenarios = [
             scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)
         ]
-        run = scenario_runner(options)
+        run = make_scenario_runner(options)
     except (ScenarioError, ValueError, OSError) as error:
         return print_error("battlesnake-gym game scenarios", error)
     results = []
     for number, scenario in enumerate(scenarios):
         results.append(run(scenario, number))
         if not options.json:
-            sys.stdout.write(report(results[-1]))
+            sys.stdout.write(format_result(results[-1]))
     passed = sum(result.passed for result in results)
     if options.json:
-        print_json([to_json(result) for result in results])
+        print_json([to_dict(result) for result in results])
     else:
         sys.stdout.write(f"{passed} of {len(scenarios)} scenarios passed\n")
     return 0 if passed == len(scenarios) else 1
 
 
-def to_json(result: ScenarioResult) -> dict[str, Any]:
-    """Convert a result to JSON."""
+def to_dict(result: ScenarioResult) -> dict[str, Any]:
+    """Convert the result of a scenario to a dict of JSON values."""
     return {
         "name": result.scenario.name,
         "passed": result.passed,
@@ -74,8 +74,8 @@ def to_json(result: ScenarioResult) -> dict[str, Any]:
     }
 
 
-def report(result: ScenarioResult) -> str:
-    """Format a result: one line, and after a failure the board and the reasons."""
+def format_result(result: ScenarioResult) -> str:
+    """Format a result as one line; add the board and the reasons after a failure."""
     scenario, decision = result.scenario, result.decision
     if result.passed:
         return f"{colorize('pass', 'green', sys.stdout)}  {scenario.name:<26} {decision.move}\n"
@@ -105,20 +105,20 @@ def run_with_url(
 ) -> ScenarioResult:
     """Run a scenario with a snake behind a URL.
 
-    Without a response, the move is ``""``.
+    If the snake does not respond, the move is ``""``.
     """
     body = scenario.board.to_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
     return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, addresses)))
 
 
-def scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
+def make_scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
     """Return a function that runs a scenario with the selected snake.
 
     The snake is selected by the option ``snake``, ``policy`` or ``url``.
     """
     if options.url:
-        addresses = address_policy.from_options(options).allowing_typed_address(options.url)
+        addresses = address_policy.from_options(options).with_typed_address(options.url)
         asyncio.run(check_responds(options.url, addresses, json_required=False))
         return functools.partial(run_with_url, url=options.url, addresses=addresses)
     if options.policy:

@@ -12,7 +12,7 @@ from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy, open_listener
 from battlesnake_server.replay_viewer import game_fetcher, game_urls
 from battlesnake_server.web import pages
-from battlesnake_server.web.access_control import token_for
+from battlesnake_server.web.access_control import create_token
 from battlesnake_server.web.replay_pages import create_app
 
 _DEFAULT_PORT = 8790
@@ -22,9 +22,9 @@ def main(argv: list[str] | None = None) -> int:
     """Serve the games until interrupted; return 2 if the server cannot start."""
     arguments = parser().parse_args(argv)
     try:
-        token = token_for(arguments.host, arguments.allow_host)
+        token = create_token(arguments.host, arguments.allow_host)
         addresses = address_policy.from_options(arguments)
-        paths = [_path(source, arguments, addresses) for source in arguments.paths]
+        paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
         app = create_app(paths, token, addresses)
         listener = open_listener(arguments.host, arguments.port)
     except (ValueError, OSError) as error:
@@ -36,13 +36,13 @@ def main(argv: list[str] | None = None) -> int:
         f"{len(games)} recorded games",
         host=arguments.host,
         names=arguments.allow_host,
-        # A single game opens directly.
+        # The browser directly opens the page of a single game.
         path=f"replay/{quote(games[0].key)}" if len(games) == 1 else "",
         open_browser=not arguments.no_browser,
     )
 
 
-def _path(source: str, options: argparse.Namespace, addresses: AddressPolicy) -> Path:
+def _resolve_path(source: str, options: argparse.Namespace, addresses: AddressPolicy) -> Path:
     """Return an existing file or directory, or the file of a fetched game.
 
     Raises:
@@ -52,7 +52,7 @@ def _path(source: str, options: argparse.Namespace, addresses: AddressPolicy) ->
     if path.is_file():
         Replay.stream(path)
     chosen = options.ruleset or options.map
-    if not chosen and (path.exists() or not game_urls.is_address(source)):
+    if not chosen and (path.exists() or not game_urls.is_game_source(source)):
         return path
     return game_fetcher.resolve_game(
         source, addresses, ruleset=options.ruleset, board_map=options.map

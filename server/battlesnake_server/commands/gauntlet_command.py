@@ -46,12 +46,12 @@ from battlesnake_server.arena.tournament import (
     play_scheduled_game,
 )
 from battlesnake_server.commands.arena_command import (
-    begin,
-    first_line,
-    interruptible,
-    show_failures,
+    first_error_line,
+    print_failed_moves,
+    raise_on_stop_signal,
+    start_or_resume_tournament,
 )
-from battlesnake_server.commands.league_command import LeagueHealth, check
+from battlesnake_server.commands.league_command import SnakeHealthChecker, check_snakes
 
 _RESUME_HINT = "finished games are stored; the same command plays the rest"
 
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         plan = load_league_config(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
-        check(plan)
+        check_snakes(plan)
         if arguments.clock == "cpu":
             check_equal_cpu(plan)
         engine = open_database(arguments.database)
@@ -69,25 +69,25 @@ def main(argv: list[str] | None = None) -> int:
         return print_error("battlesnake-gym gauntlet", error)
     commands = {entrant.name: entrant.command for entrant in plan.entrants if entrant.command}
     try:
-        with interruptible(), ProgramSupervisor(commands) as programs, lock_database(engine):
-            players = LeagueHealth(plan, programs, address_policy.from_options(arguments))
+        with raise_on_stop_signal(), ProgramSupervisor(commands) as programs, lock_database(engine):
+            players = SnakeHealthChecker(plan, programs, address_policy.from_options(arguments))
             try:
                 start_programs(players, plan)
             except ConnectionError as error:
                 return print_error("battlesnake-gym gauntlet", error)
-            return _play(arguments, plan, players, programs, engine)
+            return _play_missing_games(arguments, plan, players, programs, engine)
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except (OSError, SQLAlchemyError) as error:  # The cause may be a missing opponent.
-        sys.stderr.write(f"battlesnake-gym gauntlet: {first_line(error)}; {_RESUME_HINT}\n")
+    except (OSError, SQLAlchemyError) as error:  # For example, an opponent does not respond.
+        sys.stderr.write(f"battlesnake-gym gauntlet: {first_error_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
         engine.dispose()
 
 
 def check_equal_cpu(plan: LeagueConfig) -> None:
-    """Check that ``--clock cpu`` can measure the opponents and limit the first snake.
+    """Check that ``--clock cpu`` can measure and limit the CPU time of the snakes.
 
     Raises:
         ValueError: If the check fails; the message names the snake and the remedy.
@@ -108,22 +108,22 @@ def check_equal_cpu(plan: LeagueConfig) -> None:
             )
 
 
-def start_programs(players: LeagueHealth, plan: LeagueConfig) -> None:
+def start_programs(players: SnakeHealthChecker, plan: LeagueConfig) -> None:
     """Start the programs that are not running.
 
     Raises:
         ConnectionError: If a snake fails to start.
     """
     names = [entrant.name for entrant in plan.entrants]
-    for name, problem in zip(names, players.problems(names), strict=True):
+    for name, problem in zip(names, players.find_problems(names), strict=True):
         if problem:
             raise ConnectionError(f"snakes.{name}: {problem}")
 
 
-def _play(
+def _play_missing_games(
     arguments: argparse.Namespace,
     plan: LeagueConfig,
-    players: LeagueHealth,
+    players: SnakeHealthChecker,
     programs: ProgramSupervisor,
     engine: Engine,
 ) -> int:
@@ -134,7 +134,7 @@ def _play(
     open_seats = make_equal_cpu_player_opener(programs.cpu_seconds) if equal_cpu else open_players
     sources = {entrant.name: entrant.command or entrant.source for entrant in plan.entrants}
     tournaments = {
-        matchup: begin(
+        matchup: start_or_resume_tournament(
             engine,
             plan.game_settings(matchup.board, matchup.names, sources),
             resume=True,
@@ -145,7 +145,7 @@ def _play(
     for number in tournaments.values():
         delete_games_without_replay(engine, number, arguments.replays)
     errors: dict[str, str] = {}
-    played = {matchup: _games(engine, number) for matchup, number in tournaments.items()}
+    played = {matchup: _load_games(engine, number) for matchup, number in tournaments.items()}
     total = arguments.games * len(tournaments)
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
@@ -167,7 +167,7 @@ def _play(
         lines = [
             summarize_matchup(matchup, games, plan, arguments.clock)
             for matchup, number in tournaments.items()
-            if (games := _games(engine, number))
+            if (games := _load_games(engine, number))
         ]
         if arguments.json:
             sys.stdout.write(json.dumps(lines, indent=2) + "\n")
@@ -175,13 +175,13 @@ def _play(
             sys.stdout.write(
                 f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"
             )
-        games = [game for number in tournaments.values() for game in _games(engine, number)]
+        games = [game for number in tournaments.values() for game in _load_games(engine, number)]
         local = [f"{name}={source}" for name, source in players.sources.items()]
-        status = show_failures(compute_standings(games, errors), local, arguments.json)
+        status = print_failed_moves(compute_standings(games, errors), local, arguments.json)
     return status
 
 
-def _games(engine: Engine, tournament: int) -> list[StoredGame]:
+def _load_games(engine: Engine, tournament: int) -> list[StoredGame]:
     return with_retries(engine, lambda session: load_games(session, tournament))
 
 
@@ -198,8 +198,8 @@ def parser() -> Parser:
     add("file", type=Path, metavar="FILE",
         help="YAML file with the snakes and boards; see docs/league.md")  # fmt: skip
     add("--clock", choices=("cpu", "wall"), default="wall",
-        help="wall: the same timeout for all snakes; cpu: the first snake gets as much CPU time as "
-        "its opponents used (they must be local programs)")  # fmt: skip
+        help="wall: equal timeouts for all snakes; cpu: the first snake may use as much CPU time "
+        "as its opponents used, which must be local programs")  # fmt: skip
     add("--games", type=positive, default=20, metavar="N",
         help="games per matchup; use a multiple of the number of seats")  # fmt: skip
     add("--replays", type=output_dir, default=None, metavar="DIR",

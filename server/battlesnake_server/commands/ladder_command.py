@@ -65,17 +65,19 @@ def main(argv: list[str] | None = None) -> int:
     """Measure a snake or print the ladder.
 
     Returns:
-        0; 1 if games could not be played or the snake failed on too many moves; 2 for a usage
-        error; 130 if interrupted.
+        Exit status 0; 1 if games could not be played, or the snake failed on too many moves; 2 for
+        a usage error; 130 after an interruption.
     """
     arguments = parser().parse_args(argv)
     try:
         ladder = load(arguments.num_snakes)
         if arguments.snake is None:
-            sys.stdout.write(_listing(ladder, arguments.json))
+            sys.stdout.write(_format_ladder(ladder, arguments.json))
             return 0
-        setup = _setup(arguments)
-        arena_command.check(replace(setup, snakes=(arguments.snake,), num_snakes=1, is_match=False))
+        setup = _tournament_settings(arguments)
+        arena_command.check_playable(
+            replace(setup, snakes=(arguments.snake,), num_snakes=1, is_match=False)
+        )
         engine = open_database(arguments.database)
         pool = (
             open_ray_pool(arguments.ray_address, setup)
@@ -86,23 +88,23 @@ def main(argv: list[str] | None = None) -> int:
         return print_error("battlesnake-gym ladder", error)
     run, status = PlacementRun(ladder), 0
     matches = _RungMatches(engine, setup, arguments.resume)
-    with arena_command.interruptible():
+    with arena_command.raise_on_stop_signal():
         try:
             with lock_database(engine):
-                _play(matches, run, setup, arguments, pool)
+                _play_pairs(matches, run, setup, arguments, pool)
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
             status = 130
-        except (OSError, ValueError, SQLAlchemyError) as error:  # The cause may be a full disk.
+        except (OSError, ValueError, SQLAlchemyError) as error:  # For example, the disk is full.
             sys.stderr.write(
-                f"battlesnake-gym ladder: {arena_command.first_line(error)}; {_RESUME_HINT}\n"
+                f"battlesnake-gym ladder: {arena_command.first_error_line(error)}; {_RESUME_HINT}\n"
             )
             status = 1
         finally:
             engine.dispose()
     if run.placement.games:
         label = parse_entrants(setup.snakes)[0].label
-        sys.stdout.write(_report(label, run, arguments.json))
+        sys.stdout.write(_format_placement(label, run, arguments.json))
     elif status == 0:
         sys.stderr.write(
             f"battlesnake-gym ladder: no games in --max-minutes {arguments.max_minutes:g}; give 1 "
@@ -110,14 +112,14 @@ def main(argv: list[str] | None = None) -> int:
         )
         status = 1
     lines = compute_standings(matches.games, matches.errors)
-    return arena_command.show_failures(lines, setup.snakes, arguments.json) or status
+    return arena_command.print_failed_moves(lines, setup.snakes, arguments.json) or status
 
 
-def _setup(arguments: argparse.Namespace) -> TournamentSettings:
-    """Return the settings of the games, without the opposing rung."""
+def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
+    """Build the settings of the games from the options, without the opposing rung."""
     remote = parse_entrants([arguments.snake])[0].is_remote
     if arguments.timeout is not None and not remote:
-        raise ValueError("--timeout is for a URL; give --move-time or --nodes")
+        raise ValueError("--timeout is for a URL; give --move-time or --nodes instead")
     limits = {"nodes": arguments.nodes, "move_time_ms": arguments.move_time}
     if not remote and all(limit is None for limit in limits.values()):
         limits["move_time_ms"] = DEFAULT_SETTINGS.move_time_ms
@@ -133,34 +135,34 @@ def _setup(arguments: argparse.Namespace) -> TournamentSettings:
     )
 
 
-def _play(
+def _play_pairs(
     matches: _RungMatches,
     run: PlacementRun,
     setup: TournamentSettings,
     arguments: argparse.Namespace,
     pool: ProcessPool,
 ) -> None:
-    """Play and store game pairs up to the required precision or the time limit."""
+    """Play and store game pairs until the Elo is precise or the time limit is reached."""
     for rung in run.ladder.rungs:
-        for outcome, count in enumerate(matches.score(rung).pair_counts):
+        for outcome, count in enumerate(matches.load_score(rung).pair_counts):
             for _ in range(count):
                 run.add(rung.name, outcome)
     ends = time.monotonic() + 60 * arguments.max_minutes
 
     def needs_games() -> bool:
-        known = _is_known(run.placement, arguments.precision)
+        known = _is_precise_enough(run.placement, arguments.precision)
         return not known and time.monotonic() < ends
 
-    def pairs() -> Iterator[_Pair]:
+    def iter_pairs() -> Iterator[_Pair]:
         while needs_games():
             rung = run.next_rung()
-            yield rung, *matches.pair(rung, run.pairs_requested[rung.name] - 1)
+            yield rung, *matches.schedule_pair(rung, run.pairs_requested[rung.name] - 1)
 
     played, move_ms = 0, 0.0
     with pool, tqdm(unit="game", disable=None, initial=run.placement.games) as bar:
         while needs_games():
             for (rung, rung_setup, scheduled_games), results in run_tasks(
-                pool, _play_pair, pairs()
+                pool, _play_pair, iter_pairs()
             ):
                 results = [
                     replace(result, scheduled=scheduled)
@@ -169,7 +171,7 @@ def _play(
                 if arguments.ray_address:
                     for result in results:
                         result_verification.verify_result(rung_setup, result)
-                score = matches.store(rung, results)
+                score = matches.store_pair(rung, results)
                 run.add(rung.name, score.outcome(scheduled_games[0].number))
                 bar.update(2)
                 played, move_ms = played + 2, move_ms + score.total_move_ms
@@ -181,10 +183,10 @@ def _play(
 
 
 _Pair = tuple[Rung, TournamentSettings, list[ScheduledGame]]
-"""Two games against a rung, with the settings of the games."""
+"""Rung, settings of the games, and the two scheduled games of a game pair."""
 
 
-def _is_known(placement: Placement, precision: float) -> bool:
+def _is_precise_enough(placement: Placement, precision: float) -> bool:
     return placement.games > 0 and placement.high - placement.low <= 2 * precision
 
 
@@ -201,11 +203,11 @@ def _play_pair(pair: _Pair) -> list[GameResult]:
 
 
 class _RungMatches:
-    """The matches against the rungs, each stored as a tournament.
+    """Matches against the rungs; each match is stored as a tournament.
 
     Attributes:
-        games: The games of this run.
-        errors: The first exception of each snake, by label.
+        games: Database rows of the games of this run.
+        errors: First exception of each snake, by label.
     """
 
     def __init__(self, engine: Engine, setup: TournamentSettings, resume: bool) -> None:
@@ -216,17 +218,17 @@ class _RungMatches:
         self.games: list[StoredGame] = []
         self.errors: dict[str, str] = {}
 
-    def _with(self, rung: Rung) -> TournamentSettings:
+    def _settings_against(self, rung: Rung) -> TournamentSettings:
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
 
-    def score(self, rung: Rung) -> MatchScore:
+    def load_score(self, rung: Rung) -> MatchScore:
         """Return the score of earlier games against a rung.
 
-        The score is empty unless the run resumes.
+        The score is empty if the command does not resume an earlier run.
         """
         if not self._resume:
             return MatchScore()
-        number = arena_command.find(self._engine, self._with(rung))
+        number = arena_command.find_resumable_tournament(self._engine, self._settings_against(rung))
         if number is None:
             return MatchScore()
         self._tournaments[rung.name] = number
@@ -234,21 +236,25 @@ class _RungMatches:
             with_retries(self._engine, lambda session: load_games(session, number))
         )
 
-    def pair(self, rung: Rung, index: int) -> tuple[TournamentSettings, list[ScheduledGame]]:
-        """Return the settings and the two games of pair ``index``."""
+    def schedule_pair(
+        self, rung: Rung, index: int
+    ) -> tuple[TournamentSettings, list[ScheduledGame]]:
+        """Return the settings and the two scheduled games of the game pair ``index``."""
         games: Iterator[ScheduledGame] = generate_match_schedule(
             self._setup.num_snakes, self._setup.seed, 2 * index
         )
-        return self._with(rung), [next(games), next(games)]
+        return self._settings_against(rung), [next(games), next(games)]
 
-    def store(self, rung: Rung, results: list[GameResult]) -> MatchScore:
-        """Store the games of a pair; return the new score against the rung."""
-        setup = self._with(rung)
+    def store_pair(self, rung: Rung, results: list[GameResult]) -> MatchScore:
+        """Store the games of a game pair, and return the score of the game pair."""
+        setup = self._settings_against(rung)
         if rung.name not in self._tournaments:
-            self._tournaments[rung.name] = arena_command.begin(self._engine, setup, resume=False)
+            self._tournaments[rung.name] = arena_command.start_or_resume_tournament(
+                self._engine, setup, resume=False
+            )
         labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
 
-        def add(session: Session) -> MatchScore:
+        def insert_games(session: Session) -> MatchScore:
             games = [
                 build_game_row(result, self._tournaments[rung.name], labels) for result in results
             ]
@@ -259,11 +265,11 @@ class _RungMatches:
 
         for result in results:
             collect_errors(self.errors, result, setup)
-        return with_retries(self._engine, add)
+        return with_retries(self._engine, insert_games)
 
 
-def _listing(ladder: Ladder, as_json: bool) -> str:
-    """Format the ladder, the highest Elo first."""
+def _format_ladder(ladder: Ladder, as_json: bool) -> str:
+    """Format the rungs of the ladder, the highest Elo first."""
     rungs = sorted(ladder.rungs, key=lambda rung: -rung.elo)
     if as_json:
         return json.dumps([asdict(rung) for rung in rungs], indent=2) + "\n"
@@ -275,7 +281,7 @@ def _listing(ladder: Ladder, as_json: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _report(label: str, run: PlacementRun, as_json: bool) -> str:
+def _format_placement(label: str, run: PlacementRun, as_json: bool) -> str:
     """Format the snake's Elo, and its score against each rung."""
     placement = run.placement
     rows = {}
@@ -328,7 +334,12 @@ def parser() -> Parser:
     add("--max-minutes", type=bounded_number(float, 0), default=10.0, metavar="MINUTES",
         help="time limit of the placement, in minutes")  # fmt: skip
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
-    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
+    add(
+        "--jobs",
+        type=positive,
+        default=os.cpu_count() or 1,
+        help="number of games to play in parallel",
+    )
     add("--ray-address", metavar="ADDRESS",
         help="run the games on a Ray cluster: HOST:PORT of the head node, or auto")  # fmt: skip
     add(

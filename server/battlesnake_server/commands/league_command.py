@@ -42,17 +42,17 @@ from battlesnake_server.arena.tournament import (
 )
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
-    DEFAULT_REPLAYS,
-    first_line,
-    interruptible,
-    show,
+    DEFAULT_REPLAY_DIR,
+    first_error_line,
+    print_standings,
+    raise_on_stop_signal,
 )
 from battlesnake_server.onnx_policy import OnnxPolicy
-from battlesnake_server.web.arena_site import Site
+from battlesnake_server.web.arena_site import ArenaSite
 from battlesnake_server.web.roster import Roster
 
 _START_TIMEOUT_S = 20.0
-"""Time in which a started program must respond, in seconds."""
+"""Maximum time until a started program responds, in seconds."""
 
 _RESUME_HINT = "finished games are stored; the same command resumes the league"
 
@@ -67,42 +67,42 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.file is None:
             raise ValueError("name the league file; --print-example prints an example")
         plan = load_league_config(arguments.file)
-        check(plan)
-        token = None if arguments.token_file is None else read_token(arguments.token_file)
+        check_snakes(plan)
+        token = None if arguments.token_file is None else load_or_create_token(arguments.token_file)
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym league", error)
     commands = {snake.name: snake.command for snake in plan.entrants if snake.command}
     try:
-        with interruptible(), ProgramSupervisor(commands) as programs:
-            players = LeagueHealth(plan, programs, address_policy.from_options(arguments))
+        with raise_on_stop_signal(), ProgramSupervisor(commands) as programs:
+            players = SnakeHealthChecker(plan, programs, address_policy.from_options(arguments))
             if arguments.check_health:
                 return print_health(players)
             with lock_database(engine):
-                return _play(arguments, plan, players, engine, token)
+                return _run_league(arguments, plan, players, engine, token)
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
         return 130
-    except ValueError as error:  # The cause may be a port in use.
+    except ValueError as error:  # For example, the port is in use.
         return print_error("battlesnake-gym league", error)
-    except (OSError, SQLAlchemyError) as error:  # The cause may be a full disk.
-        sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {_RESUME_HINT}\n")
+    except (OSError, SQLAlchemyError) as error:  # For example, the disk is full.
+        sys.stderr.write(f"battlesnake-gym league: {first_error_line(error)}; {_RESUME_HINT}\n")
         return 1
     finally:
         engine.dispose()
 
 
-def _play(
+def _run_league(
     arguments: argparse.Namespace,
     plan: LeagueConfig,
-    players: LeagueHealth,
+    players: SnakeHealthChecker,
     engine: Engine,
     token: str | None,
 ) -> int:
     replays = arguments.replays.absolute()
     replays.mkdir(parents=True, exist_ok=True)
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
-    site = Site(
+    site = ArenaSite(
         engine,
         Roster(extra_snakes, address_policy=players.address_policy),
         replays,
@@ -117,14 +117,14 @@ def _play(
             plan,
             players.sources,
             engine,
-            players.problems,
+            players.find_problems,
             jobs=arguments.jobs,
             replays=replays,
             address_policy=players.address_policy,
         )
         log(f"{plan.name}, season {league.season.number}, ends at {league.season.ends} UTC")
         try:
-            with open_pool(arguments.jobs, site.announce) as pool:
+            with open_pool(arguments.jobs, site.on_game_event) as pool:
                 try:
                     league.run(functools.partial(pool.submit, play_in_pool), arguments.games)
                 except BaseException:
@@ -132,7 +132,7 @@ def _play(
                     raise
         finally:
             number = league.season.tournament
-            show(
+            print_standings(
                 compute_standings(
                     with_retries(engine, lambda session: load_games(session, number))
                 ),
@@ -143,8 +143,13 @@ def _play(
     return 0
 
 
-class LeagueHealth:
-    """The sources and the health checks of a league's snakes."""
+class SnakeHealthChecker:
+    """Health checks of a league's snakes.
+
+    Attributes:
+        address_policy: Policy for the addresses of the snakes' URLs.
+        sources: Source of each snake by name; a program's source is the program's URL.
+    """
 
     def __init__(
         self, plan: LeagueConfig, programs: ProgramSupervisor, addresses: AddressPolicy
@@ -157,34 +162,34 @@ class LeagueHealth:
             for snake in plan.entrants
         }
 
-    def problems(self, names: Sequence[str]) -> list[str]:
+    def find_problems(self, names: Sequence[str]) -> list[str]:
         """Check snakes concurrently and return each snake's problem.
 
         The problem of a healthy snake is "".
         """
 
-        async def check_all() -> list[str]:
-            return await asyncio.gather(*(self._problem(name) for name in names))
+        async def find_all_problems() -> list[str]:
+            return await asyncio.gather(*(self._find_problem(name) for name in names))
 
-        return asyncio.run(check_all())
+        return asyncio.run(find_all_problems())
 
-    async def _problem(self, name: str) -> str:
+    async def _find_problem(self, name: str) -> str:
         snake, source = self._entrants[name], self.sources[name]
-        entrant = Entrant(name, source, self.address_policy.allowing_typed_address(source))
+        entrant = Entrant(name, source, self.address_policy.with_typed_address(source))
         try:
             if snake.command:
-                await self._start(entrant)
+                await self._start_program(entrant)
             elif entrant.is_remote:
                 await check_responds(source, entrant.address_policy)
             else:
-                # The factory is not cached, because the file may have been deleted.
+                # Bypass the cache, because the file may have been deleted.
                 local_strategy_factory.__wrapped__(entrant)
         except (ValueError, OSError) as error:
             return str(error)
         return ""
 
-    async def _start(self, entrant: Entrant) -> None:
-        """Start a program unless it is running, and wait until the program responds."""
+    async def _start_program(self, entrant: Entrant) -> None:
+        """Start a program that is not running, and wait until the program responds."""
         limit = time.monotonic() + _START_TIMEOUT_S
         while True:
             self._programs.start(entrant.label)
@@ -196,10 +201,10 @@ class LeagueHealth:
                 await asyncio.sleep(0.1)
 
 
-def check(plan: LeagueConfig) -> None:
+def check_snakes(plan: LeagueConfig) -> None:
     """Check that the snakes of this process can play.
 
-    Programs and URLs may be unavailable.
+    Programs and URLs are not checked, because they may be unavailable temporarily.
 
     Raises:
         ValueError: If a snake cannot play; the message names the snake.
@@ -212,24 +217,27 @@ def check(plan: LeagueConfig) -> None:
             local_strategy_factory(entrant)
             if entrant.is_policy:
                 for board in plan.boards:
-                    OnnxPolicy.load(snake.source).check_size(board.width, board.height)
+                    OnnxPolicy.load(snake.source).check_board_size(board.width, board.height)
         except ValueError as error:
             raise ValueError(f"snakes.{snake.name}: {error}") from error
 
 
-def print_health(players: LeagueHealth) -> int:
+def print_health(players: SnakeHealthChecker) -> int:
     """Print the state of every snake; return 1 if any snake is unhealthy."""
     names = list(players.sources)
-    problems = players.problems(names)
+    problems = players.find_problems(names)
     for name, problem in zip(names, problems, strict=True):
         sys.stdout.write(f"{name}: {problem or 'healthy'}\n")
     return int(any(problems))
 
 
-def read_token(path: Path) -> str:
+def load_or_create_token(path: Path) -> str:
     """Read the access token from a file.
 
     If the file is missing, a new token is written to a file that only the owner can read.
+
+    Raises:
+        ValueError: If the file does not contain a valid token.
     """
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123  (of a descriptor)
@@ -259,11 +267,16 @@ def parser() -> Parser:
         help="check that every snake responds, print the result and exit")  # fmt: skip
     add("--games", type=positive, default=None, metavar="N",
         help="stop after N games (default: run until interrupted)")  # fmt: skip
-    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games to play in parallel")
+    add(
+        "--jobs",
+        type=positive,
+        default=os.cpu_count() or 1,
+        help="number of games to play in parallel",
+    )
     add(
         "--replays",
         type=output_dir,
-        default=DEFAULT_REPLAYS,
+        default=DEFAULT_REPLAY_DIR,
         metavar="DIR",
         help="directory for replays",
     )

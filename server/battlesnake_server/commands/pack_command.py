@@ -1,6 +1,6 @@
 """``battlesnake-gym pack``: pack a snake into one file.
 
-Servers, arenas and hosts can run the file.
+Every command that accepts the name of a snake also accepts the file.
 """
 
 from __future__ import annotations
@@ -36,21 +36,22 @@ from battlesnake_server.strategy_loader import (
 
 _PROG = "battlesnake-gym pack"
 
-_TRIAL = """
+_TRIAL_PROGRAM = """
 import sys
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.bundle import Bundle
 try:
-    strategy = Bundle.open(sys.argv[1]).factory()(1)
+    strategy = Bundle.load(sys.argv[1]).factory()(1)
     board = Board.new(11, 11, 2, game=Game(seed=1))
     strategy(Board.from_api(board.to_api("snake_0")), 0.05)
 except ValueError as error:
     sys.exit(str(error))
 """
-"""Program that builds the snake and plays one move.
+"""Python program that builds the snake and chooses one move.
 
-A policy may reject the board size.
+A policy that does not support boards of 11x11 cells rejects the board; `_write_and_test` ignores
+this error.
 """
 
 
@@ -61,25 +62,25 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        metadata, files = _contents(options)
+        metadata, files = _build_contents(options)
         if options.format:
             folder = options.output or Path(options.format)
-            seconds = codeclash.write(folder, metadata, files)
+            seconds = codeclash.write_directory(folder, metadata, files)
             sys.stdout.write(
                 f"{folder}: `python main.py` makes its first move after {seconds:.1f} s\n"
             )
             return 0
         output = options.output or Path("snake.zip")
-        data = bundle.write(metadata, files)
-        write_atomically(output, lambda part: _write_tested(part, data))
+        data = bundle.to_bytes(metadata, files)
+        write_atomically(output, lambda part: _write_and_test(part, data))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
-    sys.stdout.write(describe(Bundle.open(output), len(data)))
+    sys.stdout.write(describe(Bundle.load(output), len(data)))
     return 0
 
 
 def describe(packed: Bundle, size: int) -> str:
-    """Describe a bundle in a few lines."""
+    """Format the description of a bundle: content, file hashes and customization."""
     metadata = packed.metadata
     plays = metadata["snake"] or ("the policy" if POLICY_FILE in packed.files else "the evaluation")
     if metadata["filters"]:
@@ -97,8 +98,8 @@ def describe(packed: Bundle, size: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the bundle's metadata and files."""
+def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Build the metadata and the files of a bundle from the options."""
     customization = {
         name: getattr(options, name)
         for name in CUSTOMIZATION_PATTERNS
@@ -111,10 +112,10 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
         "filters": [],
     }
     files: dict[str, bytes] = {}
-    own_snakes, own_filters, has_rules = _read_rules(options.extension, files)
+    own_snakes, own_filters, has_rules = _read_extension(options.extension, files)
     if options.policy:
-        metadata["filters"] = _filters(options, own_filters)
-        _reject_unused_extension(options, has_rules or bool(own_filters))
+        metadata["filters"] = _select_filters(options, own_filters)
+        _check_extension_used(options, has_rules or bool(own_filters))
         onnx_path = (
             DEFAULT_POLICY_PATH if options.policy == DEFAULT_POLICY_NAME else Path(options.policy)
         )
@@ -132,20 +133,20 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
         Evaluation.load(options.evaluation)
         files[EVALUATION_FILE] = Path(options.evaluation).read_bytes()
     learned = options.policy or options.evaluation
-    metadata["snake"] = None if learned else _snake(options, own_snakes)
-    if options.nodes and (options.policy or not _searches(metadata["snake"], own_snakes)):
+    metadata["snake"] = None if learned else _select_snake(options, own_snakes)
+    if options.nodes and (options.policy or not _is_search(metadata["snake"], own_snakes)):
         raise ValueError("--nodes limits a search, and this snake does not search; omit --nodes")
     return metadata, files
 
 
-def _read_rules(
+def _read_extension(
     path: Path | None, files: dict[str, bytes]
 ) -> tuple[dict[str, snakes.StrategyFactory], list[str], bool]:
-    """Add the extension file to ``files``.
+    """Execute the extension file, and add the file to ``files``.
 
     Returns:
-        Three values: the registered snakes, the names of the registered filters, and whether the
-        file defines policy rules.
+        The registered snakes, the names of the registered filters, and whether the file defines
+        policy rules.
     """
     if path is None:
         return {}, [], False
@@ -154,14 +155,14 @@ def _read_rules(
         snakes.capture_registrations() as own_snakes,
         bundle.capture_filter_registrations() as own_filters,
     ):
-        module = bundle.run_rules(files[RULES_FILE], str(path))
+        module = bundle.run_extension_code(files[RULES_FILE], str(path))
     has_rules = hasattr(module, policy_rules.RULES_VARIABLE)
     if has_rules:
         policy_rules.validate_rules(module.rules, path)
     return own_snakes, list(own_filters), has_rules
 
 
-def _reject_unused_extension(options: argparse.Namespace, used: bool) -> None:
+def _check_extension_used(options: argparse.Namespace, used: bool) -> None:
     if options.extension and not used:
         raise ValueError(
             f"{options.extension.name} defines neither `rules` nor a filter, so it has no effect "
@@ -169,11 +170,11 @@ def _reject_unused_extension(options: argparse.Namespace, used: bool) -> None:
         )
 
 
-def _filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
-    """Return the filters of the bundle.
+def _select_filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
+    """Return the names of the policy's move filters in the bundle.
 
-    ``--filters`` with names selects these filters only. ``--filters`` without names adds the safe
-    filters to the filters of the extension.
+    ``--filters`` with names selects only the named filters. ``--filters`` without names adds the
+    safe filters to the filters of the extension.
     """
     if options.filters:
         for name in options.filters:
@@ -186,7 +187,9 @@ def _filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
     return [*safe, *(name for name in registered if name not in safe)]
 
 
-def _snake(options: argparse.Namespace, registered: dict[str, snakes.StrategyFactory]) -> str:
+def _select_snake(
+    options: argparse.Namespace, registered: dict[str, snakes.StrategyFactory]
+) -> str:
     """Return the name of the snake that plays."""
     if options.snake:
         if options.snake not in registered:
@@ -207,14 +210,14 @@ def _snake(options: argparse.Namespace, registered: dict[str, snakes.StrategyFac
     return next(iter(registered))
 
 
-def _searches(name: str | None, registered: dict[str, snakes.StrategyFactory]) -> bool:
+def _is_search(name: str | None, registered: dict[str, snakes.StrategyFactory]) -> bool:
     if name is None:
         return True  # An evaluation requires the search.
     build = registered.get(name) or snakes.factory(name)
     return isinstance(build(1), snakes.NodeLimitedStrategy)
 
 
-def _write_tested(part: Path, data: bytes) -> None:
+def _write_and_test(part: Path, data: bytes) -> None:
     """Write the bundle and test that the snake plays without the author's other files.
 
     Raises:
@@ -225,7 +228,7 @@ def _write_tested(part: Path, data: bytes) -> None:
         path = Path(empty) / "snake.zip"
         path.write_bytes(data)
         # The option -P prevents imports from the working directory.
-        trial = [sys.executable, "-P", "-c", _TRIAL, str(path)]
+        trial = [sys.executable, "-P", "-c", _TRIAL_PROGRAM, str(path)]
         alone = {
             key: value for key, value in os.environ.items() if key != extensions.EXTENSIONS_VARIABLE
         }

@@ -15,21 +15,28 @@ from battlesnake_gym.common.command_line import (
 )
 from battlesnake_gym.common.extras import load_module
 from battlesnake_server import address_policy
-from battlesnake_server.runs.run_view import DIED, RunsView, RunView, differing, left, state
+from battlesnake_server.runs.run_view import (
+    DIED,
+    RunsView,
+    RunView,
+    differing_settings,
+    format_remaining_time,
+    format_state,
+)
 
 _PROG = "battlesnake-gym runs"
 _DEFAULT_PORT = 8793
 
 
-def table(runs: Sequence[RunView]) -> str:
-    """Format the runs, one per line, the most recently written run first."""
-    differ = differing(runs)
+def format_table(runs: Sequence[RunView]) -> str:
+    """Format a table of the runs, followed by the reasons of died and damaged runs."""
+    differ = differing_settings(runs)
     rows = [("run", "state", "left", "minutes", "env steps", "Elo", "differing settings")]
     rows += [
         (
             run.name,
-            state(run),
-            left(run),
+            format_state(run),
+            format_remaining_time(run),
             f"{run.seconds / 60:,.1f}",
             f"{run.env_steps:,}",
             str(run.strength or "-"),
@@ -66,7 +73,11 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List runs; return 2 if the directory does not exist."""
+    """List runs, serve their pages or write their reports.
+
+    Returns:
+        Exit status 0, or 2 if the directory does not exist or a file cannot be read or written.
+    """
     options = parser().parse_args(argv)
     try:
         runs = RunsView(options.dir)
@@ -85,9 +96,9 @@ def main(argv: list[str] | None = None) -> int:
             names = options.allow_host
             return int(module.serve(runs, options.host, options.port, names, open_browser=browser))
         elif options.json:
-            print_json([run.to_json() for run in found])
+            print_json([run.to_dict() for run in found])
         else:
-            sys.stdout.write(table(found))
+            sys.stdout.write(format_table(found))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     return 0

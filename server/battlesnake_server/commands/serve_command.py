@@ -18,20 +18,20 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
 from battlesnake_gym.common.command_line import Parser, port, print_error
-from battlesnake_server.address_policy import host, open_listener, url_host
+from battlesnake_server.address_policy import open_listener, parse_host, url_host
 from battlesnake_server.live.app import DEFAULT_CONFIG, create_app, from_environment
 from battlesnake_server.live.gunicorn_worker import AsyncGunicornWorker
 from battlesnake_server.live.log_rate_limit import configure_rate_limited_logging
 from battlesnake_server.strategy_loader import SAFE_FILTER_NAMES
 
-_THREADS_INSTANT = 8
+_NUM_INSTANT_THREADS = 8
 """Number of threads for normal moves of instant snakes.
 
-Only networks run in parallel. More threads would make no response faster and some responses much
-slower.
+Only network inference runs in parallel. Additional threads would increase the latency of some
+responses.
 """
 
-_THREADS = 128
+_NUM_THREADS = 128
 """Number of threads for normal moves of other snakes.
 
 Most of these threads wait for a search.
@@ -43,10 +43,10 @@ _RELOAD_TIMEOUT_S = 60.0
 After the timeout, the reload is canceled.
 """
 
-_TMPFS = Path("/dev/shm")
+_HEARTBEAT_DIR = Path("/dev/shm")
 """Directory of the workers' heartbeat files, if the directory exists.
 
-The directory is in memory, because on a full disk workers would stop.
+The directory is in memory, because workers would stop if the heartbeat files were on a full disk.
 """
 
 
@@ -54,40 +54,41 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted; exit with status 2 if the configuration is rejected."""
     arguments = parser().parse_args(argv)
     try:
-        config = _configuration(arguments)
+        config = _merge_configuration(arguments)
         app = create_app(config)
-        _check_free(arguments.host, arguments.port)
+        _check_port_is_free(arguments.host, arguments.port)
     except ValueError as error:
         return print_error("battlesnake-gym serve", error)
     if arguments.reload:
         logging.basicConfig(level=logging.INFO)
-        # Werkzeug's debugger stays off, because it would execute code for anyone with access to the
-        # port.
+        # Werkzeug's debugger stays off, because the debugger would execute code for anyone with
+        # access to the port.
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
         address = f"{url_host(arguments.host)}:{arguments.port}"
-        threads = _THREADS_INSTANT if app.extensions["live_snake"].is_instant else _THREADS
-        Gunicorn(lambda: create_app(config), address, threads).run()
+        threads = _NUM_INSTANT_THREADS if app.extensions["live_snake"].is_instant else _NUM_THREADS
+        GunicornServer(lambda: create_app(config), address, threads).run()
     return 0
 
 
-def _check_free(host: str, port: int) -> None:
-    """Raise ``ValueError`` if the port is in use; gunicorn would retry repeatedly.
+def _check_port_is_free(host: str, port: int) -> None:
+    """Raise ``ValueError`` if the port is in use.
 
-    The child process of Flask's reloader inherits a socket that is already bound.
+    Without this check, gunicorn would repeatedly try to open the port. The child process of Flask's
+    reloader inherits an open socket and skips the check.
     """
     if "WERKZEUG_SERVER_FD" not in os.environ:
         open_listener(host, port).close()
 
 
-class Gunicorn(BaseApplication):  # type: ignore[misc]
-    """A web application under gunicorn: one process, many threads.
+class GunicornServer(BaseApplication):  # type: ignore[misc]
+    """Gunicorn server of a web application, with one process and many threads.
 
-    The sessions require a single process. Searches and networks release the interpreter lock while
-    they compute, so threads are sufficient.
+    The sessions require a single process. Threads are sufficient, because searches and networks
+    release the global interpreter lock during computation.
 
     Args:
-        make_app: Builds the application, in the worker.
+        make_app: Function that builds the application in the worker process.
         address: Address and port to listen on.
         threads: Number of threads for normal moves.
     """
@@ -102,7 +103,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
             "graceful_timeout": 5,
             "control_socket_disable": True,
             "proc_name": "battlesnake",
-            "worker_tmp_dir": str(_TMPFS) if _TMPFS.is_dir() else None,
+            "worker_tmp_dir": str(_HEARTBEAT_DIR) if _HEARTBEAT_DIR.is_dir() else None,
         }
         super().__init__()
 
@@ -119,17 +120,17 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
             sys.exit(print_error("battlesnake-gym serve", error))
 
     def check(self) -> None:
-        """Build the application; propagate any exception."""
+        """Build the application to check the configuration; propagate any exception."""
         self._make_app()
 
     def load(self) -> Flask:
-        """Build the application in the worker.
+        """Build the application in the worker process.
 
-        A network that is loaded earlier would not survive the fork.
+        A network that is loaded before the fork would not work in the worker process.
         """
         configure_rate_limited_logging()
         app = self._make_app()
-        # All loaded objects stay alive; garbage collection of these objects would only delay
+        # All loaded objects stay alive. Garbage collection of these objects would only delay
         # responses.
         gc.collect()
         gc.freeze()
@@ -137,9 +138,9 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
-    """gunicorn's arbiter process.
+    """Gunicorn's arbiter process, with a check before each reload.
 
-    A reload that would fail does not affect the running server.
+    A failed check does not affect the running server.
     """
 
     def handle_hup(self) -> None:
@@ -150,12 +151,12 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             try:
                 self.app.check()
                 status = 0
-            except BaseException as error:  # A user's code may raise anything.
+            except BaseException as error:  # A user's code may raise any exception.
                 reason = f"{type(error).__name__}: {error}"
                 self.log.error("not reloaded, the old snake continues to play: %s", reason)
             finally:
                 os._exit(status)
-        result = _wait(child)
+        result = _wait_for_child(child)
         if result is None:
             self.log.error(
                 "not reloaded, the old snake continues to play: loading the new one takes more "
@@ -166,8 +167,8 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             super().handle_hup()
 
 
-def _wait(child: int) -> int | None:
-    """Return the exit status of a child process.
+def _wait_for_child(child: int) -> int | None:
+    """Wait for a child process; return the exit status, or None after a timeout.
 
     The child process is killed after `_RELOAD_TIMEOUT_S` seconds.
     """
@@ -194,16 +195,18 @@ def parser() -> Parser:
     )
     source = parser.add_mutually_exclusive_group()
     add = parser.add_argument
-    source.add_argument("bundle", nargs="?", metavar="SNAKE", help="same as --snake")
+    source.add_argument(
+        "bundle", nargs="?", metavar="SNAKE", help="built-in snake or bundle, as for --snake"
+    )
     source.add_argument("--snake", metavar="NAME", help="built-in snake (see "
         "`battlesnake-gym snakes`) or a bundle such as mine.zip")  # fmt: skip
-    source.add_argument("--policy", metavar="FILE", help="policy.onnx with its policy.json beside "
-        'it, or "shipped" for the bundled policy')  # fmt: skip
+    source.add_argument("--policy", metavar="FILE", help="policy.onnx with policy.json in the "
+        'same directory, or "shipped" for the bundled policy')  # fmt: skip
     add("--filters", nargs="*", metavar="FILTER", help="move filters applied to the policy, in "
         "order; without names: " + " ".join(SAFE_FILTER_NAMES))  # fmt: skip
     add("--policy-rules", metavar="FILE", help="Python file that defines `rules`, a list of "
         "filters and preferences applied to the policy's values; the file is executed")  # fmt: skip
-    add("--host", type=host, default="127.0.0.1", help="address to listen on")
+    add("--host", type=parse_host, default="127.0.0.1", help="address to listen on")
     add("--port", type=port, default=os.environ.get("PORT") or 8000,
         help="port to listen on (default: $PORT or 8000)")  # fmt: skip
     add("--color", help=f"snake color, #rrggbb (default: {DEFAULT_CONFIG['COLOR']})")
@@ -218,12 +221,12 @@ def parser() -> Parser:
     return parser
 
 
-def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
+def _merge_configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     """Merge the options with the environment; options take precedence."""
     typed = {
         "SNAKE": arguments.bundle or arguments.snake,
         "POLICY": arguments.policy,
-        "FILTERS": _filters(arguments.filters),
+        "FILTERS": _select_filters(arguments.filters),
         "POLICY_RULES": arguments.policy_rules,
         "COLOR": arguments.color,
         "HEAD": arguments.head,
@@ -232,7 +235,7 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         "PONDER": arguments.ponder,
     }
     config = from_environment()
-    # The environment's policy must not apply to another snake.
+    # The policy of the environment variables must not apply to the snake of the options.
     if typed["SNAKE"] or typed["POLICY"]:
         config = {
             key: config[key]
@@ -242,9 +245,9 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     return config | {"SEND_DECISIONS": arguments.send_decisions}
 
 
-def _filters(named: list[str] | None) -> tuple[str, ...] | None:
-    """Return the names of the filters, or None without the option.
+def _select_filters(named: list[str] | None) -> tuple[str, ...] | None:
+    """Return the names of the selected filters, or None without ``--filters``.
 
-    If the option has no names, the safe filters are returned.
+    ``--filters`` without names selects the safe filters.
     """
     return None if named is None else tuple(named) or SAFE_FILTER_NAMES

@@ -18,7 +18,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import Parser, milliseconds, positive, print_error
 from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, StrategyFactory, Strategy
+from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate
@@ -26,15 +26,15 @@ from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
 
 _PROG = "battlesnake-gym snakes check"
-_NOT_WEAKER = Sprt(-70, 0)
-"""Sequential test with H0: 70 Elo weaker, and H1: not weaker."""
+_NOT_WEAKER_SPRT = Sprt(-70, 0)
+"""SPRT of the hypotheses H0 (70 Elo weaker) and H1 (not weaker)."""
 
-_OPPONENT = "cautious"
+_OPPONENT_NAME = "cautious"
 
 _MAX_CALL_S = 60.0
-"""Time limit for loading a snake, and for a move, in seconds.
+"""Maximum duration of loading a snake, and of one move, in seconds.
 
-A call that exceeds it ends the command, because nothing else stops a call that never returns.
+A call that exceeds the limit ends the process, because Python cannot cancel a call.
 """
 
 _watchdog = Watchdog()
@@ -56,12 +56,12 @@ def main(argv: list[str] | None = None) -> int:
         old = limited_factory(options.against) if options.against else None
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
-    except Exception as error:  # The user's file may raise anything.
+    except Exception as error:  # A user's file may raise any exception.
         return print_error(
             _PROG, f"{options.snake} cannot be loaded: {type(error).__name__}: {error}"
         )
     try:
-        for line in findings(new, old, options.max_pairs):
+        for line in iter_findings(new, old, options.max_pairs):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     except SnakeCheckError as error:
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def limited_factory(name: str) -> StrategyFactory:
-    """Load a snake; a call of it that does not return within `_MAX_CALL_S` ends the process."""
+    """Load a snake whose calls end the process if they last longer than `_MAX_CALL_S`."""
 
     def reject(board: Board | None) -> None:
         where = "" if board is None else f", on\n{board}"
@@ -100,9 +100,10 @@ def limited_factory(name: str) -> StrategyFactory:
 
 
 def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
-    """Wrap a factory so that its snakes raise `SnakeCheckError` for losing behavior.
+    """Wrap a factory so that the snakes raise `SnakeCheckError` for failed moves.
 
-    Losing behavior is anything that would lose a real game.
+    A move fails if the strategy raises an exception, returns no move, or exceeds the CPU time
+    limit.
 
     Args:
         make: Factory of the snake.
@@ -120,14 +121,15 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
                 raise
             except BaseException as error:  # This clause also catches SystemExit.
                 raise SnakeCheckError(
-                    f"it raises {type(error).__name__}: {error}, on\n{board}"
+                    f"the snake raises {type(error).__name__}: {error}, on\n{board}"
                 ) from error
             spent_ms = 1000 * (time.process_time() - began)
             if decision.move not in MOVES:
                 raise SnakeCheckError(f"{decision.move!r} is not a move, on\n{board}")
             if spent_ms > max_ms:
                 raise SnakeCheckError(
-                    f"{spent_ms:.0f} ms for a move, more than {max_ms:g}, on\n{board}"
+                    f"a move used {spent_ms:.0f} ms of CPU time, more than {max_ms:g} ms, "
+                    f"on\n{board}"
                 )
             return decision
 
@@ -136,12 +138,12 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
     return factory
 
 
-def findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> Iterator[str]:
-    """Yield the findings, one line each.
+def iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> Iterator[str]:
+    """Check a snake, and yield the findings, one line each.
 
     Args:
-        new: Snake to check.
-        old: Earlier version of the snake, if any.
+        new: Factory of the snake to check.
+        old: Factory of the snake's earlier version, or None.
         pairs: Maximum number of game pairs against ``old``.
 
     Raises:
@@ -151,13 +153,15 @@ def findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> I
     results = [one.run(new(0)) for one in scenarios]
     failed = [one for one in results if not one.passed]
     yield f"legal and in time: {len(scenarios) - len(failed)} of {len(scenarios)} scenarios passed"
-    yield from map(advice, failed)
+    yield from map(describe_failure, failed)
     if old is None:
         score = statistics.fmean(
-            PAIR_SCORES[play_pair(MatchSettings(), new, snakes.factory(_OPPONENT), 1, index)[0]]
+            PAIR_SCORES[
+                play_pair(MatchSettings(), new, snakes.factory(_OPPONENT_NAME), 1, index)[0]
+            ]
             for index in range(4)
         )
-        yield f"score {score:.0%} in 8 two-snake games against {_OPPONENT}"
+        yield f"score {score:.0%} in 8 two-snake games against {_OPPONENT_NAME}"
         return
     regressions = [one.scenario.name for one in failed if one.scenario.run(old(0)).passed]
     if regressions:
@@ -165,7 +169,7 @@ def findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> I
     counts = [0] * len(PAIR_SCORES)
     for index in range(pairs):
         counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
-        if verdict := _NOT_WEAKER.decide(counts):
+        if verdict := _NOT_WEAKER_SPRT.decide(counts):
             break
     estimated = estimate(counts)
     games = 2 * estimated.pairs
@@ -175,8 +179,8 @@ def findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> I
     yield summary
 
 
-def advice(failed: ScenarioResult) -> str:
-    """Return why a scenario failed, and the filters that would have vetoed the move."""
+def describe_failure(failed: ScenarioResult) -> str:
+    """Describe a failed scenario, and name the filters that would have vetoed the move."""
     scenario, move = failed.scenario, failed.decision.move
     helpful = []
     for name, rule in FILTERS.items():

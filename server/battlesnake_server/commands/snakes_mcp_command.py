@@ -1,8 +1,8 @@
 """``battlesnake-gym snakes mcp``: tools for LLM agents.
 
-The server uses the Model Context Protocol on stdio. Each tool runs a command in a separate process
-with limits on time, memory and written files, and without this process's environment, as
-`battlesnake_server.sandbox` isolates it. The output of the command is shortened for the agent.
+The server uses the Model Context Protocol on stdio. Each tool runs a command in a separate process,
+which `battlesnake_server.sandbox` isolates. The process has limits on time, memory and file size,
+and a minimal environment. The output of the command is shortened for the agent.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from battlesnake_server.commands.snakes_check_command import write_template
 MAX_REPLY_CHARS = 4000
 """Maximum number of characters of a reply.
 
-A reply has at most 2,000 tokens, even with two characters per token.
+A reply has at most 2,000 tokens if a token has at least two characters.
 """
 
 _TOOL_TIMEOUT_S = 120
 """Maximum time for a check or an explanation, in seconds.
 
-Matches use `_LONG_TOOL_TIMEOUT_S`.
+Longer tools, such as matches, use `_LONG_TOOL_TIMEOUT_S`.
 """
 
 _LONG_TOOL_TIMEOUT_S = 600
 _MAX_MEMORY_BYTES = 4 << 30
 _MAX_OUTPUT_FILE_BYTES = 200 << 20
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
-_NAMED = re.compile(r"[a-z0-9-]+(@\d+)?")
-_INSTRUCTIONS = (
+_ENVIRONMENT_VARIABLES = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
+_SNAKE_NAME_PATTERN = re.compile(r"[a-z0-9-]+(@\d+)?")
+_AGENT_INSTRUCTIONS = (
     "Write Battlesnake snakes: read `rules`, create a snake with `new_snake`, edit its file, and "
     "`check` it after every edit. Keep an edit only if `check` with `against` the old copy does "
     "not reject it. Then use `match` and `ladder`; `explain_loss` and `analyze` explain losses."
@@ -85,7 +85,7 @@ def parser() -> Parser:
     return parser
 
 
-def resource_limits(seconds: float) -> Callable[[], None]:
+def make_resource_limiter(seconds: float) -> Callable[[], None]:
     """Return a function that limits the resources of a child process.
 
     The limits apply to CPU time, memory and file size.
@@ -107,8 +107,8 @@ def shorten(text: str, max_chars: int = MAX_REPLY_CHARS) -> str:
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
 
 
-def reply(text: str, following: str) -> str:
-    """Return a tool's reply, followed by the suggested next step."""
+def format_reply(text: str, following: str) -> str:
+    """Format a tool's reply, followed by the suggested next step."""
     next_step = f"\n\nNext: {following}"
     return shorten(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
 
@@ -121,7 +121,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
         kill_orphans: Whether to run one command at a time and to kill all child processes of this
             process after each command. This process must have called `sandbox.adopt_orphans`.
     """
-    app = MCPServer("battlesnake", instructions=_INSTRUCTIONS, log_level="WARNING")
+    app = MCPServer("battlesnake", instructions=_AGENT_INSTRUCTIONS, log_level="WARNING")
     one_command = asyncio.Lock() if kill_orphans else contextlib.nullcontext()
 
     def tool(work: Callable[..., Awaitable[str]]) -> None:
@@ -139,31 +139,31 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
         app.add_tool(with_errors)
 
-    def below(name: str) -> Path:
+    def resolve_path(name: str) -> Path:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
             raise ValueError(f"{name} is outside {folder}; name a file inside it")
         return path
 
-    def snake(name: str) -> str:
+    def resolve_snake(name: str) -> str:
         """Return the name of a built-in snake or of an existing file."""
-        if _NAMED.fullmatch(name) and name.partition("@")[0] in snakes.names():
+        if _SNAKE_NAME_PATTERN.fullmatch(name) and name.partition("@")[0] in snakes.names():
             return name
-        if not (path := below(name)).is_file():
+        if not (path := resolve_path(name)).is_file():
             raise ValueError(f"no snake or file is called {name!r}; call list_snakes")
         return str(path.relative_to(folder))
 
-    async def run(ctx: Context, seconds: float, following: str, *words: str) -> str:
+    async def run_command(ctx: Context, seconds: float, following: str, *words: str) -> str:
         """Run a command with one progress report per second; return the shortened output."""
         async with one_command:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
                 output = await run_isolated(ctx, seconds, Path(temporary), words)
-        return reply(output.decode(errors="replace"), following)
+        return format_reply(output.decode(errors="replace"), following)
 
     async def run_isolated(
         ctx: Context, seconds: float, temporary: Path, words: Iterable[str]
     ) -> bytes:
-        env = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        env = {name: os.environ[name] for name in _ENVIRONMENT_VARIABLES if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             *sandbox.isolated(folder, temporary, words),
             cwd=folder,
@@ -172,7 +172,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=resource_limits(seconds),
+            preexec_fn=make_resource_limiter(seconds),
         )
         assert process.stdout is not None
         began, output = time.monotonic(), b""
@@ -216,28 +216,30 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
                 'and /end get the body below; /move returns {"move": "up"} (or down, left, right; '
                 f"y grows upwards) within game.timeout milliseconds.\n{request}"
             )
-            return reply(text, "new_snake, whose file needs no server")
+            return format_reply(text, "new_snake, whose file needs no server")
         seen = {stage.name: stage for stages in RULESETS.values() for stage in stages}
         lines = [
             f"{name}: {', '.join(s.name for s in stages)}" for name, stages in RULESETS.items()
         ]
         lines += [f"- {n}: {inspect.getdoc(s.apply) or ''}" for n, s in seen.items()]
-        return reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
+        return format_reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
 
     @tool
     async def list_snakes() -> str:
         """List the built-in snakes, and the Python files in the folder."""
         lines = [f"{name}: {snakes.description(name)}" for name in snakes.names()]
         files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.py"))[:50]
-        return reply("\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check")
+        return format_reply(
+            "\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check"
+        )
 
     @tool
     async def new_snake(file: str) -> str:
         """Write a new snake from a template, as a Python file below the folder (my_snake.py)."""
-        path = below(file)
+        path = resolve_path(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_template(path)
-        return reply(path.read_text(), f"check {file}, then edit RULES")
+        return format_reply(path.read_text(), f"check {file}, then edit RULES")
 
     @tool
     async def check(ctx: Context, file: str, against: str = "") -> str:
@@ -246,40 +248,52 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
         The reply names filters that would have helped, and contains REJECTED if the snake fails.
         Copy the file before you edit it, so that you can check against the copy.
         """
-        words = [snake(file), *(["--against", snake(against)] if against else [])]
+        words = [resolve_snake(file), *(["--against", resolve_snake(against)] if against else [])]
         following = "fix what failed, one edit at a time; undo an edit that is rejected"
-        return await run(ctx, _TOOL_TIMEOUT_S, following, "snakes", "check", *words)
+        return await run_command(ctx, _TOOL_TIMEOUT_S, following, "snakes", "check", *words)
 
     @tool
     async def match(ctx: Context, one: str, other: str, games: int = 100) -> str:
         """Compare two snakes by an SPRT on two-snake games; the replays are saved in `replays`."""
-        words = [snake(one), snake(other), "--num-snakes", "2", "--sprt", "0", "50"]
+        words = [resolve_snake(one), resolve_snake(other), "--num-snakes", "2", "--sprt", "0", "50"]
         words += ["--games", str(max(2, min(games, 1000))), "--jobs", "1", "--replays", "replays"]
-        return await run(
+        return await run_command(
             ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of a file in replays", "arena", *words
         )
 
     @tool
     async def ladder(ctx: Context, file: str, minutes: float = 1) -> str:
         """Measure the Elo of a snake against opponents of fixed Elo."""
-        words = [snake(file), "--max-minutes", str(min(max(minutes, 0.05), 9)), "--jobs", "1"]
-        return await run(
+        words = [
+            resolve_snake(file),
+            "--max-minutes",
+            str(min(max(minutes, 0.05), 9)),
+            "--jobs",
+            "1",
+        ]
+        return await run_command(
             ctx, _LONG_TOOL_TIMEOUT_S, "match against the rung above", "ladder", *words
         )
 
     @tool
     async def explain_loss(ctx: Context, game: str, file: str) -> str:
         """Find the move that lost a recorded game, and the decision of the snake's rules there."""
-        words = [str(below(game)), "--snake", snake(file), "--strategy", snake(file)]
+        words = [
+            str(resolve_path(game)),
+            "--snake",
+            resolve_snake(file),
+            "--strategy",
+            resolve_snake(file),
+        ]
         following = "edit the rule that preferred that move, then check"
-        return await run(ctx, _TOOL_TIMEOUT_S, following, "game", "coach", *words)
+        return await run_command(ctx, _TOOL_TIMEOUT_S, following, "game", "coach", *words)
 
     @tool
     async def analyze(ctx: Context, position: str = "", game: str = "") -> str:
         """Show win probabilities and best moves of a position (board as text) or a game."""
         if game:
-            words = [str(below(game)), "--move-time", "5"]
-            return await run(
+            words = [str(resolve_path(game)), "--move-time", "5"]
+            return await run_command(
                 ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of this game", "game", "analyze", *words
             )
         try:
@@ -287,7 +301,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             analysis = await asyncio.to_thread(PositionAnalyzer(seconds=0.05).analyze, board)
         except (BoardError, ValueError) as error:
             example = str(Board.new(5, 5, ["a", "b"]))
-            return reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
+            return format_reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
         lines = []
         for name, one in analysis.items():
             best = ", ".join(
@@ -296,6 +310,6 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             lines.append(
                 f"{name}: win probability {one.win_probability:.0%}; best moves: {best or 'none'}"
             )
-        return reply("\n".join(lines), "check that your snake plays the best move, or match")
+        return format_reply("\n".join(lines), "check that your snake plays the best move, or match")
 
     return app

@@ -1,7 +1,7 @@
 """Decisions of snakes as an extra field of ``/move`` responses.
 
 An example is ``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``. The
-decision has the format of `battlesnake_server.replay_json.decision_to_json`. Official engines
+decision has the format of `battlesnake_server.replay_json.decision_to_dict`. Official engines
 ignore the field. The arena of this project stores the decision for its pages. Responses come from
 untrusted servers, so `parse_decision` limits the size and drops malformed parts.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_server.replay_json import decision_to_json
+from battlesnake_server.replay_json import decision_to_dict
 
 MAX_DECISION_BYTES = 1 << 14
 """Maximum size in bytes of a response from which the arena reads a decision.
@@ -30,7 +30,7 @@ _MAX_RULE_CHARS, _MAX_NOTE_CHARS = 60, 200
 
 def to_dict(decision: Decision) -> dict[str, Any]:
     """Return the ``decision`` field of a ``/move`` response."""
-    return decision_to_json(decision)
+    return decision_to_dict(decision)
 
 
 def parse_decision(content: bytes) -> Decision | None:

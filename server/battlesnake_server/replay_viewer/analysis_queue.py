@@ -1,7 +1,7 @@
 """Queue of game analyses that visitors start.
 
 One analysis runs at a time, as a low-priority process of ``game analyze``. The process writes the
-analysis beside the game file, and the pages read the analysis during the run. A canceled analysis
+analysis beside the game file. The pages read the analysis during the run. A canceled analysis
 resumes when a visitor starts the analysis again.
 """
 
@@ -30,22 +30,22 @@ _MOVE_TIME_MS = 50.0
 _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
 
-_MAX_TURNS_PER_REPLY = 200
+_MAX_TURNS_PER_RESPONSE = 200
 """Maximum number of turns in one response.
 
 The page then requests further turns.
 """
 
-_NICE_INCREMENT_ANALYSIS = 10
+_ANALYSIS_NICE_INCREMENT = 10
 """Increment of the niceness of an analysis process."""
 
 
-class BusyError(RuntimeError):
-    """Error raised if the queue is full."""
+class AnalysisQueueFullError(RuntimeError):
+    """Error raised if the analysis queue is full."""
 
 
 class AnalysisQueue:
-    """Queue of analyses with a worker thread, which runs until `close`."""
+    """Queue of analyses with a worker thread that runs until `close`."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Path | None] = queue.Queue(_MAX_QUEUED)
@@ -57,10 +57,10 @@ class AnalysisQueue:
         self._closed = False
 
     def start(self, game: Path) -> None:
-        """Queue a game, unless its analysis is complete or already queued.
+        """Queue the analysis of a game, unless the analysis is already queued.
 
         Raises:
-            BusyError: If the queue is full.
+            AnalysisQueueFullError: If the queue is full.
         """
         with self._lock:
             if game in self._queued:
@@ -68,27 +68,29 @@ class AnalysisQueue:
             try:
                 self._queue.put_nowait(game)
             except queue.Full:
-                raise BusyError("the analysis queue is full; try again later") from None
+                raise AnalysisQueueFullError(
+                    "the analysis queue is full; try again later"
+                ) from None
             self._queued.add(game)
             self._failed.pop(game, None)
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name="analysis-queue", daemon=True
+                    target=self._process_queue, name="analysis-queue", daemon=True
                 )
                 self._thread.start()
 
-    def status_json(self, game: Path, since: int = 0) -> dict[str, Any]:
-        """Return the state of a game's analysis.
+    def status_to_dict(self, game: Path, since: int = 0) -> dict[str, Any]:
+        """Return the state of a game's analysis as a dict of JSON values.
 
         Args:
             game: File of the game.
             since: Index of the first analyzed turn to return.
 
         Returns:
-            A JSON object, whose ``state`` is ``none``, ``running``, ``done`` or ``failed`` (with
-            ``error``).
+            ``state`` is ``none``, ``running``, ``done`` or ``failed``. ``error`` is the error
+            message of a failed analysis.
         """
-        analysis = _read(analysis_path(game), game)
+        analysis = _load_analysis(analysis_path(game), game)
         running = game in self._queued
         if analysis is None:
             state = "failed" if game in self._failed else "running" if running else "none"
@@ -102,15 +104,15 @@ class AnalysisQueue:
             "since": since,
             "turns": [
                 position_to_json(turn, position)
-                for turn, position in positions[since : since + _MAX_TURNS_PER_REPLY]
+                for turn, position in positions[since : since + _MAX_TURNS_PER_RESPONSE]
             ],
-            "mistakes": [write_mistake(mistake) for mistake in analysis.mistakes or []],
+            "mistakes": [mistake_to_dict(mistake) for mistake in analysis.mistakes or []],
         }
 
     def close(self) -> None:
-        """Stop the running analysis.
+        """Stop the worker thread and the running analysis.
 
-        The analysis file keeps the completed turns.
+        The analysis file contains the completed turns.
         """
         self._closed = True
         with contextlib.suppress(queue.Full):
@@ -121,16 +123,16 @@ class AnalysisQueue:
         if self._thread is not None:
             self._thread.join(30)
 
-    def _work(self) -> None:
+    def _process_queue(self) -> None:
         while not self._closed and (game := self._queue.get()) is not None:
-            error = self._run(game)
+            error = self._analyze_game(game)
             with self._lock:
                 self._queued.discard(game)
                 if error:
                     self._failed[game] = error
 
-    def _run(self, game: Path) -> str:
-        """Run the command for one game.
+    def _analyze_game(self, game: Path) -> str:
+        """Run ``game analyze`` for one game.
 
         Returns:
             Error message, or "" after success.
@@ -151,7 +153,7 @@ class AnalysisQueue:
         )  # fmt: skip
         self._process = process
         with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE_INCREMENT_ANALYSIS)
+            os.setpriority(os.PRIO_PROCESS, process.pid, _ANALYSIS_NICE_INCREMENT)
         if self._closed:
             process.terminate()
         _, stderr = process.communicate()
@@ -159,16 +161,18 @@ class AnalysisQueue:
         return stderr.strip()[-500:] if process.returncode else ""
 
 
-def _read(path: Path, game: Path) -> GameAnalysis | None:
+def _load_analysis(path: Path, game: Path) -> GameAnalysis | None:
     try:
         status, game_status = path.stat(), game.stat()
-        return _read_once(path, game, status.st_mtime_ns, status.st_size, game_status.st_mtime_ns)
+        return _load_cached_analysis(
+            path, game, status.st_mtime_ns, status.st_size, game_status.st_mtime_ns
+        )
     except (OSError, ReplayError):
         return None
 
 
 @functools.lru_cache(maxsize=8)
-def _read_once(
+def _load_cached_analysis(
     path: Path, game: Path, modified: int, size: int, game_modified: int
 ) -> GameAnalysis | None:
     """Load the analysis of ``game``.
@@ -178,8 +182,8 @@ def _read_once(
     return game_analysis.load_existing(game)
 
 
-def write_mistake(mistake: MoveAssessment) -> dict[str, Any]:
-    """Return a mistake in the viewer's JSON format."""
+def mistake_to_dict(mistake: MoveAssessment) -> dict[str, Any]:
+    """Convert a mistake to the viewer's JSON format."""
     return {
         "turn": mistake.turn, "id": mistake.snake_id, "move": mistake.move,
         "annotation": mistake.annotation, "better_move": mistake.better_move,

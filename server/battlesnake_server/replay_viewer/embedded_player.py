@@ -10,12 +10,12 @@ from battlesnake_server import replay_json
 SERVER_DIR = Path(__file__).parents[1]
 
 
-def style() -> str:
+def read_style_sheet() -> str:
     """Return the style sheet of all pages."""
-    return read("static/style.css")
+    return read_package_file("static/style.css")
 
 
-def read(name: str) -> str:
+def read_package_file(name: str) -> str:
     """Return the text of a file in the server's package."""
     return (SERVER_DIR / name).read_text("utf-8")
 
@@ -23,17 +23,17 @@ def read(name: str) -> str:
 def render(replay: Replay, turns_per_second: float) -> str:
     """Return the HTML of the player.
 
-    The page must contain `style` and allow inline scripts.
+    The page of the player must contain the style sheet and allow inline scripts.
     """
-    script = read("static/embedded_player.js")
+    script = read_package_file("static/embedded_player.js")
     script = script.replace('import { BoardView } from "./board.js";\n', "")
     parts = {
         "SPEED": f"{turns_per_second:g}",
-        "SCRIPT": "\n" + read("static/board.js").replace("export ", "") + script,
+        "SCRIPT": "\n" + read_package_file("static/board.js").replace("export ", "") + script,
         # A snake may have any name, including "</script>" or "@SCRIPT@".
         "GAME": "".join(replay_json.replay_to_json(replay)).replace("<", "\\u003c"),
     }
-    text = read("templates/embedded_player.html")
+    text = read_package_file("templates/embedded_player.html")
     for name, part in parts.items():
         text = text.replace(f"@{name}@", part, 1)
     return text

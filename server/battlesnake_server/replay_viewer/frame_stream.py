@@ -24,7 +24,7 @@ _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
 
 
 class FrameStream:
-    """Frames of one replay file.
+    """Frames of one replay file, as compressed chunks of JSON.
 
     Raises:
         ReplayError: If the file is damaged.
@@ -33,7 +33,7 @@ class FrameStream:
 
     def __init__(self, path: Path) -> None:
         self._replay, turns = Replay.stream(path)
-        self._frames = self._play(self._replay.last, turns)
+        self._frames = self._iter_frames(self._replay.last, turns)
         self._chunks: dict[int, bytes] = {}
         self._next: int | None = 0
         self._lock = threading.Lock()
@@ -41,16 +41,17 @@ class FrameStream:
     def chunk(self, since: int) -> bytes | None:
         """Return the compressed chunk that starts at the frame ``since``, or None.
 
-        A chunk is ``{**header, "info", "deaths", "from", "frames", "over", "more"}``. ``deaths``
-        lists the eliminations known so far. If ``more`` is true, another chunk follows.
+        A chunk is a JSON object. The keys are ``info``, ``deaths``, ``from``, ``frames``, ``over``
+        and ``more``, and the keys of `replay_json.header`. ``deaths`` lists the eliminations known
+        so far. If ``more`` is true, another chunk follows.
         """
         with self._lock:
             while since not in self._chunks and self._next is not None and self._next <= since:
                 start = self._next
-                self._chunks[start] = self._cut(start)
+                self._chunks[start] = self._build_chunk(start)
             return self._chunks.get(since)
 
-    def _cut(self, start: int) -> bytes:
+    def _build_chunk(self, start: int) -> bytes:
         texts: list[str] = []
         size, limit, more = 0, _CHUNK_BYTES if start else _FIRST_CHUNK_BYTES, True
         while size < limit:
@@ -76,8 +77,8 @@ class FrameStream:
         text = f'{_dumps(head)[:-1]}, "frames": [{", ".join(texts)}]}}'
         return gzip.compress(text.encode(), 6, mtime=0)
 
-    def _play(self, board: Board, turns: Iterator[Turn]) -> Iterator[str]:
-        """Yield all frames as JSON."""
+    def _iter_frames(self, board: Board, turns: Iterator[Turn]) -> Iterator[str]:
+        """Yield all frames as JSON text."""
         for turn in turns:
             yield _dumps(replay_json.frame(board, turn))
             turn.play(board)
@@ -88,17 +89,17 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def open_stream(path: Path) -> FrameStream:
-    """Return the stream of a file.
+    """Return the frame stream of a replay file.
 
     Concurrent requests share the stream.
     """
     status = path.stat()
-    return _open_stream(path, status.st_mtime, status.st_size)
+    return _open_cached_stream(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=16)
-def _open_stream(path: Path, modified: float, size: int) -> FrameStream:
-    """Open a stream.
+def _open_cached_stream(path: Path, modified: float, size: int) -> FrameStream:
+    """Open the frame stream of a replay file.
 
     ``modified`` and ``size`` serve only as cache keys.
     """

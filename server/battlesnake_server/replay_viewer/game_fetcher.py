@@ -35,8 +35,8 @@ from battlesnake_server.address_policy import add_options as add_address_options
 from battlesnake_server.arena.players import open_client
 from battlesnake_server.replay_viewer import game_urls
 
-_PAGE_SIZE = 100
-"""Number of positions per request."""
+_FRAMES_PER_REQUEST = 100
+"""Number of positions that one request returns."""
 
 _MAX_GAME_BYTES = 4 * limits.MAX_REPLAY_BYTES
 """Maximum total size of a game's pages in bytes.
@@ -56,8 +56,8 @@ The limit covers 5,000 turns of 1 s.
 _GAME_POLL_INTERVAL_S = 2.0
 """Seconds between two requests for the state of a game in progress."""
 
-TOKEN = "BATTLESNAKE_TOKEN"
-"""Environment variable with an API token of arena.battlesnake.com.
+TOKEN_VARIABLE = "BATTLESNAKE_TOKEN"
+"""Name of the environment variable with an API token of arena.battlesnake.com.
 
 The token is sent only to arena.battlesnake.com.
 """
@@ -85,14 +85,14 @@ def resolve_game(
     ruleset: str = "",
     board_map: str = "",
 ) -> Path:
-    """Return the file of a recorded game, and fetch a missing game.
+    """Return the file of a recorded game, and fetch the game if the file is missing.
 
     An existing file is reused unless ``ruleset`` is given. If the game is in progress, the function
     waits for the end of the game.
 
     Args:
         source: Path, game id, or address of a game.
-        address_policy: Addresses that may be contacted.
+        address_policy: Policy for the addresses of engines.
         folder: Directory for fetched games.
         ruleset: Ruleset that replaces the engine's ruleset.
         board_map: Map that replaces the engine's map; requires ``ruleset``.
@@ -103,13 +103,13 @@ def resolve_game(
     chosen = bool(ruleset or board_map)
     if Path(source).exists():
         if chosen:
-            raise ReplayError(f"{source} has its own rules; omit --ruleset and --map")
+            raise ReplayError(f"{source} contains the rules of the game; omit --ruleset and --map")
         return Path(source)
-    path = folder / f"{game_urls.engines(source)[1]}.jsonl.gz"
+    path = folder / f"{game_urls.find_engines(source)[1]}.jsonl.gz"
     if chosen or not path.exists():
         replay = fetch(
             source,
-            address_policy.allowing_typed_address(source),
+            address_policy.with_typed_address(source),
             ruleset=ruleset,
             board_map=board_map,
             wait=True,
@@ -131,7 +131,7 @@ def fetch(
 
     Args:
         source: Game id or address.
-        address_policy: Addresses that may be contacted; None allows the host of ``source``.
+        address_policy: Policy for the addresses of engines; None allows the host of ``source``.
         ruleset: Ruleset that replaces the engine's ruleset.
         board_map: Map that replaces the engine's map; requires ``ruleset``.
         wait: Whether to wait for the end of a game in progress.
@@ -139,9 +139,9 @@ def fetch(
     Raises:
         ReplayError: If the game cannot be fetched or parsed.
     """
-    chosen = _game_of_options(ruleset, board_map)
-    engines, game_id = game_urls.engines(source)
-    address_policy = address_policy or AddressPolicy().allowing_typed_address(source)
+    chosen = _build_game_object(ruleset, board_map)
+    engines, game_id = game_urls.find_engines(source)
+    address_policy = address_policy or AddressPolicy().with_typed_address(source)
     failed: dict[str, BaseException] = {}
     for engine in engines:
         game_fetch = GameFetch(f"{engine}/games/{game_id}", game_id, address_policy, chosen, wait)
@@ -157,26 +157,31 @@ def fetch(
     raise ReplayError("; ".join(failed)) from next(iter(failed.values()))
 
 
-def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[str, list[str]]:
+def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[str, list[str]]:
     """Return the name and the last games of a snake of arena.battlesnake.com.
 
     Args:
-        snake: Id of the snake, or its name on a leaderboard.
+        snake: Id of the snake, or the snake's name on a leaderboard.
         last: Number of games.
-        address_policy: Addresses that may be contacted.
+        address_policy: Policy for the addresses of engines.
 
     Returns:
         Name of the snake, and ids of finished games, newest game first.
 
     Raises:
-        ReplayError: If the snake is unknown, its name is ambiguous, or the games require an API
-            token (`TOKEN`).
+        ReplayError: If the snake is unknown, the name is ambiguous, or the games require an API
+            token
+            (`TOKEN_VARIABLE`).
     """
 
     async def list_games() -> tuple[str, list[str]]:
         async with open_client(address_policy) as client, asyncio.timeout(_FETCH_TIMEOUT_S):
             arena = GameFetch(game_urls.ARENA_API_URL, snake, address_policy, None, wait=False)
-            named = {snake: ""} if game_urls.is_id(snake) else await _find_by_name(arena, client)
+            named = (
+                {snake: ""}
+                if game_urls.is_arena_id(snake)
+                else await _find_snakes_by_name(arena, client)
+            )
             if len(named) != 1:
                 ids = ", ".join(named) or "none"
                 raise ReplayError(
@@ -198,15 +203,17 @@ def last_games(snake: str, last: int, address_policy: AddressPolicy) -> tuple[st
         raise ReplayError(f"the games of {snake!r} cannot be fetched: {error}") from error
 
 
-async def _find_by_name(arena: GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
+async def _find_snakes_by_name(arena: GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
     """Search all leaderboards for a snake name.
 
     Returns:
-        Name of the snake by id, for each match.
+        Names of the matching snakes, by snake id.
     """
     found = {}
     for leaderboard in await arena.get_list(client, "/leaderboards"):
-        ranks = await arena.get(client, f"/leaderboards/{leaderboard['id']}/rankings", lower=False)
+        ranks = await arena.get_object(
+            client, f"/leaderboards/{leaderboard['id']}/rankings", lower=False
+        )
         for row in (*json_fields.items(ranks, "ranked", ""),
                     *json_fields.items(ranks, "placement", "")):  # fmt: skip
             if row.get("snake_name") == arena.name:
@@ -214,8 +221,8 @@ async def _find_by_name(arena: GameFetch, client: aiohttp.ClientSession) -> dict
     return found
 
 
-def _game_of_options(ruleset: str, board_map: str) -> dict[str, Any] | None:
-    """Return the rules of the caller's options as a ``game`` object, or None."""
+def _build_game_object(ruleset: str, board_map: str) -> dict[str, Any] | None:
+    """Build a ``game`` object with the rules, or return None without a ruleset."""
     if not ruleset and board_map:
         raise ReplayError("--map needs --ruleset")
     if not ruleset:
@@ -231,10 +238,14 @@ def _game_of_options(ruleset: str, board_map: str) -> dict[str, Any] | None:
 
 @dataclass(slots=True)
 class GameFetch:
-    """Download of one game.
+    """Download of one game from an engine.
 
     Attributes:
-        address: ``ENGINE/games/ID``.
+        address: Address of the game, ``ENGINE/games/ID``.
+        name: Id of the game, or the name of the snake to search for.
+        address_policy: Policy for the address of the engine.
+        chosen: ``game`` object that replaces the engine's rules, or None.
+        wait: Whether to wait for the end of a game in progress.
     """
 
     address: str
@@ -251,28 +262,28 @@ class GameFetch:
                 await self._wait_until_over(client)
             async with asyncio.timeout(_FETCH_TIMEOUT_S):
                 status, frames, description = engine_frames.parse_description(
-                    await self.get(client), self.name
+                    await self.get_object(client), self.name
                 )
                 if status in ("running", "pending"):
                     raise ReplayError(
                         f"{self.name}: the game is still in progress; fetch it when it is over"
                     )
-                num_new = _PAGE_SIZE
-                while num_new == _PAGE_SIZE:
-                    path = f"/frames?offset={len(frames.positions)}&limit={_PAGE_SIZE}"
-                    shown = json_fields.items(await self.get(client, path), "frames", "")
+                num_new = _FRAMES_PER_REQUEST
+                while num_new == _FRAMES_PER_REQUEST:
+                    path = f"/frames?offset={len(frames.positions)}&limit={_FRAMES_PER_REQUEST}"
+                    shown = json_fields.items(await self.get_object(client, path), "frames", "")
                     for frame in shown:
                         frames.add(frame)
                     num_new = len(shown)
-                return frames.replay(*await self._rules(client, frames, description))
+                return frames.replay(*await self._find_rules(client, frames, description))
 
-    async def _rules(
+    async def _find_rules(
         self,
         client: aiohttp.ClientSession,
         frames: EngineFrames,
         description: dict[str, Any] | None,
     ) -> tuple[Mapping[str, Any] | None, str]:
-        """Return the ``game`` object of the rules (or None), and the source of the rules."""
+        """Return the ``game`` object of the rules or None, and the source of the rules."""
         if self.chosen is not None:
             return self.chosen, "as given by --ruleset"
         if description is not None:
@@ -290,30 +301,30 @@ class GameFetch:
     async def _get_or_empty(self, client: aiohttp.ClientSession, path: str) -> Mapping[str, Any]:
         """Return the engine's response, or an empty mapping if the request fails."""
         try:
-            return await self.get(client, path, lower=False)
+            return await self.get_object(client, path, lower=False)
         except (ReplayError, aiohttp.ClientError, TimeoutError):
             return {}
 
-    async def get(
+    async def get_object(
         self, client: aiohttp.ClientSession, path: str = "", *, lower: bool = True
     ) -> Mapping[str, Any]:
         """Return the JSON object of a response.
 
         Args:
             client: HTTP session.
-            path: Path below the address of the game.
+            path: Path relative to the address of the game.
             lower: Whether to convert the keys to lower case.
         """
-        response = await self._request(client, path, _lower_keys if lower else None)
+        response = await self._request_json(client, path, _lower_keys if lower else None)
         return json_fields.mapping(response, f"the response of {self.address}{path}")
 
     async def get_list(self, client: aiohttp.ClientSession, path: str) -> list[dict[str, Any]]:
         """Return the JSON objects of a response that contains a list."""
-        response = {"response": await self._request(client, path, None)}
+        response = {"response": await self._request_json(client, path, None)}
         return [dict(json_fields.mapping(one, "response[]")) for one in
                 json_fields.items(response, "response", "")]  # fmt: skip
 
-    async def _request(
+    async def _request_json(
         self, client: aiohttp.ClientSession, path: str, hook: Callable[..., Any] | None
     ) -> Any:
         address = self.address + path
@@ -324,7 +335,8 @@ class GameFetch:
         ):
             if response.status == 401:
                 raise RemoteGameNotFoundError(
-                    f"{address} returns status 401; set {TOKEN} to an API token of your account"
+                    f"{address} returns status 401; set {TOKEN_VARIABLE} to an API token of your "
+                    "account"
                 )
             if response.status != 200:
                 raise RemoteGameNotFoundError(
@@ -351,18 +363,18 @@ class GameFetch:
         """Wait for the end of the game."""
         announced = False
         async with asyncio.timeout(_MAX_GAME_WAIT_S):
-            while await self._status(client) in ("running", "pending"):
+            while await self._fetch_status(client) in ("running", "pending"):
                 if not announced:
                     sys.stderr.write(f"{self.name} is in progress; waiting for its end\n")
                     announced = True
                 await asyncio.sleep(_GAME_POLL_INTERVAL_S)
 
-    async def _status(self, client: aiohttp.ClientSession) -> str:
-        return engine_frames.parse_description(await self.get(client), self.name)[0]
+    async def _fetch_status(self, client: aiohttp.ClientSession) -> str:
+        return engine_frames.parse_description(await self.get_object(client), self.name)[0]
 
 
 def _lower_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object with lower-case keys, because the case differs by engine."""
+    """Build a dict with lower-case keys, because engines differ in the case of keys."""
     return {key.lower(): value for key, value in pairs}
 
 
@@ -371,5 +383,9 @@ def _token_header(address: str) -> dict[str, str]:
 
     Only arena.battlesnake.com gets the API token.
     """
-    token = os.environ.get(TOKEN, "") if address.startswith(f"{game_urls.ARENA_API_URL}/") else ""
+    token = (
+        os.environ.get(TOKEN_VARIABLE, "")
+        if address.startswith(f"{game_urls.ARENA_API_URL}/")
+        else ""
+    )
     return {"Authorization": f"Bearer {token}"} if token else {}

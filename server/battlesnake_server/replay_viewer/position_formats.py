@@ -18,34 +18,35 @@ A cell has at most 28 pixels.
 
 
 def respond(board: Board, form: str) -> Response:
-    """Return a position in a format.
+    """Return the response that contains a position in a format.
 
-    The parameter ``?if=`` plays turns from the position. The parameter ``?you=`` selects the snake
-    whose view is returned.
+    The query parameter ``?if=`` selects turns to play from the position (see `what_if`). The query
+    parameter ``?you=`` selects the snake ``you`` of the position.
 
     Args:
-        board: The position.
-        form: A format of `render`, ``frame`` for the viewer, or ``scenario`` for a text file.
+        board: Position.
+        form: Format of `render_position`, ``frame`` for the viewer, or ``scenario`` for a text
+            file.
 
     Raises:
         ValueError: If a turn is invalid or the snake does not exist.
     """
     groups = request.args.get("if", "")
     if form == "frame":
-        return jsonify(what_if.describe(board, groups))
-    board, _ = what_if.branch(board, groups) if groups else (board.copy(), "")
+        return jsonify(what_if.describe_branch(board, groups))
+    board, _ = what_if.play_branch(board, groups) if groups else (board.copy(), "")
     you = request.args.get("you")
     if you is not None:
         board.you_id = board.snake(you).id
     if form == "scenario":
-        text = what_if.scenario(board).to_text()
+        text = what_if.build_scenario(board).to_text()
         name = f"attachment; filename=turn-{board.turn}.txt"
         headers = {"Content-Disposition": name}
         return Response(text, mimetype="text/plain", headers=headers)
-    return render(board, form)
+    return render_position(board, form)
 
 
-def render(board: Board, form: str) -> Response:
+def render_position(board: Board, form: str) -> Response:
     """Return the position as ``text``, ``json`` or ``png``.
 
     `Board.from_text` parses ``text``; ``json`` is the body of a move request. Other formats return

@@ -1,6 +1,6 @@
 """Library of the replays in a list of files and directories.
 
-Each call searches the directories again.
+Each method call searches the directories again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ class TooLittleMemoryError(ReplayError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """File of the library.
+class LibraryEntry:
+    """Replay file of the library.
 
     Attributes:
         key: Name of the file in addresses and on pages.
+        path: Path of the file.
+        modified: Modification time as a Unix timestamp in seconds.
+        size: Size of the file in bytes.
     """
 
     key: str
@@ -41,13 +44,13 @@ class Entry:
             OSError: If the file no longer exists.
         """
         try:
-            return _load(self.path, self.modified, self.size)
+            return _load_cached_replay(self.path, self.modified, self.size)
         except MemoryError:
             raise TooLittleMemoryError(f"{self.key} needs more memory than is available") from None
 
 
 class Library:
-    """Recorded games by name.
+    """Recorded games, by the name of the file.
 
     Files outside the roots are never read.
 
@@ -59,54 +62,54 @@ class Library:
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = list(roots)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LibraryEntry]:
         """Return all files that may contain a recorded game, newest file first."""
         found = (
-            _entry(path_text(prefix + path.relative_to(parent).as_posix()), path)
-            for prefix, root, parent in self._locations()
-            for path in _files(root)
+            _make_entry(path_text(prefix + path.relative_to(parent).as_posix()), path)
+            for prefix, root, parent in self._iter_roots()
+            for path in _find_replays(root)
         )
         return sorted(
             (entry for entry in found if entry is not None),
             key=lambda entry: (-entry.modified, entry.key),
         )
 
-    def find(self, key: str) -> Entry | None:
+    def find(self, key: str) -> LibraryEntry | None:
         """Return the entry with this key, or None if the library has no such replay."""
-        if "\N{REPLACEMENT CHARACTER}" in key:  # The name of the file may not be UTF-8.
+        if "\N{REPLACEMENT CHARACTER}" in key:  # The file name may contain invalid UTF-8.
             return next((entry for entry in self.entries() if entry.key == key), None)
-        for prefix, root, parent in self._locations():
+        for prefix, root, parent in self._iter_roots():
             path = parent / key.removeprefix(prefix)
             try:
                 inside = path.parent.resolve().is_relative_to(parent.resolve())
                 named = inside and prefix + path.relative_to(parent).as_posix() == key
                 if named and (path == root or (root.is_dir() and _is_replay_name(path.name))):
-                    return _entry(key, path)
+                    return _make_entry(key, path)
             except (OSError, ValueError):  # The key is not a valid path.
                 continue
         return None
 
-    def _locations(self) -> Iterator[tuple[str, Path, Path]]:
+    def _iter_roots(self) -> Iterator[tuple[str, Path, Path]]:
         """Yield the key prefix, the path and the base directory of each root."""
         for number, root in enumerate(self.roots):
             prefix = f"{number}/" if len(self.roots) > 1 else ""
             yield prefix, root, root.parent if root.is_file() else root
 
 
-def _entry(key: str, path: Path) -> Entry | None:
-    """Return the entry of a file, or None without a file, which may have been deleted."""
+def _make_entry(key: str, path: Path) -> LibraryEntry | None:
+    """Return the entry of a file, or None if the file does not exist."""
     try:
         status = path.stat()
     except OSError:
         return None
     is_file = stat.S_ISREG(status.st_mode)
-    return Entry(key, path, status.st_mtime, status.st_size) if is_file else None
+    return LibraryEntry(key, path, status.st_mtime, status.st_size) if is_file else None
 
 
-def _files(root: Path) -> list[Path]:
+def _find_replays(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
-    # os.walk ignores directories that another process deletes; Path.rglob raises an error.
+    # `os.walk` ignores directories that another process deletes; `Path.rglob` raises an error.
     found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
     return [path for path in found if _is_replay_name(path.name)]
 
@@ -116,7 +119,7 @@ def _is_replay_name(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4)
-def _load(path: Path, modified: float, size: int) -> Replay:
+def _load_cached_replay(path: Path, modified: float, size: int) -> Replay:
     """Load a replay.
 
     ``modified`` and ``size`` serve only as cache keys.
@@ -124,4 +127,4 @@ def _load(path: Path, modified: float, size: int) -> Replay:
     return Replay.load(path)
 
 
-__all__ = ["Entry", "Library", "ReplayError", "TooLittleMemoryError"]
+__all__ = ["Library", "LibraryEntry", "ReplayError", "TooLittleMemoryError"]

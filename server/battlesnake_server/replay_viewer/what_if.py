@@ -1,9 +1,9 @@
 """Positions after moves that differ from the recorded game, for the viewer.
 
-The parameter ``?if=`` of an address plays turns from the position of the address. Each turn is a
-group of letters, and a dash separates two groups. A group has one letter per snake in seat order:
-``u``, ``d``, ``l`` or ``r`` for the snake's move, or ``.`` for an eliminated snake. In the last
-group, ``x`` selects the search's move.
+The query parameter ``?if=`` selects turns to play from the position. Each turn is a group of
+letters, and a dash separates two groups. A group has one letter per snake in seat order: ``u``,
+``d``, ``l`` or ``r`` for the snake's move, or ``.`` for an eliminated snake. In the last group,
+``x`` selects the search's move.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class WhatIfBusyError(RuntimeError):
 
 
 @contextmanager
-def _analyzer() -> Iterator[PositionAnalyzer]:
-    """Yield a position analyzer.
+def _acquire_analyzer() -> Iterator[PositionAnalyzer]:
+    """Acquire a search slot, and yield a position analyzer.
 
     Raises:
         WhatIfBusyError: If no search slot is free within 5 s.
@@ -47,10 +47,13 @@ def _analyzer() -> Iterator[PositionAnalyzer]:
         _search_slots.release()
 
 
-def branch(board: Board, groups: str) -> tuple[Board, str]:
+def play_branch(board: Board, groups: str) -> tuple[Board, str]:
     """Play ``groups`` from ``board``, and replace each ``x`` with the search's move.
 
-    New food never appears, because the seed of the game is removed.
+    New food never appears, because the function removes the seed of the game.
+
+    Returns:
+        The position after the moves, and the groups of the played moves.
 
     Raises:
         BoardError: If the groups are invalid.
@@ -66,13 +69,13 @@ def branch(board: Board, groups: str) -> tuple[Board, str]:
             raise BoardError(f"if: the game is over before turn {number + 1} of {len(turns)}")
         if "x" in group and number + 1 < len(turns):
             raise BoardError("if: only the last turn may contain x")
-        moves = _moves(board, group)
+        moves = _parse_moves(board, group)
         board.step(moves)
         played_groups.append("".join(moves.get(s.id, ".")[0] for s in board.snakes))
     return board, "-".join(played_groups)
 
 
-def _moves(board: Board, group: str) -> dict[str, str]:
+def _parse_moves(board: Board, group: str) -> dict[str, str]:
     if len(group) != len(board.snakes):
         raise BoardError(
             f"if: give {len(board.snakes)} letters per turn, got {format_value(group)}"
@@ -88,19 +91,19 @@ def _moves(board: Board, group: str) -> dict[str, str]:
 
 
 def _best_move(board: Board, snake_id: str) -> str:
-    with _analyzer() as analyzer:
+    with _acquire_analyzer() as analyzer:
         return analyzer.best_move(board, snake_id)
 
 
-def describe(board: Board, groups: str) -> dict[str, Any]:
+def describe_branch(board: Board, groups: str) -> dict[str, Any]:
     """Return the position after ``groups`` in the viewer's JSON format.
 
     ``snakes`` contains the search's assessment of each snake (see
     `battlesnake_heuristics.analysis.game_analysis`).
     """
-    after, played = branch(board, groups)
+    after, played = play_branch(board, groups)
     solo = after.game.solo or after.game.ruleset == "solo"
-    with _analyzer() as analyzer:
+    with _acquire_analyzer() as analyzer:
         assessments = {} if solo else analyzer.analyze(after)
     return {
         "frame": replay_json.frame(after),
@@ -112,7 +115,7 @@ def describe(board: Board, groups: str) -> dict[str, Any]:
     }
 
 
-def scenario(board: Board) -> Scenario:
+def build_scenario(board: Board) -> Scenario:
     """Return a scenario that allows the best move and almost equally good moves.
 
     The loss of an allowed move is less than `MISTAKE_LOSS`.

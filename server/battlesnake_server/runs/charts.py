@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from battlesnake_gym.common.run_dir import ITERATION_COLUMN, smooth
-from battlesnake_server.runs.run_view import DEATHS, RunView
+from battlesnake_server.runs.run_view import CAUSES_BY_COLUMN, RunView
 
 _WIDTH, _HEIGHT = 1000, 400
 
@@ -22,7 +22,13 @@ MAX_RUNS = 8
 
 
 class Axis(NamedTuple):
-    """Horizontal axis of the charts."""
+    """Quantity on the horizontal axis of the charts.
+
+    Attributes:
+        column: Column of the progress table.
+        title: Title of the axis.
+        scale: Factor that converts values of the column to values of the axis.
+    """
 
     column: str
     title: str
@@ -36,7 +42,7 @@ AXES = {
     "iterations": Axis(ITERATION_COLUMN, "iterations"),
 }
 
-_CURVES = {
+_CHART_TITLES = {
     "elo": "Elo",
     "episode_reward_mean": "mean reward per game",
     "episode_len_mean": "mean game length, turns",
@@ -46,10 +52,10 @@ _CURVES = {
 }
 """Titles of the charts, by column of the progress table."""
 
-SPANS = (1, 5, 25)
-"""Selectable numbers of rows in the moving average."""
+SMOOTHING_SPANS = (1, 5, 25)
+"""Numbers of rows of the moving average that a visitor can select."""
 
-_CONFIDENCE_INTERVALS = {"elo": ("elo_low", "elo_high")}
+_INTERVAL_COLUMNS = {"elo": ("elo_low", "elo_high")}
 """Columns of the lower and upper bounds, by column of the estimate."""
 
 
@@ -77,7 +83,7 @@ class Scale(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Curves of several runs over one axis."""
+    """Chart with one curve per run."""
 
     title: str
     x_title: str
@@ -86,8 +92,15 @@ class Chart(NamedTuple):
     lines: list[ChartLine]
 
 
-class Layer(NamedTuple):
-    """Fraction of one cause of elimination in each interval, as SVG points."""
+class CauseLayer(NamedTuple):
+    """Area of one cause of elimination in a stacked chart.
+
+    Attributes:
+        cause: Cause of elimination, which selects the color.
+        title: Label of the cause.
+        points: SVG points of the area.
+        last: Fraction of the cause in the last interval, in [0, 1].
+    """
 
     cause: str
     title: str
@@ -95,42 +108,47 @@ class Layer(NamedTuple):
     last: float
 
 
-class Deaths(NamedTuple):
-    """Stacked causes of elimination of one run, as fractions of all eliminations."""
+class CauseChart(NamedTuple):
+    """Stacked chart of one run's causes of elimination, as fractions of all eliminations."""
 
     name: str
     x_title: str
     x: Scale
-    layers: list[Layer]
+    layers: list[CauseLayer]
 
 
-def charts(runs: Sequence[RunView], axis: str = "minutes", span: int = 5) -> list[Chart]:
-    """Return a chart for each column of `_CURVES` that at least one run has.
+def build_charts(runs: Sequence[RunView], axis: str = "minutes", span: int = 5) -> list[Chart]:
+    """Return a chart for each column of `_CHART_TITLES` that at least one run has.
 
     Args:
-        runs: Runs to compare, one line each.
+        runs: Runs to compare; each run has one curve per chart.
         axis: Key of `AXES`.
         span: Number of rows of the moving average.
     """
-    made = (_chart(runs, column, title, AXES[axis], span) for column, title in _CURVES.items())
+    made = (
+        _build_chart(runs, column, title, AXES[axis], span)
+        for column, title in _CHART_TITLES.items()
+    )
     return [chart for chart in made if chart is not None]
 
 
-def _chart(runs: Sequence[RunView], column: str, title: str, axis: Axis, span: int) -> Chart | None:
+def _build_chart(
+    runs: Sequence[RunView], column: str, title: str, axis: Axis, span: int
+) -> Chart | None:
     curves: list[tuple[RunView, int, _Points, _Points, _Points]] = []
     for number, run in enumerate(runs):
-        middle = _points(run, column, axis, span)
+        middle = _curve_points(run, column, axis, span)
         if middle:
             low, high = (
-                _points(run, name, axis, span)
-                for name in _CONFIDENCE_INTERVALS.get(column, (column, column))
+                _curve_points(run, name, axis, span)
+                for name in _INTERVAL_COLUMNS.get(column, (column, column))
             )
             curves.append((run, number, middle, low, high))
     if not curves:
         return None
     all_points = [point for _, _, *all_three in curves for points in all_three for point in points]
-    x = scale([0.0, *(x for x, _ in all_points)])
-    y = scale([y for _, y in all_points])
+    x = build_scale([0.0, *(x for x, _ in all_points)])
+    y = build_scale([y for _, y in all_points])
     return Chart(
         title,
         axis.title,
@@ -140,18 +158,20 @@ def _chart(runs: Sequence[RunView], column: str, title: str, axis: Axis, span: i
             ChartLine(
                 run.name,
                 number,
-                _svg(middle, x, y),
-                _svg([*low, *reversed(high)], x, y) if column in _CONFIDENCE_INTERVALS else "",
+                _to_svg_points(middle, x, y),
+                _to_svg_points([*low, *reversed(high)], x, y)
+                if column in _INTERVAL_COLUMNS
+                else "",
             )
             for run, number, middle, low, high in curves
         ],
     )
 
 
-def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
-    """Return the causes of elimination of a run, or None if the run has no such data."""
+def build_cause_chart(run: RunView, axis: str = "minutes") -> CauseChart | None:
+    """Build the chart of a run's causes of elimination, or return None without data."""
     over = AXES[axis]
-    counted = run.deaths()
+    counted = run.eliminations()
     places = [value * over.scale for value in run.progress.column(over.column)]
     rows = [
         (place, [max(value, 0.0) for value in values])
@@ -160,7 +180,7 @@ def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
     ]
     if not rows:
         return None
-    intervals = _intervals(len(rows))
+    intervals = _split_rows(len(rows))
     stacked = [
         (
             rows[interval.stop - 1][0],
@@ -168,7 +188,7 @@ def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
         )
         for interval in intervals
     ]
-    x = scale([0.0, *(place for place, _ in stacked)])
+    x = build_scale([0.0, *(place for place, _ in stacked)])
     y = Scale(0.0, 1.0, ())
     below = [0.0] * len(stacked)
     layers = []
@@ -177,26 +197,28 @@ def deaths(run: RunView, axis: str = "minutes") -> Deaths | None:
         above = [b + share for b, share in zip(below, shares, strict=True)]
         edge = [(place, b) for (place, _), b in zip(stacked, below, strict=True)]
         top = [(place, a) for (place, _), a in zip(stacked, above, strict=True)]
-        if len(stacked) == 1:  # A single interval has no width.
+        if len(stacked) == 1:  # Add a point at 0, because a single interval has no width.
             edge, top = [(0.0, edge[0][1]), *edge], [(0.0, top[0][1]), *top]
-        cause, title = DEATHS[column]
-        layers.append(Layer(cause, title, _svg([*edge, *reversed(top)], x, y), shares[-1]))
+        cause, title = CAUSES_BY_COLUMN[column]
+        layers.append(
+            CauseLayer(cause, title, _to_svg_points([*edge, *reversed(top)], x, y), shares[-1])
+        )
         below = above
-    return Deaths(run.name, over.title, x, layers)
+    return CauseChart(run.name, over.title, x, layers)
 
 
 _Points = list[tuple[float, float]]
 
 
-def _points(run: RunView, column: str, axis: Axis, span: int) -> _Points:
-    """Return the points of a curve without missing values."""
+def _curve_points(run: RunView, column: str, axis: Axis, span: int) -> _Points:
+    """Return the points (x, y) of a curve; missing values are omitted."""
     xs, ys = run.progress.column(axis.column), run.progress.column(column)
     known = [
         (x * axis.scale, y)
         for x, y in zip(xs, ys, strict=False)
         if math.isfinite(x) and math.isfinite(y)
     ]
-    intervals = _intervals(len(known))
+    intervals = _split_rows(len(known))
     means = [sum(known[i][1] for i in interval) / len(interval) for interval in intervals]
     # Elo needs no smoothing, because each value is an estimate over many games.
     if intervals and not column.startswith("elo"):
@@ -207,20 +229,20 @@ def _points(run: RunView, column: str, axis: Axis, span: int) -> _Points:
     ]
 
 
-def _intervals(count: int) -> list[range]:
+def _split_rows(count: int) -> list[range]:
     """Split ``count`` rows into at most `MAX_POINTS` nearly equal ranges."""
     intervals = min(count, MAX_POINTS)
     return [range(n * count // intervals, (n + 1) * count // intervals) for n in range(intervals)]
 
 
-def scale(values: Iterable[float]) -> Scale:
+def build_scale(values: Iterable[float]) -> Scale:
     """Return an axis that contains all values, with four to seven round labels.
 
-    >>> scale([3.0, 96.0])
+    >>> build_scale([3.0, 96.0])
     Scale(low=0.0, high=100.0, ticks=('0', '20', '40', '60', '80', '100'))
-    >>> scale([0.0, 0.55]).ticks
+    >>> build_scale([0.0, 0.55]).ticks
     ('0', '0.1', '0.2', '0.3', '0.4', '0.5', '0.6')
-    >>> scale([2.0]).ticks
+    >>> build_scale([2.0]).ticks
     ('1', '1.5', '2', '2.5', '3')
     """
     numbers = list(values)
@@ -248,7 +270,7 @@ def _format_tick(number: float, step: float) -> str:
     return f"{round(number, 12):g}"
 
 
-def _svg(points: _Points, x: Scale, y: Scale) -> str:
+def _to_svg_points(points: _Points, x: Scale, y: Scale) -> str:
     """Convert points to SVG coordinates in a box of `_WIDTH` by `_HEIGHT`."""
     points = points * 2 if len(points) == 1 else points  # SVG draws a line of length 0 as a dot.
     return " ".join(

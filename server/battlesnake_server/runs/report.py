@@ -1,4 +1,4 @@
-"""Self-contained file ``report.html`` with all information about a run."""
+"""Self-contained HTML report of a run: the file ``report.html``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from battlesnake_server.runs import charts
 from battlesnake_server.runs.run_view import RecordedGame, RunView
 
 _TURNS_PER_SECOND = 7
-_NO_GAME = "this algorithm records none, or the run ended before its first checkpoint"
+_NO_GAME_REASON = "this algorithm records none, or the run ended before its first checkpoint"
 
 
 def write(run_dir: Path) -> Path:
     """Write the report into the run directory, and return the report's path."""
     target = run_dir / REPORT_FILE
-    text = page(RunView(run_dir))
+    text = render_report(RunView(run_dir))
     write_atomically(target, lambda part: part.write_text(text, "utf-8"))
     return target
 
 
 def _latest_game(run: RunView) -> tuple[RecordedGame | None, str]:
-    """Return the latest readable game and its player as HTML, or None and ""."""
+    """Return the latest readable game and the HTML of its player, or (None, "")."""
     for game in run.games():
         with suppress(ReplayError, OSError):
             if game.path is not None:
@@ -37,7 +37,7 @@ def _latest_game(run: RunView) -> tuple[RecordedGame | None, str]:
     return None, ""
 
 
-def page(run: RunView) -> str:
+def render_report(run: RunView) -> str:
     """Return the HTML of the report."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(embedded_player.SERVER_DIR / "templates"),
@@ -51,11 +51,11 @@ def page(run: RunView) -> str:
     return templates.get_template("run_report.html").render(
         run=run,
         when=ended,
-        style=embedded_player.style(),
-        script=embedded_player.read("static/curves.js"),
-        charts=charts.charts([run]),
-        deaths=charts.deaths(run),
+        style=embedded_player.read_style_sheet(),
+        script=embedded_player.read_package_file("static/curves.js"),
+        charts=charts.build_charts([run]),
+        deaths=charts.build_cause_chart(run),
         game=game,
         player=player,
-        no_game=_NO_GAME,
+        no_game=_NO_GAME_REASON,
     )

@@ -1,4 +1,4 @@
-"""Read-only view of a run directory, which can be refreshed during training."""
+"""Read-only views of run directories, which can be refreshed during training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RUNNING, _STOPPED, _DONE, DIED, _UNKNOWN = "running", "stopped", "done", "died"
 ``died``: the process failed or was killed. ``unknown``: the run has no readable status file.
 """
 
-DEATHS = {
+CAUSES_BY_COLUMN = {
     "Snake_hit_wall": ("wall-collision", "hit a wall"),
     "Snake_hit_body": ("snake-collision", "ran into a body"),
     "Snake_was_eaten": ("head-collision", "lost head to head"),
@@ -36,9 +36,9 @@ DEATHS = {
     "Forbidden_move": ("snake-self-collision", "turned back into its neck"),
     "Died_in_hazard": ("hazard", "hazards"),
 }
-"""Cause and label of each column with eliminations per game.
+"""Cause of elimination and label, by column with eliminations per game.
 
-The cause selects the color.
+The cause of elimination selects the color.
 """
 
 
@@ -85,7 +85,7 @@ class RecordedGame(NamedTuple):
 class RunView:
     """View of a run directory.
 
-    `refresh` reads the data written since the last call.
+    `refresh` reads the data written since the last refresh.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,8 +107,9 @@ class RunView:
         return path_text(self.path)
 
     def refresh(self) -> None:
-        """Read the data written since the last call."""
-        # Check the lock first: a run that ends writes the status before the release of the lock.
+        """Read the data written to the run directory since the last refresh."""
+        # Check the lock before the status, because a run writes the final status before the release
+        # of the lock.
         self._locked = run_dir.is_locked(self.path)
         self._status = RunStatus.load(self.path)
         self._damage = ""
@@ -123,9 +124,11 @@ class RunView:
     def state(self) -> str:
         """State of the run: ``running``, ``stopped``, ``done``, ``died`` or ``unknown``.
 
-        A user has stopped a ``stopped`` run.
+        The state ``stopped`` means that a user stopped the run.
         """
-        if self._locked and self.ended is None:  # An ended process may still write the report.
+        if (
+            self._locked and self.ended is None
+        ):  # A process may write the final status and hold the lock.
             return _RUNNING
         if self._status is None:
             return _UNKNOWN
@@ -134,7 +137,7 @@ class RunView:
 
     @property
     def reason(self) -> str:
-        """Reason why the run died or which file is damaged, or ""."""
+        """Reason why the run died, description of a damaged file, or ""."""
         if self.state != DIED or self._status is None or self._damage:
             return self._damage
         return self._status.reason or "its process was killed"
@@ -162,17 +165,17 @@ class RunView:
     @property
     def iterations(self) -> int:
         """Number of completed iterations."""
-        return int(self._last(ITERATION_COLUMN))
+        return int(self._last_value(ITERATION_COLUMN))
 
     @property
     def env_steps(self) -> int:
         """Number of completed env steps."""
-        return int(self._last("env_steps"))
+        return int(self._last_value("env_steps"))
 
     @property
     def seconds(self) -> float:
         """Training time so far, in seconds."""
-        return self._last("time_total_s")
+        return self._last_value("time_total_s")
 
     @property
     def progress_fraction(self) -> float | None:
@@ -183,7 +186,7 @@ class RunView:
             for done, wanted in (
                 (self.iterations, conditions.get("num_iters")),
                 (self.seconds / 60, conditions.get("minutes")),
-                (self._last("cpu_minutes"), conditions.get("cpu_minutes")),
+                (self._last_value("cpu_minutes"), conditions.get("cpu_minutes")),
                 (self.env_steps, conditions.get("env_steps")),
             )
             if wanted
@@ -207,9 +210,9 @@ class RunView:
     def strength(self) -> EloWithInterval | None:
         """Elo of the best weights, or None without a measurement.
 
-        The run exports these weights.
+        The policy that the run exports has the best weights.
         """
-        row = self._best_row()
+        row = self._find_best_row()
         if row is None:
             return None
         columns = ("elo", "elo_low", "elo_high", "elo_games")
@@ -220,7 +223,7 @@ class RunView:
 
     def rung_scores(self) -> list[RungScore]:
         """Return the scores of the best weights against the rungs of the ladder."""
-        row = self._best_row()
+        row = self._find_best_row()
         if row is None:
             return []
         found = []
@@ -233,9 +236,13 @@ class RunView:
                 found.append(RungScore(rung, score, low, high))
         return found
 
-    def deaths(self) -> dict[str, Sequence[float]]:
+    def eliminations(self) -> dict[str, Sequence[float]]:
         """Return the eliminations per game in each row, by column of `DEATHS`."""
-        found = {name: self.progress.column(name) for name in DEATHS if self.progress.column(name)}
+        found = {
+            name: self.progress.column(name)
+            for name in CAUSES_BY_COLUMN
+            if self.progress.column(name)
+        }
         return {name: numbers for name, numbers in found.items() if any(n > 0 for n in numbers)}
 
     def games(self) -> list[RecordedGame]:
@@ -257,8 +264,8 @@ class RunView:
             for number in sorted({*recorded, *kept}, reverse=True)
         ]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the table's data as a JSON object."""
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the run to a dict of JSON values, for the table of runs."""
         strength = self.strength
         return {
             "run": self.name,
@@ -273,8 +280,8 @@ class RunView:
             "settings": self.settings,
         }
 
-    def _best_row(self) -> int | None:
-        """Return the index of the first row with the Elo of the best weights."""
+    def _find_best_row(self) -> int | None:
+        """Return the index of the first row with the Elo of the best weights, or None."""
         best = self.progress.last("elo_best")
         rows = enumerate(self.progress.column("elo"))
         return next((row for row, elo in rows if abs(elo - best) < 1e-6), None)
@@ -284,7 +291,7 @@ class RunView:
         numbers = self.progress.column(column)
         return numbers[row] if numbers else math.nan
 
-    def _last(self, column: str) -> float:
+    def _last_value(self, column: str) -> float:
         number = self.progress.last(column)
         return 0.0 if math.isnan(number) else number
 
@@ -302,7 +309,7 @@ class RunsView:
         """Refresh all runs and return their views, the most recently written run first."""
         names = list_names(self.directory)
         candidates = [self.directory, *(self.directory / name for name in names)]
-        written = {path: _last_written(path) for path in candidates}
+        written = {path: _last_write_time(path) for path in candidates}
         found = {path for path, last in written.items() if last is not None}
         for path in list(self._views):
             if path in found:
@@ -314,7 +321,7 @@ class RunsView:
         return sorted(self._views.values(), key=lambda run: (-(written[run.path] or 0.0), run.name))
 
 
-def differing(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
+def differing_settings(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
     """Return the settings in which the runs differ, by path of the run.
 
     A missing setting is shown as "-". The result is empty for a single run.
@@ -328,8 +335,8 @@ def differing(runs: Sequence[RunView]) -> dict[Path, dict[str, str]]:
     }
 
 
-def _last_written(path: Path) -> float | None:
-    """Return the time of the last write, or None if the directory is no run."""
+def _last_write_time(path: Path) -> float | None:
+    """Return the Unix time of the last write in seconds, or None if there is no run."""
     times = []
     for name in (CSV_FILE, RUN_FILE):
         with suppress(OSError):
@@ -337,8 +344,8 @@ def _last_written(path: Path) -> float | None:
     return max(times, default=None)
 
 
-def state(run: RunView) -> str:
-    """Return the state of a run with the completed percentage of the training."""
+def format_state(run: RunView) -> str:
+    """Format the state of a run, with the completed percentage of the training."""
     fraction = run.progress_fraction
     return (
         run.state
@@ -347,8 +354,8 @@ def state(run: RunView) -> str:
     )
 
 
-def left(run: RunView) -> str:
-    """Return the estimated remaining time of a run as text.
+def format_remaining_time(run: RunView) -> str:
+    """Format the estimated remaining time of a run.
 
     The unit is minutes below two hours, and hours otherwise.
     """

@@ -13,16 +13,16 @@ from collections.abc import Collection
 
 from flask import Flask, Response, current_app, jsonify, redirect, request
 
-_COOKIE = "arena"
+_COOKIE_NAME = "arena"
 _COOKIE_MAX_AGE_S = 30 * 24 * 3600
-_ACTIONS = "start, fetch and analyze games, play in them, and query snakes"
-_FORBIDDEN = (
+_ACTION_DESCRIPTION = "start, fetch and analyze games, play in them, and query snakes"
+_FORBIDDEN_MESSAGE = (
     "this action needs the access token: open the address that the server printed when it started "
-    f"to {_ACTIONS}"
+    f"to {_ACTION_DESCRIPTION}"
 )
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Return whether only this machine can reach a server that listens on ``host``.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("::")
@@ -34,7 +34,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def token_for(host: str, names: Collection[str] = ()) -> str | None:
+def create_token(host: str, names: Collection[str] = ()) -> str | None:
     """Create an access token if other machines can reach the server.
 
     Args:
@@ -44,12 +44,12 @@ def token_for(host: str, names: Collection[str] = ()) -> str | None:
     Returns:
         A new token, or None if only this machine can reach the server.
     """
-    return None if is_loopback(host) and not names else secrets.token_urlsafe(16)
+    return None if is_loopback_host(host) and not names else secrets.token_urlsafe(16)
 
 
 def access_hint(address: str, token: str) -> str:
     """Return the message that shows the operator the address with the access token."""
-    return f"open {address}?token={token} to {_ACTIONS}; other visitors can only read\n"
+    return f"open {address}?token={token} to {_ACTION_DESCRIPTION}; other visitors can only read\n"
 
 
 def require_token(app: Flask, token: str | None) -> None:
@@ -60,33 +60,37 @@ def require_token(app: Flask, token: str | None) -> None:
         token: Access token; None allows all requests.
     """
     app.config["TOKEN"] = token
-    app.before_request(_check_request)
+    app.before_request(_reject_unauthorized_request)
     app.context_processor(lambda: {"may_act": is_authorized()})
 
 
 def is_authorized() -> bool:
     """Return whether the sender of the current request may perform actions."""
     token = current_app.config["TOKEN"]
-    return token is None or _equal(request.cookies.get(_COOKIE, ""), token)
+    return token is None or _is_equal_token(request.cookies.get(_COOKIE_NAME, ""), token)
 
 
-def _check_request() -> Response | tuple[Response, int] | None:
+def _reject_unauthorized_request() -> Response | tuple[Response, int] | None:
     token = current_app.config["TOKEN"]
     if token is None:
         return None
     if request.method in ("GET", "HEAD", "OPTIONS"):
-        return _set_token_cookie(token) if _equal(request.args.get("token", ""), token) else None
-    return None if is_authorized() else (jsonify(error=_FORBIDDEN), 403)
+        return (
+            _set_token_cookie(token)
+            if _is_equal_token(request.args.get("token", ""), token)
+            else None
+        )
+    return None if is_authorized() else (jsonify(error=_FORBIDDEN_MESSAGE), 403)
 
 
 def _set_token_cookie(token: str) -> Response:
     """Redirect to the address without the token, and set the token in a cookie."""
     response: Response = redirect(request.path)  # type: ignore[assignment]
     response.set_cookie(
-        _COOKIE, token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict", path="/"
+        _COOKIE_NAME, token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict", path="/"
     )
     return response
 
 
-def _equal(given: str, token: str) -> bool:
+def _is_equal_token(given: str, token: str) -> bool:
     return secrets.compare_digest(given.encode(), token.encode())

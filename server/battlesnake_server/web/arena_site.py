@@ -14,7 +14,7 @@ from battlesnake_server.address_policy import open_listener, url_host
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
-from battlesnake_server.web.access_control import access_hint, token_for
+from battlesnake_server.web.access_control import access_hint, create_token
 from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
 
@@ -25,7 +25,7 @@ Long polls of live games occupy at most half of these threads.
 """
 
 
-class Site:
+class ArenaSite:
     """Server of the arena's pages.
 
     The constructor starts the server.
@@ -58,7 +58,7 @@ class Site:
         league: LeagueConfig | None = None,
     ) -> None:
         names = list(names)
-        token = token or token_for(host, names)
+        token = token or create_token(host, names)
         self._broadcast = Broadcast()
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = open_listener(host, port)
@@ -70,7 +70,7 @@ class Site:
             sys.stderr.write(access_hint(self.address, token))
         sys.stderr.flush()
 
-    def announce(self, game_id: str, event: Board | Turn | None) -> None:
+    def on_game_event(self, game_id: str, event: Board | Turn | None) -> None:
         """Publish an event of a live game, as a `tournament.OnGameEvent` callback."""
         self._broadcast.announce(game_id, event)
 

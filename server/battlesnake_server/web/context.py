@@ -29,6 +29,6 @@ class Arena:
     league: LeagueConfig | None
 
 
-def arena() -> Arena:
+def current_arena() -> Arena:
     """Return the arena of the current application."""
     return cast(Arena, current_app.extensions["arena"])

@@ -33,7 +33,7 @@ def game(game_id: str) -> Response:
         timeline = load_timeline(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
-    return jsonify(Game=describe(timeline), LastFrame=frame(timeline.boards[-1]))
+    return jsonify(Game=game_to_dict(timeline), LastFrame=frame_to_dict(timeline.boards[-1]))
 
 
 @blueprint.get("/games/<game_id>/frames")
@@ -50,10 +50,10 @@ def frames(game_id: str) -> Response:
     limit = number("limit", 100, maximum=_MAX_FRAMES)
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
-    return jsonify(count=len(shown), frames=[frame(board) for board in shown])
+    return jsonify(count=len(shown), frames=[frame_to_dict(board) for board in shown])
 
 
-def describe(timeline: GameTimeline) -> dict[str, Any]:
+def game_to_dict(timeline: GameTimeline) -> dict[str, Any]:
     """Return a game as the API's ``Game`` object."""
     board = timeline.boards[0]
     game, settings = board.game, board.game.settings
@@ -79,22 +79,22 @@ def describe(timeline: GameTimeline) -> dict[str, Any]:
     }
 
 
-def frame(board: Board) -> dict[str, Any]:
+def frame_to_dict(board: Board) -> dict[str, Any]:
     """Return one position as a frame of the API."""
     return {
         "Turn": board.turn,
         "Snakes": [
-            _snake(snake, color)
+            _snake_to_dict(snake, color)
             for snake, color in zip(
                 board.snakes, customization.assign_colors(board.snakes), strict=True
             )
         ],
-        "Food": _points(board.food),
-        "Hazards": _points(board.hazards),
+        "Food": _points_to_dicts(board.food),
+        "Hazards": _points_to_dicts(board.hazards),
     }
 
 
-def _snake(snake: Snake, color: str) -> dict[str, Any]:
+def _snake_to_dict(snake: Snake, color: str) -> dict[str, Any]:
     death = {
         "Cause": snake.eliminated_cause,
         "Turn": snake.eliminated_on,
@@ -103,7 +103,7 @@ def _snake(snake: Snake, color: str) -> dict[str, Any]:
     return {
         "ID": snake.id,
         "Name": snake.name or snake.id,
-        "Body": _points(snake.body),
+        "Body": _points_to_dicts(snake.body),
         "Health": snake.health,
         "Death": None if snake.alive else death,
         "Color": color,
@@ -120,5 +120,5 @@ def _snake(snake: Snake, color: str) -> dict[str, Any]:
     }
 
 
-def _points(cells: list[Point]) -> list[dict[str, int]]:
+def _points_to_dicts(cells: list[Point]) -> list[dict[str, int]]:
     return [{"X": x, "Y": y} for x, y in cells]

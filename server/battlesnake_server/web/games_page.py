@@ -19,7 +19,7 @@ from battlesnake_server.arena.results import SURVIVED_KEY
 from battlesnake_server.replay_viewer import frame_stream, position_formats
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
-from battlesnake_server.web.context import arena
+from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.leaderboard import (
     ENDINGS,
     is_readable,
@@ -87,7 +87,7 @@ def load_timeline(game_id: str) -> GameTimeline:
         GameNotFoundError: If no game has this id, or the game has no replay.
         ReplayError: If the replay is damaged.
     """
-    live = arena().broadcast.find(game_id)
+    live = current_arena().broadcast.find(game_id)
     if live is not None:
         return live
     return recorded(stored_replay(game_id))
@@ -99,7 +99,7 @@ def stored_replay(game_id: str) -> Path:
     Raises:
         GameNotFoundError: If no game has this id, or the replay is missing or unreadable.
     """
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         row = session.scalar(select(StoredGame).where(StoredGame.uuid == game_id))
     if row is None:
         raise GameNotFoundError(f"there is no game {game_id!r} in this arena")
@@ -127,7 +127,7 @@ def index() -> str:
     snake, ending = request.args.get("snake", ""), request.args.get("ending", "")
     conditions, error = _filter_conditions(tournament, snake, ending)
     ids = select(StoredGame.id).where(*conditions)
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         total = session.scalar(select(func.count()).select_from(ids.subquery())) or 0
         pages = max(1, -(-total // GAMES_PER_PAGE))
         page = number("page", 1, minimum=1, maximum=pages)
@@ -203,7 +203,7 @@ def live() -> str:
         select(StoredGame).where(StoredGame.replay.is_not(None)).limit(_FEATURED_CANDIDATES)
     )
     good = StoredGame.finished & (StoredGame.turns >= _MIN_FEATURED_TURNS)
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         games = session.scalars(with_replay.order_by(good.desc(), StoredGame.id.desc())).all()
         available = [
             game.uuid
@@ -212,7 +212,7 @@ def live() -> str:
             and isinstance(game.replay, str)
             and Path(game.replay).is_file()
         ]
-    is_live = bool(arena().broadcast.running())
+    is_live = bool(current_arena().broadcast.running())
     return render_template("arena_live.html", last=next(iter(available), None), is_live=is_live)
 
 
@@ -223,7 +223,7 @@ def live_json() -> Response:
         [
             {**replay_json.header(board), "frame": replay_json.frame(board),
              "page": url_for("games.show", game_id=game_id)}
-            for game_id, timeline in arena().broadcast.running()
+            for game_id, timeline in current_arena().broadcast.running()
             for board in timeline.boards[-1:]
         ]
     )  # fmt: skip
@@ -240,7 +240,7 @@ def show(game_id: str) -> str | tuple[str, int]:
     except (GameNotFoundError, ReplayError) as error:
         return missing(str(error))
     key = request.args.get("key", "")
-    manager = arena().game_manager
+    manager = current_arena().game_manager
     return render_template(
         "arena_game.html",
         game_id=game_id,
@@ -257,7 +257,7 @@ def data(game_id: str) -> Response:
     """
     since = number("since", 0)
     try:
-        path = None if arena().broadcast.find(game_id) else stored_replay(game_id)
+        path = None if current_arena().broadcast.find(game_id) else stored_replay(game_id)
         if path is not None and (chunk := frame_stream.respond(path)) is not None:
             return chunk
         found = load_timeline(game_id)

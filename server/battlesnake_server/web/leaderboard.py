@@ -23,7 +23,7 @@ from battlesnake_server.arena.results import (
     StandingsRow,
     to_dicts,
 )
-from battlesnake_server.web.context import arena
+from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT
 from battlesnake_server.web.pages import number
 
@@ -71,7 +71,7 @@ def index() -> str:
         lines=lines,
         span=_span(lines),
         endings=ENDINGS,
-        running=len(arena().broadcast.running()),
+        running=len(current_arena().broadcast.running()),
     )
 
 
@@ -94,7 +94,7 @@ def requested_tournament() -> int | None:
 
 def tournaments() -> list[TournamentOption]:
     """Return all tournaments that have games, latest tournament first."""
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         rows = session.execute(
             select(Tournament, func.count(StoredGame.id)).join(StoredGame).group_by(Tournament.id)
             .order_by(Tournament.id.desc())
@@ -137,12 +137,12 @@ def standings(tournament: int | None) -> Sequence[StandingsRow]:
     Args:
         tournament: Tournament id; None selects all games.
     """
-    return _cached_standings(arena().database, tournament).lines()
+    return _cached_standings(current_arena().database, tournament).lines()
 
 
 def history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
     """Return the standings row and the history of a snake, or None without games."""
-    return _cached_standings(arena().database, tournament).of(snake)
+    return _cached_standings(current_arena().database, tournament).of(snake)
 
 
 @functools.lru_cache(maxsize=16)

@@ -20,7 +20,7 @@ from battlesnake_server.arena.league import (
 )
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.results import StandingsRow
-from battlesnake_server.web.context import arena
+from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.leaderboard import standings
 from battlesnake_server.web.pages import body, error_response
 
@@ -45,7 +45,7 @@ class LeagueRow:
 
 
 def _config() -> LeagueConfig:
-    config = arena().league
+    config = current_arena().league
     assert config is not None  # Only arenas with a league register the blueprint.
     return config
 
@@ -54,7 +54,7 @@ def _config() -> LeagueConfig:
 def index() -> str:
     """Render the current season."""
     config = _config()
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         all_seasons = load_seasons(session, config.name)
     season = all_seasons[0] if all_seasons else None
     return render_template(
@@ -66,7 +66,7 @@ def index() -> str:
 def as_json() -> Response:
     """Return the table of the current season as JSON."""
     config = _config()
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         all_seasons = load_seasons(session, config.name)[:1]
     table = _table(all_seasons[0] if all_seasons else None)
     return jsonify(
@@ -102,7 +102,7 @@ def bench() -> Response:
             raise BoardError(f"snake: {format_value(snake)} is not in this league")
     except BoardError as error:
         return error_response(error)
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         set_benched(session, config.name, snake, benched)
     return jsonify(snake=snake, benched=benched)
 
@@ -115,7 +115,7 @@ def next_season() -> Response:
         body()
     except BoardError as error:
         return error_response(error)
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         if not load_seasons(session, config.name):
             return error_response("no season has started", 409)
         end_season(session, config.name, _now())
@@ -129,7 +129,7 @@ def _table(season: Season | None) -> list[LeagueRow]:
     """
     config = _config()
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
-    with Session(arena().database) as session:
+    with Session(current_arena().database) as session:
         rows = load_league_snakes(session, config.name)
         names = [entrant.name for entrant in config.entrants]
         ranks = {name: rank for rank, name in enumerate(lines)}

@@ -23,7 +23,7 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_server.address_policy import url_host
 from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES, PageServer
-from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
+from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, AnalysisQueueFullError
 from battlesnake_server.web import access_control
 
 _MIN_COMPRESSED_BYTES = 1024
@@ -190,7 +190,7 @@ def analysis(game: Path) -> Response:
 
     The response contains the analyzed turns, starting at the index ``?since=``.
     """
-    return jsonify(analyses().status_json(game, number("since", 0)))
+    return jsonify(analyses().status_to_dict(game, number("since", 0)))
 
 
 def start_analysis(game: Path) -> Response:
@@ -200,9 +200,9 @@ def start_analysis(game: Path) -> Response:
         analyses().start(game)
     except BoardError as error:
         return error_response(error)
-    except BusyError as error:
+    except AnalysisQueueFullError as error:
         return error_response(error, 503)
-    return jsonify(analyses().status_json(game))
+    return jsonify(analyses().status_to_dict(game))
 
 
 def serve(

@@ -9,7 +9,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules import MOVES
 from battlesnake_server import replay_json
-from battlesnake_server.web.context import arena
+from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.game_manager import (
     DEFAULT_PAGE_TURNS,
     MAX_PAGE_TURNS,
@@ -30,13 +30,13 @@ def index() -> str:
     maps = rules.known_maps()
     return render_template(
         "arena_play.html",
-        entries=arena().roster.entries,
-        allow_urls=arena().roster.allow_urls,
+        entries=current_arena().roster.entries,
+        allow_urls=current_arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
         maps=maps.values(),
         map_descriptions={name: known.description for name, known in maps.items()},
         sizes=_SIZES,
-        descriptions={entry.name: entry.description for entry in arena().roster.entries},
+        descriptions={entry.name: entry.description for entry in current_arena().roster.entries},
         opponents=request.args.getlist("against") or ["hungry"],
         turns=_TURNS,
         default_turns=DEFAULT_PAGE_TURNS,
@@ -47,8 +47,8 @@ def index() -> str:
 def start() -> tuple[Response, int] | Response:
     """Start the requested game, and return the address of the game's page."""
     try:
-        game_request = GameRequest.read(body(), arena().roster)
-        game = arena().game_manager.start(game_request, request.remote_addr or "")
+        game_request = GameRequest.read(body(), current_arena().roster)
+        game = current_arena().game_manager.start(game_request, request.remote_addr or "")
     except ValueError as error:
         return error_response(error)
     except TooManyGamesError as error:
@@ -65,7 +65,7 @@ def preview() -> Response:
     The default seed is 1.
     """
     try:
-        game_request = GameRequest.read({"seed": 1, **body()}, arena().roster)
+        game_request = GameRequest.read({"seed": 1, **body()}, current_arena().roster)
     except ValueError as error:
         return error_response(error)
     board = Board.new(
@@ -84,7 +84,7 @@ def stop(game_id: str) -> Response:
         body()
     except ValueError as error:
         return error_response(error)
-    return jsonify(stopped=arena().game_manager.stop(game_id))
+    return jsonify(stopped=current_arena().game_manager.stop(game_id))
 
 
 @blueprint.post("/game/<game_id>/press")
@@ -100,7 +100,7 @@ def press(game_id: str) -> Response:
             raise BoardError(f"move must be one of {', '.join(MOVES)}, got {format_value(move)}")
     except ValueError as error:
         return error_response(error)
-    manager = arena().game_manager
+    manager = current_arena().game_manager
     player = manager.keyboard_player(game_id, str(sent.get("key")))
     if player is not None:
         player.press(move)

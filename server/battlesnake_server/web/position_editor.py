@@ -20,7 +20,7 @@ from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
-from battlesnake_server.web.context import arena
+from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
 from battlesnake_server.web.pages import body, error_response, missing, number
 from battlesnake_server.web.roster import request_decision
@@ -69,8 +69,8 @@ def index() -> str | tuple[str, int]:
     return render_template(
         "arena_position_editor.html",
         board=describe(board),
-        entries=arena().roster.entries,
-        allow_urls=arena().roster.allow_urls,
+        entries=current_arena().roster.entries,
+        allow_urls=current_arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
         builtin=[(i, scenario.name) for i, scenario in enumerate(_builtin_scenarios())],
     )
@@ -106,7 +106,7 @@ def query() -> Response:
     """
     try:
         sent = body()
-        entrant = arena().roster.find(sent.get("snake"), "snake")
+        entrant = current_arena().roster.find(sent.get("snake"), "snake")
         milliseconds = json_fields.integer(sent, "milliseconds", "", 200)
         if not 10 <= milliseconds <= _MAX_THINKING_MS:
             raise BoardError(
@@ -127,7 +127,7 @@ def query() -> Response:
             _waiting_requests.release()
     except ValueError as error:
         return error_response(error)
-    answer = {"move": decision.move, "inferred": False, **replay_json.decision_to_json(decision)}
+    answer = {"move": decision.move, "inferred": False, **replay_json.decision_to_dict(decision)}
     return jsonify(next=answer, shout=decision.shout, milliseconds=round(elapsed_ms, 1))
 
 
@@ -160,7 +160,7 @@ def describe(board: Board) -> dict[str, Any]:
         **replay_json.header(board),
         "damage": board.game.settings.hazard_damage_per_turn,
         "you": board.you_id or next((snake.id for snake in board.living), None),
-        "newcomers": replay_json.customizations_to_json([*board.snakes, *newcomers])[
+        "newcomers": replay_json.customizations_to_dicts([*board.snakes, *newcomers])[
             len(board.snakes) :
         ],
         "frame": replay_json.frame(board),

@@ -26,7 +26,11 @@ from battlesnake_server.replay_viewer import (
     game_urls,
     position_formats,
 )
-from battlesnake_server.replay_viewer.replay_library import Entry, Library, TooLittleMemoryError
+from battlesnake_server.replay_viewer.replay_library import (
+    Library,
+    LibraryEntry,
+    TooLittleMemoryError,
+)
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.pages import error_response, number
@@ -40,7 +44,7 @@ _MAX_KNOWN_CARDS = 256
 
 _UNREAD = "not read yet; reload this page"
 
-_known_cards: dict[Entry, ReplayCard] = {}
+_known_cards: dict[LibraryEntry, ReplayCard] = {}
 _reading = threading.Lock()
 _fetching = threading.Lock()
 
@@ -182,7 +186,7 @@ def fetch() -> Response:
         return error_response("another game is being fetched; try again in a few seconds", 503)
     try:
         source = json_fields.string(pages.body(), "game", "")
-        path = roots[0] / f"{game_urls.engines(source)[1]}.jsonl.gz"
+        path = roots[0] / f"{game_urls.find_engines(source)[1]}.jsonl.gz"
         if not path.exists():
             game_fetcher.fetch(source, current_app.extensions["address_policy"]).save(path)
     except (ValueError, OSError) as error:
@@ -193,7 +197,7 @@ def fetch() -> Response:
     return jsonify(page=url_for("watch.show", key=key))
 
 
-def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
+def cards(entries: Sequence[LibraryEntry]) -> list[ReplayCard]:
     """Return the cards of ``entries``.
 
     A thread reads new files, small files first, because a game of 30,000 turns takes 30 s. After
@@ -209,7 +213,7 @@ def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
     return [found.get(entry, other) for entry, other in zip(entries, unread, strict=True)]
 
 
-def _read_cards(entries: Sequence[Entry], found: dict[Entry, ReplayCard]) -> None:
+def _read_cards(entries: Sequence[LibraryEntry], found: dict[LibraryEntry, ReplayCard]) -> None:
     """Add the cards of ``entries`` to ``found``, unless another thread reads for too long."""
     if not _reading.acquire(timeout=_CARD_WAIT_S):
         return
@@ -220,7 +224,7 @@ def _read_cards(entries: Sequence[Entry], found: dict[Entry, ReplayCard]) -> Non
         _reading.release()
 
 
-def _card(entry: Entry) -> ReplayCard:
+def _card(entry: LibraryEntry) -> ReplayCard:
     try:
         card = _read_card(entry)
     except (TooLittleMemoryError, OSError, MemoryError) as error:  # A later attempt may succeed.
@@ -235,7 +239,7 @@ def _card(entry: Entry) -> ReplayCard:
     return card
 
 
-def _read_card(entry: Entry) -> ReplayCard:
+def _read_card(entry: LibraryEntry) -> ReplayCard:
     replay = entry.load()
     last = replay.last
     winner = last.winner
@@ -247,7 +251,7 @@ def _read_card(entry: Entry) -> ReplayCard:
     )
 
 
-def _when(entry: Entry) -> str:
+def _when(entry: LibraryEntry) -> str:
     try:
         return datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):  # Clocks and archives set any date.
@@ -258,7 +262,7 @@ def _library() -> Library:
     return cast(Library, current_app.extensions["library"])
 
 
-def _entry(key: str) -> Entry:
+def _entry(key: str) -> LibraryEntry:
     return _library().find(key) or abort(
         404, "This game does not exist; its file may have been moved."
     )

@@ -110,7 +110,7 @@ def _describe(entrant: Entrant) -> str:
     if entrant.is_remote:
         return "remote"
     if snakes.is_bundle(entrant.source):
-        Bundle.open(entrant.source)  # Policy rules are loaded later, on selection.
+        Bundle.load(entrant.source)  # Policy rules are loaded later, on selection.
         return "bundle"
     local_strategy_factory(entrant)
     return "policy" if entrant.is_policy else snakes.description(entrant.source)

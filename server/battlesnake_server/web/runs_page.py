@@ -15,9 +15,15 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 from battlesnake_server.address_policy import open_listener
 from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
-from battlesnake_server.runs.run_view import RunsView, RunView, differing, left, state
+from battlesnake_server.runs.run_view import (
+    RunsView,
+    RunView,
+    differing_settings,
+    format_remaining_time,
+    format_state,
+)
 from battlesnake_server.web import pages, replay_pages
-from battlesnake_server.web.access_control import token_for
+from battlesnake_server.web.access_control import create_token
 
 _MAX_CARDS = 12
 """Maximum number of a run's games that are shown as cards."""
@@ -56,12 +62,12 @@ def index() -> str:
         names = request.args.getlist("run")
         chosen = [run for run in runs if run.name in names] or runs
         chosen = chosen[: charts.MAX_RUNS]
-        counted = ((run.name, charts.deaths(run, _axis())) for run in chosen)
+        counted = ((run.name, charts.build_cause_chart(run, _axis())) for run in chosen)
         return render_template(
             "runs.html",
             runs=runs,
             chosen=[run.name for run in chosen],
-            differ=differing(runs),
+            differ=differing_settings(runs),
             deaths=[(name, found) for name, found in counted if found is not None],
             max_runs=charts.MAX_RUNS,
             **_chart_variables(chosen),
@@ -75,7 +81,7 @@ def as_json() -> Response:
     The page updates the table when the JSON changes.
     """
     with _refreshed() as runs:
-        return jsonify([run.to_json() for run in runs])
+        return jsonify([run.to_dict() for run in runs])
 
 
 @blueprint.get("/run/<name>")
@@ -87,7 +93,7 @@ def show(name: str) -> str:
         return render_template(
             "run.html",
             run=run,
-            deaths=charts.deaths(run, _axis()),
+            deaths=charts.build_cause_chart(run, _axis()),
             shown=_cards(games),
             unrecorded=[game.iteration for game in games if game.path is None],
             **_chart_variables([run]),
@@ -99,7 +105,7 @@ def run_as_json(name: str) -> Response:
     """Return the JSON of one run."""
     with _refreshed() as runs:
         run = _find(runs, name)
-        return jsonify(run.to_json() | {"games": [game.iteration for game in run.games()]})
+        return jsonify(run.to_dict() | {"games": [game.iteration for game in run.games()]})
 
 
 def _cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
@@ -127,8 +133,13 @@ def _find(runs: list[RunView], name: str) -> RunView:
 def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
     """Return the template variables of the charts, which both pages use."""
     axis, span = _axis(), _span()
-    asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SPANS}
-    return {"charts": charts.charts(runs, axis, span), "state": state, "left": left, **asked}
+    asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SMOOTHING_SPANS}
+    return {
+        "charts": charts.build_charts(runs, axis, span),
+        "state": format_state,
+        "left": format_remaining_time,
+        **asked,
+    }
 
 
 def _axis() -> str:
@@ -138,7 +149,7 @@ def _axis() -> str:
 
 def _span() -> int:
     asked = request.args.get("span", _DEFAULT_SPAN, int)
-    return asked if asked in charts.SPANS else _DEFAULT_SPAN
+    return asked if asked in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
 
 
 def serve(
@@ -156,7 +167,7 @@ def serve(
     Raises:
         ValueError: If the port is in use.
     """
-    app = create_app(runs, token_for(host, names))
+    app = create_app(runs, create_token(host, names))
     listener = open_listener(host, port)
     what = f"{len(runs.refresh())} runs"
     return pages.serve(app, listener, what, host=host, names=names, open_browser=open_browser)
