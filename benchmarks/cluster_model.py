@@ -22,16 +22,16 @@ from typing import Any
 
 import psutil
 
-_UNLIMITED = 1e5
+_UNLIMITED_RUNNERS = 1e5
 """Number of env runners that counts as unlimited."""
-_BYTES_PER_SECOND = 1.25e9
+_NETWORK_BYTES_PER_S = 1.25e9
 """Network bandwidth between two machines: 10 Gbit/s, in bytes per second."""
 _RUNNERS_PER_SHARD = 8
 """Env runners per replay buffer shard; there are at least two shards."""
 
 
 @dataclass(frozen=True)
-class Costs:
+class FragmentCosts:
     """Costs of one fragment, in CPU seconds or bytes."""
 
     moves: float
@@ -71,7 +71,7 @@ class Costs:
     runners_per_machine: int = 8
     """Env runners per machine."""
 
-    def parts(self, runners: float) -> dict[str, float]:
+    def component_seconds(self, runners: float) -> dict[str, float]:
         """Return the seconds per fragment of each component with ``runners`` env runners."""
         play = (
             self.play
@@ -90,32 +90,36 @@ class Costs:
             "calls": self.call * runners * sends,
             "Ray's threads": self.threads,
             "shards": self.shard / max(2, -(-runners // _RUNNERS_PER_SHARD)),
-            "network in": self.size / _BYTES_PER_SECOND,
+            "network in": self.size / _NETWORK_BYTES_PER_S,
             "network out": self.weights
             * sends
             * -(-runners // self.runners_per_machine)
-            / _BYTES_PER_SECOND,
+            / _NETWORK_BYTES_PER_S,
         }
 
-    def rate(self, runners: int) -> float:
+    def moves_per_second(self, runners: int) -> float:
         """Return the moves per second."""
-        parts = self.parts(runners)
+        parts = self.component_seconds(runners)
         thread = sum(parts.pop(name) for name in ("learning", "fragments", "calls"))
         if self.waits:
             return self.moves / (parts["runners"] + thread)
         return self.moves / (max(thread, *parts.values()) + self.match / runners)
 
-    def saturating_runners(self, part: str) -> float:
+    def saturating_runners(self, component: str) -> float:
         """Return how many env runners saturate the component ``part``."""
         runners = 0.1
-        while runners < _UNLIMITED and self.parts(runners)[part] < self.parts(runners)["runners"]:
+        while (
+            runners < _UNLIMITED_RUNNERS
+            and self.component_seconds(runners)[component]
+            < self.component_seconds(runners)["runners"]
+        ):
             runners *= 1.01
         return runners
 
 
-APEX = "APEX, replay ratio 0.25"
-LATE = "EXIT, late games"
-_EXIT = Costs(
+APEX_NAME = "APEX, replay ratio 0.25"
+LATE_EXIT_NAME = "EXIT, late games"
+_EXIT_COSTS = FragmentCosts(
     moves=6_000,
     play=0.285,
     learn=0.149,
@@ -125,8 +129,8 @@ _EXIT = Costs(
     contention=0.27,
     match=0.096,
 )
-COSTS = {
-    APEX: Costs(
+MEASURED_COSTS = {
+    APEX_NAME: FragmentCosts(
         moves=2_820,
         play=0.042,
         learn=0.035,
@@ -138,7 +142,7 @@ COSTS = {
         sends=0.135,
         weights=1.33e6,
     ),
-    "PPO": Costs(
+    "PPO": FragmentCosts(
         moves=12_000,
         play=0.168,
         learn=0.60,
@@ -148,9 +152,9 @@ COSTS = {
         contention=0.0,
         waits=True,
     ),
-    "EXIT": _EXIT,
-    LATE: replace(_EXIT, play=1.45, learn=0.078, match=0.0),
-    "DISTIL": Costs(
+    "EXIT": _EXIT_COSTS,
+    LATE_EXIT_NAME: replace(_EXIT_COSTS, play=1.45, learn=0.078, match=0.0),
+    "DISTIL": FragmentCosts(
         moves=2_000,
         play=0.335,
         learn=0.76,
@@ -167,24 +171,24 @@ Fragments have the default sizes.
 """
 
 
-def games(experiment: str) -> dict[str, Any]:
+def environment_settings(experiment: str) -> dict[str, Any]:
     """Return the environment settings of a named experiment."""
     from battlesnake_rl.mabs import experiments
 
-    settings = experiments.read(experiment)
+    settings = experiments.load_experiment(experiment)
     names = "observation", "action_mask", "rewards"
     return {"num_snakes": settings["num_snakes"]} | {
         name: settings[name] for name in names if name in settings
     }
 
 
-def training(name: str, runners: int) -> Any:
+def build_algorithm(name: str, runners: int) -> Any:
     """Build the algorithm of an experiment, with shorter iterations."""
     from battlesnake_rl.mabs import algorithms
 
     algorithm = name.split(",")[0]
     named = {"DISTIL": "duel-distil", "PPO": "duel-ppo"}.get(algorithm)
-    config = algorithms.configure(algorithm, games(named) if named else {})
+    config = algorithms.configure(algorithm, environment_settings(named) if named else {})
     config.env_runners(num_env_runners=runners)
     config.debugging(seed=1, log_level="ERROR")
     if algorithm == "EXIT":
@@ -194,28 +198,31 @@ def training(name: str, runners: int) -> Any:
             "match_pairs": 0,
             "ladder_cpu_fraction": 0.0,
         }
-        late = {"deep_search_after_moves": 1, "buffer_iterations": 8} if name == LATE else {}
+        late = (
+            {"deep_search_after_moves": 1, "buffer_iterations": 8} if name == LATE_EXIT_NAME else {}
+        )
         config.settings = replace(config.settings, **short, **late)
         return config.build_algo()
     config.ladder_cpu_fraction = 0.0
     config.reporting(min_time_s_per_iteration=0.5, min_sample_timesteps_per_iteration=0)
-    if name == APEX:
+    if name == APEX_NAME:
         config.training(training_intensity=0.25)
     return config.build_algo()
 
 
-class ProcessCosts:
+class CostCounter:
     """Counts of an algorithm: CPU seconds by kind of process, fragments and moves."""
 
     def __init__(self, algorithm: Any) -> None:
         self._algorithm = algorithm
         self.learning = self.steps = self.fragments = 0.0
-        for name in ("_learn", "_learn_from", "_fit", "_buffer_samples"):
-            self._wrap(name, self._learned)
-        for name in ("_infos", "_collect_fragments", "_sample", "_play"):
-            self._wrap(name, self._came)
+        for name in ("_run_update", "_update_learner", "_fit_model", "_buffer_samples"):
+            self._wrap_method(name, self._record_updates)
+        sampling = ("_store_fragments", "_collect_fragments", "_sample_fragments", "_run_self_play")
+        for name in sampling:
+            self._wrap_method(name, self._record_fragments)
 
-    def _wrap(self, name: str, note: Callable[[float, Any], None]) -> None:
+    def _wrap_method(self, name: str, note: Callable[[float, Any], None]) -> None:
         inner = getattr(self._algorithm, name, None)
         if inner is None:
             return
@@ -223,18 +230,18 @@ class ProcessCosts:
         def noted(*args: Any) -> Any:
             began = time.thread_time()
             result = inner(*args)
-            if name == "_play":  # The iteration plays the games.
+            if name == "_run_self_play":  # The iteration plays the games.
                 result = list(result)
             note(time.thread_time() - began, result)
             return result
 
         setattr(self._algorithm, name, noted)
 
-    def _learned(self, seconds: float, result: Any) -> None:
+    def _record_updates(self, seconds: float, result: Any) -> None:
         self.learning += seconds
         self.steps += 1
 
-    def _came(self, seconds: float, result: Any) -> None:
+    def _record_fragments(self, seconds: float, result: Any) -> None:
         self.fragments += len(result)
 
     def totals(self, results: dict[str, Any]) -> dict[str, float]:
@@ -263,10 +270,10 @@ class ProcessCosts:
         return sums
 
 
-def measured(name: str, runners: int, seconds: float) -> tuple[float, Costs]:
+def measure_costs(name: str, runners: int, seconds: float) -> tuple[float, FragmentCosts]:
     """Return the moves per second (wall clock), and the measured costs."""
-    algorithm = training(name, runners)
-    spent = ProcessCosts(algorithm)
+    algorithm = build_algorithm(name, runners)
+    spent = CostCounter(algorithm)
     until = time.monotonic() + seconds / 3
     results = algorithm.train()
     while time.monotonic() < until:
@@ -278,7 +285,7 @@ def measured(name: str, runners: int, seconds: float) -> tuple[float, Costs]:
     algorithm.stop()
     fragments, own_pace = totals["fragments"], name == "DISTIL"
     return totals["moves"] / totals["clock"], replace(
-        COSTS[name],
+        MEASURED_COSTS[name],
         moves=totals["moves"] / fragments,
         play=totals["Runner"] / fragments,
         learn=totals["learning"] / (totals["steps"] if own_pace else fragments),
@@ -289,7 +296,7 @@ def measured(name: str, runners: int, seconds: float) -> tuple[float, Costs]:
     )
 
 
-def measure(names: list[str], counts: list[int], seconds: float) -> None:
+def print_measurements(names: list[str], counts: list[int], seconds: float) -> None:
     """Print the measured and the calculated rate for each number of env runners."""
     import ray
     import torch
@@ -301,31 +308,44 @@ def measure(names: list[str], counts: list[int], seconds: float) -> None:
         "|---|---:|---:|---:|---:|"
     )
     for name in names:
-        totals = {runners: measured(name, runners, seconds) for runners in counts}
+        totals = {runners: measure_costs(name, runners, seconds) for runners in counts}
         (_, one), (_, many) = totals[counts[0]], totals[counts[-1]]
         slowdown = many.play / many.moves / (one.play / one.moves)
         contention = (slowdown - 1) / math.log(counts[-1] / counts[0]) if len(counts) > 1 else 0.0
         costs = replace(one, contention=contention, runners_per_machine=counts[-1])
         for runners, (rate, _) in totals.items():
-            wanted = costs.rate(runners)
+            wanted = costs.moves_per_second(runners)
             print(f"| {name} | {runners} | {rate:,.0f} | {wanted:,.0f} | {rate / wanted:.0%} |")
         print(costs, flush=True)
     os._exit(0)  # This exit is faster than the shutdown of Ray.
 
 
-def tables() -> list[str]:
+def format_tables() -> list[str]:
     """Return the tables of docs/scaling.md: speedup, and number of saturating runners."""
-    counts, parts = (2, 4, 8, 16, 100, 1000), [*next(iter(COSTS.values())).parts(1)][1:]
+    counts, parts = (
+        (2, 4, 8, 16, 100, 1000),
+        [*next(iter(MEASURED_COSTS.values())).component_seconds(1)][1:],
+    )
     speedup = [["training", "moves per second with 1", *(f"{count:,}" for count in counts)]]
     saturating = [["training", *parts]]
-    for name, costs in COSTS.items():
-        one = costs.rate(1)
+    for name, costs in MEASURED_COSTS.items():
+        one = costs.moves_per_second(1)
         speedup.append(
-            [name, f"{one:,.0f}", *(_short(costs.rate(count) / one) for count in counts)]
+            [
+                name,
+                f"{one:,.0f}",
+                *(_format_number(costs.moves_per_second(count) / one) for count in counts),
+            ]
         )
         most = [costs.saturating_runners(part) for part in parts]
         saturating.append(
-            [name, *("" if runners >= _UNLIMITED else _short(runners) for runners in most)]
+            [
+                name,
+                *(
+                    "" if runners >= _UNLIMITED_RUNNERS else _format_number(runners)
+                    for runners in most
+                ),
+            ]
         )
     lines = []
     for table in (speedup, saturating):
@@ -334,7 +354,7 @@ def tables() -> list[str]:
     return lines[:-1]
 
 
-def _short(number: float) -> str:
+def _format_number(number: float) -> str:
     """Format a number with two significant digits."""
     return f"{float(f'{number:.2g}'):,.15g}"
 
@@ -356,15 +376,15 @@ def main() -> None:
     parser.add_argument(
         "--only",
         nargs="*",
-        default=list(COSTS),
-        choices=COSTS,
+        default=list(MEASURED_COSTS),
+        choices=MEASURED_COSTS,
         help="trainings to measure (default: all)",
     )
     arguments = parser.parse_args()
     if not arguments.measure:
-        print("\n".join(tables()))
+        print("\n".join(format_tables()))
         return
-    measure(arguments.only, arguments.measure, arguments.seconds)
+    print_measurements(arguments.only, arguments.measure, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ class CountedShard(ReplayBufferShard):
 
 
 class CountedAPEX(apex.APEX):
-    def _learn(self, batch: Any) -> Any:
-        learned = super()._learn(batch)
-        note("learned", transitions=len(batch.rows))
+    def _run_update(self, batch: Any) -> Any:
+        learned = super()._run_update(batch)
+        note("learned", transitions=len(batch.indices))
         return learned
 
 

@@ -46,7 +46,7 @@ def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
         # Together the games of both stand on every rung of the ladder.
         rungs = np.concatenate(
             algorithm.env_runner_group.foreach_env_runner(
-                lambda runner: runner._epsilons(), local_env_runner=False
+                lambda runner: runner._get_epsilons(), local_env_runner=False
             )
         )
         expected = 0.4 ** (1 + 7.0 * np.arange(8) / 7)
@@ -161,10 +161,10 @@ def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:
 
     config = APEXConfig().environment(env_config={"num_snakes": 5}).env_runners(num_env_runners=100)
     fragment = 17 * 64 * 5
-    assert config.replay_shards == 200_000 // (3 * fragment)
+    assert config.effective_num_shards == 200_000 // (3 * fragment)
     config.training(replay_buffer_config={"capacity": 10**8})
-    assert config.replay_shards == 13
-    assert config.training(num_replay_shards=7).replay_shards == 7
+    assert config.effective_num_shards == 13
+    assert config.training(num_replay_shards=7).effective_num_shards == 7
 
 
 def test_it_needs_a_runner(small_config: Any) -> None:

@@ -53,9 +53,9 @@ def test_counters_and_statistics_agree_with_the_fragments(runner: Any) -> None:
 
 def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
     from battlesnake_rl.mabs.base.game_metrics import GameStatistics, average_games
-    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
-    vector = make_vector(3, {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"})
+    vector = make_vector_env(3, {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"})
     statistics = GameStatistics(3, 2)
     random = np.random.default_rng(2)
     vector.reset(seed=1)
@@ -137,11 +137,11 @@ def test_older_weights_are_not_taken_over(runner: Any) -> None:
 
 def test_epsilon_follows_the_schedule(runner: Any) -> None:
     runner.config.epsilon = [(0, 1.0), (1000, 0.0)]
-    np.testing.assert_allclose(runner._epsilons(), 1.0)
+    np.testing.assert_allclose(runner._get_epsilons(), 1.0)
     runner.set_state({"num_env_steps_sampled_lifetime": 750})
-    np.testing.assert_allclose(runner._epsilons(), 0.25)
+    np.testing.assert_allclose(runner._get_epsilons(), 0.25)
     runner.config.epsilon = 0.3
-    np.testing.assert_allclose(runner._epsilons(), 0.3)
+    np.testing.assert_allclose(runner._get_epsilons(), 0.3)
 
 
 def test_greedy_play_repeats_itself(runner: Any) -> None:

@@ -30,16 +30,16 @@ def test_which_boards_when() -> None:
     [[[0, 8]], [[5, 3]], [[0, 5], [-1, 7]], [[0, 5], [9, "7"]], [[0]], 7, [0, 7], [[0.0, 5]]],
 )
 def test_an_impossible_curriculum_is_refused(curriculum: Any) -> None:
-    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
     with pytest.raises(ValueError, match="curriculum must be a list of"):
-        make_vector(2, {"width": 7, "height": 7, "curriculum": curriculum})
+        make_vector_env(2, {"width": 7, "height": 7, "curriculum": curriculum})
 
 
 def test_small_boards_look_as_the_live_snake_will_see_them() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
-    vector = make_vector(3, SMALL | CURRICULUM, board_size=5)
+    vector = make_vector_env(3, SMALL | CURRICULUM, board_size=5)
     seen, infos = vector.reset(seed=4)
     for _ in range(3):
         for game, side in enumerate((5, 5, 7)):
@@ -78,10 +78,12 @@ def test_the_pack_s_sizes_come_in_turn(
 ) -> None:
     from battlesnake_rl.mabs import algorithms
     from battlesnake_rl.mabs.envs import board_size_schedule
-    from sagemaker_rl.runs.training_run import restore
+    from sagemaker_rl.runs.training_run import restore_algorithm
 
     monkeypatch.setattr(board_size_schedule, "board_size_after", (7, 11, 19, 7).__getitem__)
-    config = small_config("DQN", iterate_map_size=True, observation=board_size_schedule.OBSERVATION)
+    config = small_config(
+        "DQN", iterate_map_size=True, observation=board_size_schedule.FIXED_SHAPE_OBSERVATION
+    )
     if name != "DQN":
         config = algorithms.configure(name, config.env_config)
         config.training(train_batch_size_per_learner=256, minibatch_size=128, num_epochs=1)
@@ -97,18 +99,18 @@ def test_the_pack_s_sizes_come_in_turn(
         assert [size(algorithm) for _ in range(2)] == [5, 11]
         algorithm.save_to_path(str(tmp_path))
     with built(config) as algorithm:
-        restore(algorithm, algorithm.config, tmp_path)
+        restore_algorithm(algorithm, algorithm.config, tmp_path)
         assert size(algorithm) == 19
 
 
 def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector
+    from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector_env
 
     with pytest.raises(ValueError, match=r"observation of one size, such as max-.*, got planes"):
-        make_vector(1, {"iterate_map_size": True, "observation": "planes"})
+        make_vector_env(1, {"iterate_map_size": True, "observation": "planes"})
     bordered = {"iterate_map_size": True, "observation": "max-bordered-51s"}
     with pytest.raises(ValueError, match="give one of the two"):
-        make_vector(1, bordered | {"curriculum": [[0, 5]]})
+        make_vector_env(1, bordered | {"curriculum": [[0, 5]]})
     assert board_sizes(bordered | {"width": 11, "height": 11}) == [[7, 7], [11, 11], [19, 19]]
 
 
@@ -121,7 +123,7 @@ def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
     env.reset(seed=1)
     assert env.step({"snake_0": 0})[1] == {"snake_0": 1}
     with pytest.raises(ValueError, match=r"env_config\.clip_rewards is not used \(set reward"):
-        supported_settings.check(algorithms.configure("DQN", cut))
+        supported_settings.check_settings(algorithms.configure("DQN", cut))
 
 
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:

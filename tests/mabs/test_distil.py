@@ -282,12 +282,12 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
             algorithm.train()
         module = algorithm.learner_group._learner.module["default_policy"]
         value = {name: one.clone() for name, one in module.value.state_dict().items()}
-        policy = algorithm._weights_to_export()
+        policy = algorithm._get_export_weights()
     weights = policy | {f"value.{name}": one.numpy() for name, one in value.items()}
     config = made("PPO").training(kickstart_coeff=[[0, 0.5], [100, 0.0]])
     config.start_from = str(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_start, "read_weights", lambda path: weights)
+        patch.setattr(warm_start, "load_policy_weights", lambda path: weights)
         with built(config) as algorithm:
             learner = algorithm.learner_group._learner
             begun = learner.module["default_policy"]
@@ -317,6 +317,6 @@ def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:
     settings: dict[str, Any] = {**TRUNK_DEFAULTS, **TINY}
     theirs, ours = DuelingQNetwork((16, 7, 7), **settings), PolicyNetwork((16, 7, 7), 4, **settings)
     weights = {name: one.numpy() for name, one in theirs.state_dict().items()}
-    warm_start.load_into(ours, weights, Path("policy.onnx"))
+    warm_start.load_into_network(ours, weights, Path("policy.onnx"))
     frames = torch.randint(0, 256, (50, 16, 7, 7), dtype=torch.uint8)
     assert torch.equal(theirs(frames).argmax(-1), ours(frames).argmax(-1))

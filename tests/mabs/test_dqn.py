@@ -86,10 +86,10 @@ def test_a_checkpoint_holds_everything(
         algorithm.train()
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
     steps = algorithm.num_env_steps_sampled
-    epsilon = algorithm.env_runner._epsilons()
+    epsilon = algorithm.env_runner._get_epsilons()
     online, target = weights(algorithm), weights(algorithm, "target_network")
     mean = weights(algorithm, "mean")
-    target_updates = algorithm._last_target_updates()
+    target_updates = algorithm._get_last_target_updates()
     rows = algorithm.replay_buffer.stats()
     algorithm.stop()
 
@@ -97,13 +97,13 @@ def test_a_checkpoint_holds_everything(
         copy.restore_from_path(str(tmp_path / "checkpoint"))
         assert copy.training_iteration == 2
         assert copy.num_env_steps_sampled == steps
-        np.testing.assert_allclose(copy.env_runner._epsilons(), epsilon)
+        np.testing.assert_allclose(copy.env_runner._get_epsilons(), epsilon)
         assert 0.1 < epsilon[0] < 1
         assert_same(weights(copy), online)
         assert_same(weights(copy, "target_network"), target)
         assert_same(weights(copy, "mean"), mean)
         assert mean["n_averaged"] > 10
-        assert copy._last_target_updates() == target_updates
+        assert copy._get_last_target_updates() == target_updates
         assert target_updates["default_policy"] > 64
         assert (copy.replay_buffer.stats() == rows) == with_replay
         optimizer = copy.learner_group.get_state()["learner"]["optimizer"]

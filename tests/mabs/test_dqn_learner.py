@@ -185,7 +185,7 @@ def test_two_learners_learn_as_one(small_config: Any) -> None:
         two.learner_group.set_state(one.learner_group.get_state())
         shape = one.env_runner.env.single_observation_space.shape
         batch = Batch(indices=np.arange(48), **made_up(48, shape))
-        errors = [algorithm._learn(batch) for algorithm in (one, two)]
+        errors = [algorithm._run_update(batch) for algorithm in (one, two)]
         assert errors[0].shape == (48,)
         np.testing.assert_allclose(errors[1], errors[0], rtol=1e-4)
         (alone,) = gradients(one)

@@ -25,7 +25,7 @@ from battlesnake_rl.mabs.exit.evaluation_fit import (
     expected_scores,
     label_with_td_lambda,
     quantized_loss,
-    stack_of,
+    stack_indices,
 )
 
 
@@ -130,10 +130,10 @@ def test_a_fit_learns_and_whole_numbers_lose_little_of_it() -> None:
     truth = np.log(fresh.target / (1 - fresh.target))
     in_floats = np.empty(len(truth))
     for number, stack in enumerate(model.stacks):
-        those = stack_of(fresh.living) == number
+        those = stack_indices(fresh.living) == number
         inputs = torch.from_numpy(fresh.inputs[those][:, : stack.first.in_features])
         in_floats[those] = stack(inputs.float() / 256).detach().numpy()
-    rounded = quantized_loss(model.evaluation({}), fresh)
+    rounded = quantized_loss(model.to_evaluation({}), fresh)
     assert max(after) < min(before)
     assert loss(in_floats, fresh) < 0.4 * loss(base, fresh) + 0.6 * loss(truth, fresh)
     assert rounded == pytest.approx(loss(in_floats, fresh), abs=0.003)
@@ -144,4 +144,4 @@ def loss(logits: NDArray[Any], samples: Samples) -> float:
 
 
 def test_every_number_of_snakes_has_its_stack() -> None:
-    assert stack_of(np.array([2, 3, 4, 5, 16], np.uint8)).tolist() == [0, 1, 2, 2, 2]
+    assert stack_indices(np.array([2, 3, 4, 5, 16], np.uint8)).tolist() == [0, 1, 2, 2, 2]

@@ -124,24 +124,24 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
 
     from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_games
     from battlesnake_rl.mabs.exit.evaluation_fit import label_with_td_lambda
-    from battlesnake_rl.mabs.exit.exit import SelfPlayFragment, _labelled
+    from battlesnake_rl.mabs.exit.exit import SelfPlayFragment, _label_fragments
 
     one, other = (
         play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
     )
-    apart = _labelled([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
+    apart = _label_fragments([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
     alone = np.concatenate([label_with_td_lambda(one).target, label_with_td_lambda(other).target])
     assert (apart.target == alone).all()
-    together = _labelled([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
+    together = _label_fragments([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
     assert (together.target != alone).any()
 
 
 @pytest.mark.parametrize(
     "stage",
     [
-        pytest.param("_play", marks=pytest.mark.slow),
-        "_fit",
+        pytest.param("_run_self_play", marks=pytest.mark.slow),
+        "_fit_model",
         pytest.param("_play_match", marks=pytest.mark.slow),
     ],
 )
@@ -169,7 +169,7 @@ def test_an_iteration_is_broken_off(
     assert len(rows(run)) == 3
     assert json.loads((last / "state.json").read_text())["training_iteration"] == 3
     # The games that were all played are kept, but not a half fit.
-    assert len(list(last.glob("samples-*"))) == samples + (stage != "_play")
+    assert len(list(last.glob("samples-*"))) == samples + (stage != "_run_self_play")
     after = torch.load(last / "model.pt")["stacks"]
     same = all(
         torch.equal(one[name], other[name])
@@ -203,7 +203,7 @@ def test_a_fit_that_diverges_changes_no_weights(
         inputs = np.zeros((1, NUM_INPUTS), np.int16)
         algorithm.sample_buffer = [Samples(inputs, np.ones(1, np.uint8), np.ones(1, np.float32))]
         with pytest.raises(DivergedError, match="weights that are not finite"):
-            algorithm._fit()
+            algorithm._fit_model()
         assert is_finite(stack)
         assert torch.equal(stack.first.weight, before)
 
@@ -261,7 +261,8 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         }
     )
     with built(config) as algorithm:
-        assert algorithm.game().last.turn > 0  # of a run that is stopped in its first iteration
+        # A run may be stopped in its first iteration.
+        assert algorithm.play_sample_game().last.turn > 0
         asked, kept = [], []
         for iteration in (1, 2, 3):
             result = algorithm.train()
@@ -270,7 +271,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             assert 0 < result["learners"]["loss_quantized"] < 1
             asked.append(algorithm._choose_game()[2][0].nodes)
             kept.append(algorithm.sample_buffer[:])
-        played = [*algorithm._play(), *algorithm._play()]
+        played = [*algorithm._run_self_play(), *algorithm._run_self_play()]
         fragments = [fragment.games.rows.tobytes() for fragment in played]
         assert len(set(fragments)) == len(fragments) >= 4, "no game is played twice"
         algorithm.save_to_path(str(tmp_path))
@@ -319,7 +320,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         assert measured.cpu_minutes == pytest.approx(algorithm.progress.cpu_seconds / 60, abs=1e-3)
         results: dict[str, object] = {}
         algorithm.conclude(results)
-        assert results == algorithm.strength.results()
+        assert results == algorithm.strength.to_metrics()
 
 
 @pytest.mark.parametrize(

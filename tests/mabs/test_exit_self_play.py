@@ -16,11 +16,11 @@ from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
-from battlesnake_rl.mabs.exit.exit_self_play import SearchOpponents, play_pair, trained_for
+from battlesnake_rl.mabs.exit.exit_self_play import SearchOpponentSampler, play_pair
 
 
 def untrained() -> Evaluation:
-    return EvaluationModel().evaluation({"trained_for": trained_for()})
+    return EvaluationModel().to_evaluation({"trained_for": game_mix_metadata()})
 
 
 def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
@@ -63,6 +63,6 @@ def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
         def normal(self, *arguments: Any, **options: Any) -> float:  # type: ignore[override]
             return 9.0
 
-    style = SearchOpponents(tmp_path, Widest(np.random.PCG64(1))).style()
+    style = SearchOpponentSampler(tmp_path, Widest(np.random.PCG64(1))).draw_weights()
     game = play_game(1, SelfPlaySettings(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
     assert game.turns <= 3

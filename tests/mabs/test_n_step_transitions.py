@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
-from battlesnake_rl.mabs.envs.env_factory import make_vector
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
 GAMMA = 0.9
 
@@ -12,8 +12,10 @@ GAMMA = 0.9
 def play(turns: int, games: int, seed: int, **env_config: object) -> TurnBuffer:
     """Random play on the real games, with made-up Q-values."""
     random = np.random.default_rng(seed)
-    vector = make_vector(games, env_config)
-    block = TurnBuffer.empty(turns, games, vector.num_snakes, vector.single_observation_space.shape)
+    vector = make_vector_env(games, env_config)
+    block = TurnBuffer.allocate(
+        turns, games, vector.num_snakes, vector.single_observation_space.shape
+    )
     frames, infos = vector.reset(seed=seed)
     for t in range(turns + 1):
         block.obs[t], block.action_mask[t] = frames, infos["action_mask"]

@@ -161,7 +161,7 @@ def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
         learner = algorithm.learner_group._learner
         module = learner.module["default_policy"]
         assert int(module.mean.n_averaged) == 3
-        weights = algorithm._weights_to_export()
+        weights = algorithm._get_export_weights()
         mean = module.mean.module.policy.weight
         np.testing.assert_array_equal(weights["policy.weight"], mean.detach().numpy())
         assert not torch.equal(mean, module.network.policy.weight)
@@ -202,7 +202,7 @@ def test_training_goes_on_where_it_was(ppo: Any, tmp_path: Path) -> None:
 
 
 def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._PAST_SELF_INTERVAL", 50)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._PAST_SELF_INTERVAL_STEPS", 50)
     with built(ppo(opponents={"past": 0.5})) as algorithm:
         runner = algorithm.env_runner
         seats: list[tuple[Any, Any]] = []
@@ -307,5 +307,5 @@ def test_a_network_of_your_own_is_policy_and_value(ppo: Any, tmp_path: Path) -> 
         algorithm.train()
         module = algorithm.learner_group._learner.module["default_policy"]
         assert module.value.all[1].out_features == 1
-        values = algorithm._policy_from_weights(algorithm._weights_to_export())
+        values = algorithm._policy_from_weights(algorithm._get_export_weights())
         assert values(np.zeros((2, *module.observation_space.shape), np.uint8)).shape == (2, 4)

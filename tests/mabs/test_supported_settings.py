@@ -40,7 +40,7 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     from battlesnake_rl.mabs.base.supported_settings import (
         INTERNAL_FIELDS,
         SUPPORTED_FIELDS,
-        fields,
+        get_public_fields,
         public_name,
     )
 
@@ -51,7 +51,7 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
         plain.unsupported_fields.split()
     )
     assert names.keys() >= honoured | INTERNAL_FIELDS - {"class"}
-    ours = fields(plain).keys() - fields(plain.rllib_config_class()).keys()
+    ours = get_public_fields(plain).keys() - get_public_fields(plain.rllib_config_class()).keys()
     for public, raw in names.items():
         config = algorithms.configure(name, {})
         vars(config)[raw] = {"own": 1} if public == "policies" else object()
@@ -288,7 +288,7 @@ def test_the_module_is_what_is_exported(trained: Trained) -> None:
     from ray.rllib.core.rl_module.rl_module import RLModule
 
     algorithm = trained.algorithm
-    exported = algorithm._weights_to_export()
+    exported = algorithm._get_export_weights()
     module = algorithm.get_module()
     last = algorithm.env_runner.module["default_policy"].network.state_dict()
     for name, array in module.network.state_dict().items():
@@ -327,7 +327,7 @@ def test_a_module_of_ones_own_needs_nothing_of_ours(small_config: Any) -> None:
         assert results["learners"]["default_policy"]["num_module_steps_trained_lifetime"] > 0
         after = algorithm.get_module().state_dict()["line.weight"]
         assert (before != after).any()
-        values = algorithm._policy_from_weights(algorithm._weights_to_export())
+        values = algorithm._policy_from_weights(algorithm._get_export_weights())
         assert values(np.zeros((3, 10, 5, 5), np.uint8)).shape == (3, 4)
 
 

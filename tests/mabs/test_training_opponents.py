@@ -23,14 +23,14 @@ def seated(
     Those of ``past`` are functions from boards to values.
     """
     from battlesnake_gym.env.past_selves import PastSelves
-    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
     from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
 
     selves = PastSelves(lambda function: function)
     for function in past:
         selves.add(function)
 
-    vector = make_vector(games, SMALL | {"num_snakes": 3, "width": 7, "height": 7})
+    vector = make_vector_env(games, SMALL | {"num_snakes": 3, "width": 7, "height": 7})
     frames, infos = vector.reset(seed=2)
     opponents = TrainingOpponents(shares, vector, np.random.default_rng(1), selves)
     opponents.draw_seats(infos["reset"])
@@ -91,10 +91,10 @@ def test_everybody_makes_its_own_moves() -> None:
     ],
 )
 def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
-    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
     with pytest.raises(ValueError, match=words):
-        make_vector(1, SMALL | {"opponents": shares})
+        make_vector_env(1, SMALL | {"opponents": shares})
 
 
 def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_went() -> None:
@@ -254,7 +254,7 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
 ) -> None:
     from battlesnake_rl.mabs.base import batched_algorithm
 
-    monkeypatch.setattr(batched_algorithm, "_PAST_SELF_INTERVAL", 200)
+    monkeypatch.setattr(batched_algorithm, "_PAST_SELF_INTERVAL_STEPS", 200)
     config = small_config(algorithm, num_snakes=3, opponents=SHARES)
     one = config.build_algo()
     for _ in range(3):
@@ -275,7 +275,7 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
         copy.restore_from_path(str(tmp_path / "checkpoint"))
         for restored in values_of_runners(copy):
             np.testing.assert_allclose(restored["past"], values["past"])
-        assert copy._next_past_self > steps
+        assert copy._next_past_self_step > steps
         copy.train()
 
 

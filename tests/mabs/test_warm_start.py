@@ -35,18 +35,18 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
 
     from battlesnake_gym import policy_file
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
     from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
+    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, make_network, network_settings
     from battlesnake_rl.onnx_export import write_onnx
 
     def make(algorithm: str = "DQN", **games: Any) -> Path:
         config = algorithms.configure(algorithm, GAMES | games)
-        environment = make_vector(1, config.env_config)
+        environment = make_vector_env(1, config.env_config)
         kind = DuelingQNetwork if algorithm == "DQN" else PolicyNetwork
         shape = environment.single_observation_space.shape
         torch.manual_seed(1)
-        network = build(kind, shape, 4, network_settings(config.model_config))
+        network = make_network(kind, shape, 4, network_settings(config.model_config))
         folder = tmp_path / "model"
 
         def write(part: Path) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_everybody_begins_with_its_weights(
         for network in networks:
             for key, tensor in network.state_dict().items():
                 torch.testing.assert_close(tensor, wanted[key])
-        for key, array in algorithm._weights_to_export().items():
+        for key, array in algorithm._get_export_weights().items():
             np.testing.assert_array_equal(array, wanted[key].numpy())
 
 
@@ -95,7 +95,10 @@ def test_everybody_begins_with_its_weights(
         (["--algorithm", "PPO"], "was trained on another board or with another model_config"),
         (["--board-size", "11"], "was trained on another board or with another model_config"),
         (["--frame-stack", "2"], "set the observation that it was trained on"),
-        (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a directory with one"),
+        (
+            ["--start-from", "nowhere"],
+            "nowhere is neither a checkpoint nor a directory of checkpoints",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_starts(
@@ -167,7 +170,7 @@ def test_data_that_nobody_reads_end_a_job_with_the_reason(
     assert main(TINY) == 2
     assert failure.read_text() == (
         "the script does not read the data channel 'training'; it reads policy, opponents: "
-        "rename it or leave it out of fit()"
+        "rename the channel or omit it from fit()"
     )
 
 

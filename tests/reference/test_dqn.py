@@ -21,7 +21,7 @@ from battlesnake_gym import VectorBattlesnake
 from battlesnake_rl.mabs.dqn import n_step_transitions, replay_buffer
 from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
-from battlesnake_rl.mabs.envs.env_factory import head_plane
+from battlesnake_rl.mabs.envs.env_factory import head_plane_index
 from battlesnake_rl.mabs.policy import q_network
 from reference import dqn
 
@@ -95,8 +95,10 @@ def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.TurnBuf
 def fast_network(ours: dqn.QNetwork, games: VectorBattlesnake) -> nn.Module:
     """The fast network, with the weights of ``ours``."""
     shape = games.observation.shape(7, 7)
-    settings = q_network.network_settings(q_network.TRUNK_DEFAULTS | {"head_plane": head_plane({})})
-    fast = q_network.build(q_network.DuelingQNetwork, shape, 4, settings)
+    settings = q_network.network_settings(
+        q_network.TRUNK_DEFAULTS | {"head_plane": head_plane_index({})}
+    )
+    fast = q_network.make_network(q_network.DuelingQNetwork, shape, 4, settings)
     weights = ours.state_dict().items()
     heads = ("value", "advantage")
     fast.load_state_dict(
@@ -202,7 +204,7 @@ def test_the_ladder_of_epsilons_is_the_fast_one() -> None:
     )
     runner: Any = SimpleNamespace(env=games, config=config, worker_index=0)
     ours = dqn.VectorPlayer(games, dqn.QNetwork(games), settings).epsilon
-    np.testing.assert_allclose(ours, DQNEnvRunner._epsilons(runner))
+    np.testing.assert_allclose(ours, DQNEnvRunner._get_epsilons(runner))
 
 
 def test_it_learns_to_live_longer_than_others() -> None:

@@ -75,7 +75,7 @@ def test_the_fit_is_that_of_the_fast_one(games: SelfPlayBatch) -> None:
         told = exit.fit(nets, (samples.inputs, samples.living, samples.target), epochs, rate, 5)
         np.testing.assert_allclose(told, said, rtol=1e-5)
     assert np.isfinite(said).all()
-    made = model.evaluation({}).network_bytes
+    made = model.to_evaluation({}).network_bytes
     mine = exit.quantize_evaluation(nets, 0).network_bytes
     off = np.frombuffer(made, np.int16).astype(int) - np.frombuffer(mine, np.int16)
     assert (np.abs(off) <= 1).mean() > 0.99

@@ -25,20 +25,24 @@ from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.envs.env_factory import (
     ENV_CONFIG_DEFAULTS,
     ENV_NAME,
-    head_plane,
-    make_vector,
+    head_plane_index,
+    make_vector_env,
 )
 from battlesnake_rl.mabs.envs.training_opponents import (
     TrainingOpponents,
     is_file,
-    path_of,
+    opponent_path,
     seat_fractions,
     with_absolute_paths,
 )
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
-from battlesnake_rl.mabs.policy.q_network import check as check_network
+from battlesnake_rl.mabs.policy.q_network import (
+    DuelingQNetwork,
+    check_model_config,
+    make_network,
+    network_settings,
+)
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
 from battlesnake_rl.mabs.strength import ladder_evaluator, sample_game
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
@@ -49,7 +53,7 @@ from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
-_POLICY, _OPPONENTS = "policy", "opponents"
+_POLICY_CHANNEL, _OPPONENTS_CHANNEL = "policy", "opponents"
 """Data channels of a job: the policy to start from, and the opponents' files."""
 
 DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "duel-distil", "duel-ppo"
@@ -153,7 +157,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = BattlesnakeHyperparameters
-    channels = (_POLICY, _OPPONENTS)
+    channels = (_POLICY_CHANNEL, _OPPONENTS_CHANNEL)
     csv_columns = CSV_COLUMNS | {
         name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
     } | {
@@ -197,7 +201,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "height": hyperparameters.board_size,
                 "curriculum": hyperparameters.curriculum or [],
                 "iterate_map_size": hyperparameters.iterate_map_size,
-                "opponents": _opponents(seat_fractions(hyperparameters.opponents or {})),
+                "opponents": _resolve_opponents(seat_fractions(hyperparameters.opponents or {})),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": hyperparameters.observation,
@@ -227,14 +231,14 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     ) -> tuple[Mapping[str, Any], str]:
         """Return the hyperparameters of the experiment (default: `DEFAULT_EXPERIMENT`)."""
         if (name := given.get("experiment")) is not None:
-            return experiments.read(name), ""
+            return experiments.load_experiment(name), ""
         if "algorithm" in given:
             return {}, ""
         name, reason = _default_experiment(given, before)
         why = f"no algorithm is set{reason and f', and {reason}'}"
         if name is None:
             return {"algorithm": "DQN"}, f"trains DQN: {why}"
-        return experiments.read(name), f"trains the experiment {name}: {why}"
+        return experiments.load_experiment(name), f"trains the experiment {name}: {why}"
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """Return the default number of env runners.
@@ -257,7 +261,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             gpus and config.num_gpus_per_learner
         ):  # Saturating env runners were measured with a learner on a CPU only.
             return Utilization(most.cpus, gpus)
-        return Utilization(min(most.cpus, 1 + algorithms.saturating_env_runners(config)), gpus)
+        return Utilization(min(most.cpus, 1 + algorithms.num_saturating_env_runners(config)), gpus)
 
     def default_run_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """Return the experiment, or a name from algorithm, board size and num_snakes."""
@@ -279,17 +283,17 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
         ladder_evaluator.check_cpu_fraction(config.ladder_cpu_fraction)
-        environment = make_vector(1, config.env_config)
-        if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
+        environment = make_vector_env(1, config.env_config)
+        if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
             raise HyperparameterError(
                 "rl.training.config.env_config.observation does not fit the network; set the "
                 "observation with `observation`"
             )
         kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
         shape = environment.single_observation_space.shape
-        check_network(kind, shape, config.model_config)
+        check_model_config(kind, shape, config.model_config)
         if config.start_from is not None:
-            network = build(kind, shape, len(MOVES), network_settings(config.model_config))
+            network = make_network(kind, shape, len(MOVES), network_settings(config.model_config))
             warm_start.check_start_from(network, environment, Path(config.start_from))
         # Frozen policies that do not fit these games must be rejected before training starts.
         none = PastSelves(lambda weights: weights)
@@ -312,7 +316,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
         """Record a game in which all seats play the policy to export."""
-        replay = algorithm.game() if hasattr(algorithm, "game") else None
+        replay = algorithm.play_sample_game() if hasattr(algorithm, "play_sample_game") else None
         if replay is None:
             return None
         replay.save(path)
@@ -321,25 +325,27 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
         """Write policy.onnx and policy.json, or EXIT's evaluation, and return the summary."""
         record = ladder_evaluator.StrengthHistory.load(checkpoint)
-        log_line(record.table())
+        log_line(record.score_table())
         if checkpoints.read_metadata(checkpoint)["identity"]["algorithm"] == "EXIT":
-            return _export_exit(checkpoint, model_dir, record.line())
+            return _export_evaluation(checkpoint, model_dir, record.elo_summary())
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
-        return RunSummary(record.line(), str(policy), f"battlesnake-gym serve --policy {policy}")
+        return RunSummary(
+            record.elo_summary(), str(policy), f"battlesnake-gym serve --policy {policy}"
+        )
 
 
-def _export_exit(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary:
+def _export_evaluation(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary:
     from battlesnake_heuristics.search.evaluation import Evaluation
-    from battlesnake_rl.mabs.exit.exit import CHAMPION
+    from battlesnake_rl.mabs.exit.exit import CHAMPION_FILE_NAME
 
-    if not (checkpoint / CHAMPION).exists():
+    if not (checkpoint / CHAMPION_FILE_NAME).exists():
         return RunSummary(
             strength,
             "none: no network was as strong as the handcrafted weights yet",
             "resume with the same command and more --minutes",
         )
-    champion = model_dir / CHAMPION
-    Evaluation.load(checkpoint / CHAMPION).save(champion)
+    champion = model_dir / CHAMPION_FILE_NAME
+    Evaluation.load(checkpoint / CHAMPION_FILE_NAME).save(champion)
     return RunSummary(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
 
 
@@ -371,31 +377,31 @@ def _default_experiment(
 
 
 def _resolve_start_from(given: str | None) -> str | None:
-    """Return the policy to start from: ``given``, or the job's channel `_POLICY`."""
-    channel = channel_folder(_POLICY)
-    if given is not None and _POLICY in channel_names():
+    """Return the policy to start from: ``given``, or the job's channel `_POLICY_CHANNEL`."""
+    channel = channel_folder(_POLICY_CHANNEL)
+    if given is not None and _POLICY_CHANNEL in channel_names():
         raise HyperparameterError(
-            f"start_from is {given!r}, and there is a data channel {_POLICY!r}; give one of the two"
+            f"start_from is {given!r}, and there is a data channel {_POLICY_CHANNEL!r}; give one of the two"
         )
     return given if channel is None else str(channel)
 
 
-def _opponents(fractions: Mapping[str, float]) -> dict[str, float]:
-    """Return ``fractions`` with paths resolved in the job's channel `_OPPONENTS`.
+def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:
+    """Return ``fractions`` with paths resolved in the job's channel `_OPPONENTS_CHANNEL`.
 
     Raises:
         HyperparameterError: If no opponent is a file of the channel.
     """
-    if _OPPONENTS not in channel_names():
+    if _OPPONENTS_CHANNEL not in channel_names():
         return with_absolute_paths(fractions)
-    directory = channel_folder(_OPPONENTS)
+    directory = channel_folder(_OPPONENTS_CHANNEL)
     from_channel = [
-        name for name in fractions if is_file(name) and not Path(path_of(name)).is_absolute()
+        name for name in fractions if is_file(name) and not Path(opponent_path(name)).is_absolute()
     ]
     if not from_channel:
         there = sorted(path.name for path in directory.iterdir()) if directory else []
         raise HyperparameterError(
-            f"none of the opponents is in the data channel {_OPPONENTS!r} ({', '.join(there)}); "
+            f"none of the opponents is in the data channel {_OPPONENTS_CHANNEL!r} ({', '.join(there)}); "
             "name them in the hyperparameter opponents, such as "
             '{"policy:model": 0.2, "mine.zip": 0.1}'
         )

@@ -24,7 +24,13 @@ from torch import Tensor
 
 from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoopMixin
 from battlesnake_rl.mabs.base.batched_env_runner import StepResult
-from battlesnake_rl.mabs.base.rllib_episodes import CREATED, END, START, STEP, Callbacks
+from battlesnake_rl.mabs.base.rllib_episodes import (
+    EPISODE_CREATED,
+    EPISODE_END,
+    EPISODE_START,
+    EPISODE_STEP,
+    Callbacks,
+)
 from battlesnake_rl.mabs.ppo.ppo import (
     ADVANTAGES,
     VALUE_TARGETS,
@@ -38,7 +44,7 @@ from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
-_STATE = "reward_normalization"
+_STATE_KEY = "reward_normalization"
 """Key of the state of the `RewardNormalizer` in a learner's state."""
 
 _UNUSED_SETTINGS = {
@@ -103,7 +109,7 @@ class ProcgenRunner(PPOEnvRunner):
         """Write ``values`` (N, 1) and return the arrays of a turn; no action is masked."""
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
-            found = compute_outputs(self.module[DEFAULT_MODULE_ID], frames)
+            found = compute_logits_and_values(self.module[DEFAULT_MODULE_ID], frames)
         logits, values[:, 0] = (one.cpu().numpy() for one in found)
         luck = self._random.gumbel(size=logits.shape).astype(np.float32)
         moves = (logits + luck * by_chance[:, None]).argmax(-1)
@@ -126,10 +132,10 @@ class ProcgenRunner(PPOEnvRunner):
         self._ended = out | cut
         self._totals += rewards
         self._lengths += acted
-        self._report_ended()
+        self._log_ended_episodes()
         return StepResult(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
 
-    def _report_ended(self) -> None:
+    def _log_ended_episodes(self) -> None:
         """Log the episodes that have just ended, and reset the counters of their games."""
         recent = self.config.metrics_num_episodes_for_smoothing
         for name, column in (("return", self._totals), ("len", self._lengths)):
@@ -144,7 +150,7 @@ class ProcgenRunner(PPOEnvRunner):
         return self.metrics.reduce()
 
 
-def compute_outputs(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
+def compute_logits_and_values(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
     """Return logits, float32 (B, 15), and values, float32 (B,), of a module.
 
     The module may be any module that RLlib's PPO can train.
@@ -166,7 +172,7 @@ class ProcgenLearner(PPOLearner):
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """Normalize the rewards of all games turn by turn, and learn as `PPOLearner` does."""
-        self._normalizer.scale(rollouts)
+        self._normalizer.normalize_rollouts(rollouts)
         super().learn(rollouts, env_steps)
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
@@ -174,7 +180,7 @@ class ProcgenLearner(PPOLearner):
         return super()._to_batch(rollout) | {Columns.VF_PREDS: old}
 
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        logits, values = compute_outputs(
+        logits, values = compute_logits_and_values(
             self.module[DEFAULT_MODULE_ID].unwrapped(), batch[Columns.OBS]
         )
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.VF_PREDS: values}
@@ -187,23 +193,23 @@ class ProcgenLearner(PPOLearner):
         return super().compute_loss_for_module(batch=batch | {ADVANTAGES: normalized}, **kwargs)
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """Return the published loss; see `value_loss`."""
+        """Return the published loss; see `clipped_value_loss`."""
         clip = self.config.vf_clip_param
-        return value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
+        return clipped_value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the states of RLlib's learner and of the reward normalizer."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
-        return state | {_STATE: self._normalizer.state()}
+        return state | {_STATE_KEY: self._normalizer.get_moments()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `get_state`."""
         super().set_state(state)
-        if _STATE in state:
-            self._normalizer.restore(state[_STATE])
+        if _STATE_KEY in state:
+            self._normalizer.set_moments(state[_STATE_KEY])
 
 
-def value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
+def clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
     """Return the mean of the larger of two squared errors.
 
     The two squared errors are computed with and without value clipping.
@@ -256,17 +262,17 @@ class ProcgenPPOConfig(PPOConfig):
     def _check_environment(self) -> None:
         """Distribute the games evenly to the env runners, and reject unused settings."""
         if not self.in_evaluation:
-            self._share_games()
+            self._distribute_games()
         for name, default in _UNUSED_SETTINGS.items():
             if getattr(self, name) != default:
                 raise ValueError(f"ProcgenPPO: {name} has no effect; leave it out")
-        if Callbacks(self).wanted(CREATED, START, STEP, END):
+        if Callbacks(self).has_handler(EPISODE_CREATED, EPISODE_START, EPISODE_STEP, EPISODE_END):
             raise ValueError(
                 "callbacks: ProcgenPPO has no episode objects; leave callbacks out, or use RLlib's "
                 "PPO (run: PPO)"
             )
 
-    def _share_games(self) -> None:
+    def _distribute_games(self) -> None:
         if self.games is None:
             return
         runners = max(self.num_env_runners, 1)
@@ -297,4 +303,4 @@ class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Sample rollouts and train on the rollouts."""
-        self._learn_from(self._sample())
+        self._update_learner(self._sample_fragments())

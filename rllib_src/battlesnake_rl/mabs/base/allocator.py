@@ -9,8 +9,8 @@ import torch
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameter codes of glibc's ``mallopt``, from malloc.h."""
 
-_KEEP = 512 << 20
-_REUSE_UP_TO = 32 << 20
+_TRIM_THRESHOLD_BYTES = 512 << 20
+_MMAP_THRESHOLD_BYTES = 32 << 20
 """Maximum size of a reused memory block, in bytes; glibc allows no larger value.
 
 Larger blocks, such as the arrays of the replay buffer, are not reused.
@@ -30,10 +30,13 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    return bool(mallopt(_M_TRIM_THRESHOLD, _KEEP) and mallopt(_M_MMAP_THRESHOLD, _REUSE_UP_TO))
+    return bool(
+        mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)
+        and mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+    )
 
 
-def leave_new_memory_unfilled() -> None:
+def disable_nan_fill() -> None:
     """Stop torch from filling new memory with NaN in deterministic mode.
 
     RLlib enables deterministic mode whenever a seed is set. The NaN values only reveal reads of

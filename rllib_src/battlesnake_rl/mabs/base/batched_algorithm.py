@@ -30,16 +30,16 @@ from ray.rllib.utils.metrics import (
 
 from battlesnake_gym.env.seated_policy import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
-from battlesnake_rl.mabs.base.batched_env_runner import PAST_SELVES, BatchedEnvRunner
+from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, Weights, as_score_fn
-from battlesnake_rl.mabs.policy.q_network import NETWORK, WeightAveragingMixin
+from battlesnake_rl.mabs.policy.q_network import NETWORK_PREFIX, WeightAveragingMixin
 from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
 
-_RECENT_GAMES = "recent_games"
-_NEXT_PAST_SELF = "next_past_self"
+_RECENT_GAMES_KEY = "recent_games"
+_NEXT_PAST_SELF_KEY = "next_past_self"
 
 _GATHER_TIMEOUT_S = 0.02
 """Seconds to wait for more results after a request to the env runners."""
@@ -50,7 +50,7 @@ _WAIT_TIMEOUT_S = 1.0
 HEALTH_CHECK_INTERVAL_S = 5.0
 """Seconds between two health checks of lost env runners."""
 
-_PAST_SELF_INTERVAL = 50_000
+_PAST_SELF_INTERVAL_STEPS = 50_000
 """Env steps between two past selves, if past selves are among the opponents."""
 
 
@@ -104,7 +104,7 @@ class BatchedAlgorithmConfig:
     def validate(self: Any) -> None:
         """Reject unsupported settings before training starts."""
         self._check_environment()
-        supported_settings.check(self)
+        supported_settings.check_settings(self)
         self._check_classes()
         super().validate()  # type: ignore[misc]
         if self.symmetry_augmentation:
@@ -176,7 +176,7 @@ class TrainingLoopMixin:
             self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
         )
 
-    def _sample(self: Any) -> list[Any]:
+    def _sample_fragments(self: Any) -> list[Any]:
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             fragments, metrics = synchronous_parallel_sample(
                 worker_set=self.env_runner_group,
@@ -188,7 +188,7 @@ class TrainingLoopMixin:
         self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
         return list(fragments)
 
-    def _learn_from(self: Any, fragments: list[Any]) -> None:
+    def _update_learner(self: Any, fragments: list[Any]) -> None:
         """Update the learner on ``fragments`` and send the new weights to the env runners."""
         if not fragments:
             return
@@ -199,11 +199,11 @@ class TrainingLoopMixin:
             )
             for one in learned:
                 one.get()  # This call raises the exceptions of learners in other processes.
-        self._report_updates()
+        self._aggregate_learner_metrics()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self._sync_weights()
 
-    def _report_updates(self: Any) -> None:
+    def _aggregate_learner_metrics(self: Any) -> None:
         """Aggregate the learners' metrics of all updates since the last call.
 
         At least one update must have run since the last call.
@@ -215,7 +215,7 @@ class TrainingLoopMixin:
         """Send the learner's weights to all env runners."""
         if self.config.num_env_runners == 0:
             # RLlib's method would also put the weights into Ray's object store.
-            self.env_runner.set_state(self._inference_weights())
+            self.env_runner.set_state(self._get_inference_weights())
             return
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group,
@@ -223,7 +223,7 @@ class TrainingLoopMixin:
             inference_only=True,
         )
 
-    def _inference_weights(self: Any) -> dict[str, Any]:
+    def _get_inference_weights(self: Any) -> dict[str, Any]:
         """Return the learner's weights for inference, with their sequence number."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
@@ -243,7 +243,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         self._last_fragment_at = time.monotonic()
         super().setup(config)
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
-        self._next_past_self = 0
+        self._next_past_self_step = 0
         self._add_past_self()
 
     def _collect_fragments(self: Any) -> list[Any]:
@@ -292,11 +292,11 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         """
         if module_id != DEFAULT_MODULE_ID:
             return None
-        return self._module_with(self._weights_to_export())
+        return self._build_module(self._get_export_weights())
 
-    def _module_with(self: Any, weights: Weights) -> Any:
+    def _build_module(self: Any, weights: Weights) -> Any:
         module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
-        prefix = NETWORK if isinstance(module, WeightAveragingMixin) else ""
+        prefix = NETWORK_PREFIX if isinstance(module, WeightAveragingMixin) else ""
         played = {prefix + name: array for name, array in weights.items()}
         module.set_state(
             module.get_state() | played
@@ -304,7 +304,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return module
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
-        module = self._module_with(weights)
+        module = self._build_module(weights)
         if isinstance(module, WeightAveragingMixin):
             return as_score_fn(module.network)
         return functools.partial(self.env_runner.action_scores, module)
@@ -314,12 +314,12 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         steps = self.num_env_steps_sampled
         if (
             PAST_SELF not in self.config.env_config.get("opponents", {})
-            or steps < self._next_past_self
+            or steps < self._next_past_self_step
         ):
             return
-        self._next_past_self = steps + _PAST_SELF_INTERVAL
+        self._next_past_self_step = steps + _PAST_SELF_INTERVAL_STEPS
         # The past self needs a copy, because the learner continues to update the original arrays.
-        weights = ray.put(self._inference_weights()[COMPONENT_RL_MODULE])
+        weights = ray.put(self._get_inference_weights()[COMPONENT_RL_MODULE])
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
                 group.foreach_env_runner(
@@ -365,19 +365,19 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         state: dict[str, Any] = super().get_state(  # type: ignore[misc]
             components, not_components=not_components, **kwargs
         )
-        state[_RECENT_GAMES] = list(self._recent_games.iterations)
-        state[_NEXT_PAST_SELF] = self._next_past_self
+        state[_RECENT_GAMES_KEY] = list(self._recent_games.iterations)
+        state[_NEXT_PAST_SELF_KEY] = self._next_past_self_step
         return state
 
     def set_state(self: Any, state: dict[str, Any]) -> None:
         """Restore the ``state`` that `get_state` returned."""
         super().set_state(state)  # type: ignore[misc]
-        self._recent_games.iterations = deque(state[_RECENT_GAMES])
-        self._next_past_self = state[_NEXT_PAST_SELF]
+        self._recent_games.iterations = deque(state[_RECENT_GAMES_KEY])
+        self._next_past_self_step = state[_NEXT_PAST_SELF_KEY]
         # RLlib has already restored the local env runner.
-        shared = self.env_runner.get_state(components=PAST_SELVES)
+        shared = self.env_runner.get_state(components=COMPONENT_PAST_SELVES)
         shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
         self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))
         if self.eval_env_runner_group is not None:
-            past = {PAST_SELVES: shared[PAST_SELVES]}
+            past = {COMPONENT_PAST_SELVES: shared[COMPONENT_PAST_SELVES]}
             self.eval_env_runner_group.foreach_env_runner(lambda runner: runner.set_state(past))

@@ -28,24 +28,24 @@ from ray.rllib.utils.metrics import (
 
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.vector import VectorBattlesnake
-from battlesnake_rl.mabs.base.allocator import keep_freed_memory, leave_new_memory_unfilled
-from battlesnake_rl.mabs.base.game_metrics import EXTREMES, GameStatistics
+from battlesnake_rl.mabs.base.allocator import disable_nan_fill, keep_freed_memory
+from battlesnake_rl.mabs.base.game_metrics import EXTREME_METRICS, GameStatistics
 from battlesnake_rl.mabs.base.rllib_episodes import (
-    CREATED,
-    END,
     ENVIRONMENT_CREATED,
+    EPISODE_CREATED,
+    EPISODE_END,
+    EPISODE_START,
+    EPISODE_STEP,
     SAMPLE_END,
-    START,
-    STEP,
     Callbacks,
-    RLlibEpisodes,
+    RLlibEpisodeRecorder,
 )
-from battlesnake_rl.mabs.envs.env_factory import curriculum_board_size, make_vector
+from battlesnake_rl.mabs.envs.env_factory import curriculum_board_size, make_vector_env
 from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
-PAST_SELVES = "past_selves"
+COMPONENT_PAST_SELVES = "past_selves"
 """Key of the past selves in the state (`env.past_selves.PastSelves`)."""
 
 
@@ -73,7 +73,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         super().__init__(config=config, **kwargs)
         limit_torch_threads()
         keep_freed_memory()
-        leave_new_memory_unfilled()
+        disable_nan_fill()
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
         self.board_size: int | None = None
@@ -96,15 +96,17 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def make_env(self) -> None:
         """Build the games; the next `sample` resets them."""
         self._board_size = self._current_board_size()
-        self.env = make_vector(
+        self.env = make_vector_env(
             self.config.num_envs_per_env_runner, self.config.env_config, self._board_size
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
         fractions = self.config.env_config.get("opponents", {})
         self._opponents = TrainingOpponents(fractions, self.env, self._random, self._past_selves)
         self._needs_reset = True
-        wanted = self._callbacks.wanted(CREATED, START, STEP, END)
-        self._episodes = RLlibEpisodes(self, self._callbacks) if wanted else None
+        wanted = self._callbacks.has_handler(
+            EPISODE_CREATED, EPISODE_START, EPISODE_STEP, EPISODE_END
+        )
+        self._episodes = RLlibEpisodeRecorder(self, self._callbacks) if wanted else None
         self._callbacks.call(
             ENVIRONMENT_CREATED,
             env_runner=self,
@@ -173,7 +175,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if force_reset or num_episodes is not None or self._needs_reset:
             self._reset()
         explore = self.config.explore if explore is None else explore
-        epsilon = self._epsilons() if explore else np.zeros(self.env.num_games)
+        epsilon = self._get_epsilons() if explore else np.zeros(self.env.num_games)
         if random_actions:
             epsilon = np.ones(self.env.num_games)
         turns = self.config.get_rollout_fragment_length(self.worker_index)
@@ -217,10 +219,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         observations, infos = self.env.reset(seed=int(self._random.integers(1, 2**31)))
         none = np.zeros(infos["alive"].shape, dtype=np.bool_)
         self._position = observations, infos["action_mask"], infos["alive"], none
-        self._statistics.start()
+        self._statistics.reset()
         self._opponents.draw_seats(infos["reset"])
         if self._episodes is not None:
-            self._episodes.begin(observations, infos)
+            self._episodes.start_episodes(observations, infos)
         self._needs_reset = False
 
     def add_past_self(self, weights: Any) -> None:
@@ -229,7 +231,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         Args:
             weights: Weights of the module, or a Ray reference to the weights.
         """
-        self._past_selves.add(_resolve_ref(weights))
+        self._past_selves.add(_resolve_reference(weights))
 
     def _past_self_policy(self, weights: Any) -> ScoreFn:
         """Return the policy of a past self, given the weights of the module."""
@@ -258,7 +260,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if self._episodes_left is not None:
             self._episodes_left -= ended
         if self._episodes is not None:
-            self._episodes.step(observations, actions, rewards, terminations, truncations, infos)
+            self._episodes.record_step(
+                observations, actions, rewards, terminations, truncations, infos
+            )
         self._opponents.after_step(infos)
         self._position = observations, infos["action_mask"], infos["alive"], truncations
         return StepResult(acted, rewards, terminations, truncations)
@@ -274,7 +278,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """
 
     @abc.abstractmethod
-    def _epsilons(self) -> NDArray[np.float64]:
+    def _get_epsilons(self) -> NDArray[np.float64]:
         """Return the probability of a random move in each game, float64 (N,)."""
 
     def _log_steps(self, fragment: Any) -> None:
@@ -297,7 +301,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def get_metrics(self) -> Any:
         """Return counters and sums over finished games (see `game_metrics.average_games`)."""
         for key, value in self._statistics.drain().items():
-            how = EXTREMES[key].__name__ if key in EXTREMES else "sum"
+            how = EXTREME_METRICS[key].__name__ if key in EXTREME_METRICS else "sum"
             self.metrics.log_value(key, value, reduce=how)
         return self.metrics.reduce()
 
@@ -319,8 +323,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
                 **kwargs,
             )
             state[WEIGHTS_SEQ_NO] = self._weights_seq_no
-        if self._check_component(PAST_SELVES, components, not_components):
-            state[PAST_SELVES] = self._past_selves.get_state()
+        if self._check_component(COMPONENT_PAST_SELVES, components, not_components):
+            state[COMPONENT_PAST_SELVES] = self._past_selves.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -331,12 +335,12 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if COMPONENT_RL_MODULE in state:
             number = state.get(WEIGHTS_SEQ_NO, 0)
             if number == 0 or number > self._weights_seq_no:
-                self.module.set_state(_resolve_ref(state[COMPONENT_RL_MODULE]))
+                self.module.set_state(_resolve_reference(state[COMPONENT_RL_MODULE]))
             self._weights_seq_no = max(number, self._weights_seq_no)
         if NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[NUM_ENV_STEPS_SAMPLED_LIFETIME]
-        if PAST_SELVES in state:
-            self._past_selves.set_state(state[PAST_SELVES])
+        if COMPONENT_PAST_SELVES in state:
+            self._past_selves.set_state(state[COMPONENT_PAST_SELVES])
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         """Return the arguments that rebuild this env runner from a checkpoint."""
@@ -347,6 +351,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return []
 
 
-def _resolve_ref(weights: Any) -> Any:
+def _resolve_reference(weights: Any) -> Any:
     """Return ``weights``, or the object to which a Ray reference points."""
     return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights

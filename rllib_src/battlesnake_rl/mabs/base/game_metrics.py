@@ -21,7 +21,7 @@ _EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_me
 _NUM_EPISODES = "num_episodes"
 _SUM_SUFFIX = "_sum"
 
-EXTREMES = {
+EXTREME_METRICS = {
     "episode_return_min": min,
     "episode_return_max": max,
     "episode_len_min": min,
@@ -47,11 +47,11 @@ class GameStatistics:
         self._longest = np.zeros(games)
         self._sums = dict.fromkeys((*GAME_METRICS, _NUM_EPISODES), 0.0)
         self._extremes: dict[str, float] = {}
-        self._start(np.ones(games, dtype=np.bool_))
+        self._reset_games(np.ones(games, dtype=np.bool_))
 
-    def start(self) -> None:
+    def reset(self) -> None:
         """Reset all games and discard the metrics of running games."""
-        self._start(np.ones(len(self._returns), dtype=np.bool_))
+        self._reset_games(np.ones(len(self._returns), dtype=np.bool_))
 
     def update(
         self,
@@ -71,7 +71,7 @@ class GameStatistics:
         Returns:
             bool (N,): the counted games that finished.
         """
-        self._start(infos["reset"])
+        self._reset_games(infos["reset"])
         self._seats |= turn.acted
         self._returns += rewards * turn.acted
         for name, events in METRICS.items():
@@ -82,11 +82,11 @@ class GameStatistics:
         if counted is not None:
             ended &= counted
         if ended.any():
-            self._finish(ended, infos["turn"])
+            self._add_finished_games(ended, infos["turn"])
         return ended
 
     def drain(self) -> dict[str, float]:
-        """Return `EXTREMES` and the metrics summed over the games since the last call.
+        """Return `EXTREME_METRICS` and the metrics summed over the games since the last call.
 
         The key of a sum is the metric's name followed by `_SUM_SUFFIX`.
         """
@@ -98,14 +98,14 @@ class GameStatistics:
         extremes, self._extremes = self._extremes, {}
         return sums | extremes
 
-    def _start(self, games: NDArray[np.bool_]) -> None:
+    def _reset_games(self, games: NDArray[np.bool_]) -> None:
         self._returns[games] = 0
         self._seats[games] = False
         for counts in self._events.values():
             counts[games] = 0
         self._longest[games] = 0
 
-    def _finish(self, ended: NDArray[np.bool_], turns: NDArray[np.int32]) -> None:
+    def _add_finished_games(self, ended: NDArray[np.bool_], turns: NDArray[np.int32]) -> None:
         returns = self._returns[ended].sum(-1) / self._seats[ended].sum(-1)
         self._sums[_NUM_EPISODES] += float(ended.sum())
         self._sums[_EPISODE_RETURN_MEAN] += float(returns.sum())
@@ -114,7 +114,7 @@ class GameStatistics:
         for name, values in (("episode_return", returns), ("episode_len", lengths)):
             for one in (f"{name}_min", f"{name}_max"):
                 kept = [self._extremes[one]] if one in self._extremes else []
-                self._extremes[one] = EXTREMES[one]([*kept, *map(float, values)])
+                self._extremes[one] = EXTREME_METRICS[one]([*kept, *map(float, values)])
         self._sums["Longest_snake"] += float(self._longest[ended].sum())
         for name, counts in self._events.items():
             self._sums[name] += float(counts[ended].sum())
@@ -129,13 +129,13 @@ def average_games(results: dict[str, Any]) -> None:
 
 
 class RecentGames:
-    """Metrics of the latest iterations, with at least ``enough`` games in total.
+    """Metrics of the latest iterations, with at least ``min_games`` games in total.
 
     Long games end rarely, so the curves would have gaps without earlier iterations.
     """
 
-    def __init__(self, enough: int) -> None:
-        self._enough = enough
+    def __init__(self, min_games: int) -> None:
+        self._min_games = min_games
         self.iterations: deque[dict[str, float]] = deque()
         """Metric sums, extremes and number of games of each iteration, oldest first.
 
@@ -145,21 +145,23 @@ class RecentGames:
     def average(self, results: dict[str, Any]) -> None:
         """Replace the sums in an iteration's ``results`` with means per game.
 
-        Means and `EXTREMES` are NaN until a game has ended.
+        Means and `EXTREME_METRICS` are NaN until a game has ended.
         """
         sums = {name: float(results.pop(name + _SUM_SUFFIX, 0.0)) for name in GAME_METRICS}
-        extremes = {name: float(results[name]) for name in EXTREMES if name in results}
+        extremes = {name: float(results[name]) for name in EXTREME_METRICS if name in results}
         count = {_NUM_EPISODES: float(results.get(_NUM_EPISODES, 0))}
         self.iterations.append(sums | count | extremes)
-        while len(self.iterations) > 1 and self._total(_NUM_EPISODES, first=1) >= self._enough:
+        while (
+            len(self.iterations) > 1 and self._sum_metric(_NUM_EPISODES, first=1) >= self._min_games
+        ):
             self.iterations.popleft()
-        games = self._total(_NUM_EPISODES)
+        games = self._sum_metric(_NUM_EPISODES)
         for name in GAME_METRICS:
-            results[name] = self._total(name) / games if games else float("nan")
-        for name, most in EXTREMES.items():
+            results[name] = self._sum_metric(name) / games if games else float("nan")
+        for name, most in EXTREME_METRICS.items():
             known = [one.get(name, math.nan) for one in self.iterations]
             known = [value for value in known if not math.isnan(value)]
             results[name] = most(known) if known else math.nan
 
-    def _total(self, name: str, first: int = 0) -> float:
+    def _sum_metric(self, name: str, first: int = 0) -> float:
         return sum(sums[name] for sums in islice(self.iterations, first, None))

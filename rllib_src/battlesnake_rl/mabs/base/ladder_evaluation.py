@@ -10,7 +10,7 @@ from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
-from battlesnake_rl.mabs.envs.env_factory import make_vector
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.policy_loader import (
     ScoreFn,
@@ -49,11 +49,11 @@ class LadderEvaluationMixin:
             seed=self.config.seed,
         )
         if self.config.start_from is not None:
-            self._load_start_from(Path(self.config.start_from))
+            self._load_starting_weights(Path(self.config.start_from))
 
-    def _load_start_from(self: Any, path: Path) -> None:
+    def _load_starting_weights(self: Any, path: Path) -> None:
         begin = functools.partial(
-            warm_start.load_into_learner, weights=warm_start.read_weights(path), path=path
+            warm_start.load_into_learner, weights=warm_start.load_policy_weights(path), path=path
         )
         self.learner_group.foreach_learner(begin)
         self.env_runner_group.sync_weights(
@@ -69,23 +69,23 @@ class LadderEvaluationMixin:
         results: dict[str, Any] = super().step()  # type: ignore[misc]
         divergence.check_weights(self)  # NaN weights must not become the strongest weights.
         results |= self.ladder_evaluator.after_iteration(
-            self._weights_to_export, self._policy_from_weights
+            self._get_export_weights, self._policy_from_weights
         )
         return results
 
     def conclude(self: Any, results: dict[str, Any]) -> None:
         """Evaluate the final weights after the last iteration, and update ``results``."""
         results |= self.ladder_evaluator.after_iteration(
-            self._weights_to_export, self._policy_from_weights, at_end=True
+            self._get_export_weights, self._policy_from_weights, at_end=True
         )
 
-    def game(self: Any) -> Replay:
+    def play_sample_game(self: Any) -> Replay:
         """Play one game in which the policy to export has all seats."""
         seed = (self.config.seed or 0) + self.training_iteration
-        values = self._policy_from_weights(self._weights_to_export())
+        values = self._policy_from_weights(self._get_export_weights())
         return sample_game.play_sample_game(values, self.config.env_config, seed)
 
-    def _weights_to_export(self: Any) -> Weights:
+    def _get_export_weights(self: Any) -> Weights:
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
         )
@@ -93,7 +93,7 @@ class LadderEvaluationMixin:
         return inference_weights(modules[min(modules)])
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
-        shape = make_vector(1, self.config.env_config).single_observation_space.shape
+        shape = make_vector_env(1, self.config.env_config).single_observation_space.shape
         settings = network_settings(self.config.model_config)
         return as_score_fn(build_network(weights, shape, len(MOVES), settings))
 

@@ -18,8 +18,8 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.utils import force_list
 
-CREATED, START = "on_episode_created", "on_episode_start"
-STEP, END = "on_episode_step", "on_episode_end"
+EPISODE_CREATED, EPISODE_START = "on_episode_created", "on_episode_start"
+EPISODE_STEP, EPISODE_END = "on_episode_step", "on_episode_end"
 
 ENVIRONMENT_CREATED, SAMPLE_END = "on_environment_created", "on_sample_end"
 
@@ -31,7 +31,7 @@ class Callbacks:
         self._config = config
         self._objects = [cls() for cls in force_list(config.callbacks_class)]
 
-    def wanted(self, *names: str) -> bool:
+    def has_handler(self, *names: str) -> bool:
         """Return whether any callback handles one of the events ``names``."""
         return any(
             getattr(self._config, f"callbacks_{name}")
@@ -47,7 +47,7 @@ class Callbacks:
         make_callback(name, self._objects, functions, kwargs=arguments)
 
 
-class RLlibEpisodes:
+class RLlibEpisodeRecorder:
     """Recorder of the running games of ``runner`` as episodes for ``callbacks``."""
 
     def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
@@ -56,7 +56,7 @@ class RLlibEpisodes:
         self._agents = [f"snake_{seat}" for seat in range(runner.env.num_snakes)]
         self._running: list[MultiAgentEpisode | None] = [None] * runner.env.num_games
 
-    def begin(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
+    def start_episodes(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
         """Start new episodes for the games in ``infos["reset"]``."""
         assert self._runner.env is not None
         env = self._runner.env
@@ -66,14 +66,14 @@ class RLlibEpisodes:
                 action_space=dict.fromkeys(self._agents, env.single_action_space),
                 agent_to_module_mapping_fn=lambda agent, episode: DEFAULT_MODULE_ID,
             )
-            self._tell(CREATED, game, episode)
+            self._call_callbacks(EPISODE_CREATED, game, episode)
             seats = np.flatnonzero(infos["alive"][game]).tolist()
             episode.add_env_reset(
                 observations={self._agents[s]: observations[game, s].copy() for s in seats}
             )
-            self._tell(START, game, episode)
+            self._call_callbacks(EPISODE_START, game, episode)
 
-    def step(
+    def record_step(
         self,
         observations: NDArray[np.uint8],
         actions: NDArray[np.uint8],
@@ -102,13 +102,15 @@ class RLlibEpisodes:
                 terminateds={**out, "__all__": bool(over[game]) and not is_cut},
                 truncateds={**cut, "__all__": is_cut},
             )
-            self._tell(STEP, game, episode)
+            self._call_callbacks(EPISODE_STEP, game, episode)
             if over[game]:
-                self._tell(END, game, episode, prev_episode_chunks=[])
+                self._call_callbacks(EPISODE_END, game, episode, prev_episode_chunks=[])
                 self._running[game] = None
-        self.begin(observations, infos)
+        self.start_episodes(observations, infos)
 
-    def _tell(self, name: str, game: int, episode: MultiAgentEpisode, **more: Any) -> None:
+    def _call_callbacks(
+        self, name: str, game: int, episode: MultiAgentEpisode, **more: Any
+    ) -> None:
         runner = self._runner
         self._callbacks.call(
             name,

@@ -13,7 +13,7 @@ from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 
 from battlesnake_gym.common.suggestions import unknown_name_message
 
-_SUPPORTED = """
+_SUPPORTED_FIELD_NAMES = """
     algo_class callbacks_class callbacks_on_algorithm_init callbacks_on_checkpoint_loaded
     callbacks_on_env_runners_recreated callbacks_on_environment_created
     callbacks_on_episode_created callbacks_on_episode_end callbacks_on_episode_start
@@ -41,7 +41,7 @@ _SUPPORTED = """
     log_level log_sys_usage seed
 """
 
-SUPPORTED_FIELDS = frozenset(_SUPPORTED.split())
+SUPPORTED_FIELDS = frozenset(_SUPPORTED_FIELD_NAMES.split())
 """Fields of RLlib's configuration that work as RLlib documents them."""
 
 DQN_FIELDS = """
@@ -69,10 +69,10 @@ INTERNAL_FIELDS = frozenset(
 _TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """Fields that Ray Tune adds to the configuration of a trial."""
 
-_FIXED_VALUES = {"merge_env_runner_states": False}
+_FIXED_FIELD_VALUES = {"merge_env_runner_states": False}
 """Unused fields whose value in this project differs from RLlib's default."""
 
-_HINTS = {
+_ALTERNATIVES = {
     "num_atoms": "values are not distributed here",
     "noisy": "explore by epsilon or epsilon_per_game",
     "hiddens": "set model_config's hidden_size",
@@ -117,7 +117,7 @@ def public_name(config: AlgorithmConfig, field: str) -> str:
     return name if name.endswith("_connector") or name == "learner_class" else field
 
 
-def fields(config: AlgorithmConfig) -> dict[str, Any]:
+def get_public_fields(config: AlgorithmConfig) -> dict[str, Any]:
     """Return all fields of a configuration under their public names."""
     values = {public_name(config, field): value for field, value in vars(config).items()}
     # RLlib replaces the values under ``policies``; only the names are comparable.
@@ -127,16 +127,16 @@ def fields(config: AlgorithmConfig) -> dict[str, Any]:
 def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
     """Return the fields of RLlib and of the algorithm that ``config`` supports."""
     own = (
-        fields(type(config)()).keys()
-        - fields(config.rllib_config_class()).keys()
-        - _FIXED_VALUES.keys()
+        get_public_fields(type(config)()).keys()
+        - get_public_fields(config.rllib_config_class()).keys()
+        - _FIXED_FIELD_VALUES.keys()
     )
     return (SUPPORTED_FIELDS | set(config.extra_supported_fields.split()) | own) - set(
         config.unsupported_fields.split()
     )
 
 
-def check(config: AlgorithmConfig) -> None:
+def check_settings(config: AlgorithmConfig) -> None:
     """Reject settings without an effect.
 
     Raises:
@@ -145,17 +145,17 @@ def check(config: AlgorithmConfig) -> None:
     """
     if config.in_evaluation:
         return  # RLlib derived this configuration from a validated configuration.
-    plain = fields(config.rllib_config_class()) | _FIXED_VALUES
+    plain = get_public_fields(config.rllib_config_class()) | _FIXED_FIELD_VALUES
     known = supported_fields(config)
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
     faults = []
-    for name, value in fields(config).items():
+    for name, value in get_public_fields(config).items():
         if name in passed_over:
             continue
         if name not in plain:
             faults.append(unknown_name_message("setting", name, sorted(known)))
-        elif not _equal(value, plain[name]):
-            remedy = _HINTS.get(name, "leave it out")
+        elif not _is_equal(value, plain[name]):
+            remedy = _ALTERNATIVES.get(name, "leave it out")
             faults.append(f"{name} is not used ({remedy}; its default is {plain[name]!r:.80})")
     faults += [
         f"evaluation_config's {name} is not used (leave it out)"
@@ -163,10 +163,10 @@ def check(config: AlgorithmConfig) -> None:
         if name not in known
     ]
     if config.env_config.get("clip_rewards"):
-        faults.append(f"env_config.clip_rewards is not used ({_HINTS['clip_rewards']})")
+        faults.append(f"env_config.clip_rewards is not used ({_ALTERNATIVES['clip_rewards']})")
     if faults:
         raise ValueError(f"{config.algo_class.__name__}: {'; '.join(faults)}")
 
 
-def _equal(value: Any, default: Any) -> bool:
+def _is_equal(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))

@@ -39,11 +39,11 @@ def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
     copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
     copied.record()
 
-    def arrived() -> NDArray[Any]:
+    def wait_for_copy() -> NDArray[Any]:
         copied.synchronize()
         return copy.numpy()
 
-    return arrived
+    return wait_for_copy
 
 
 class FastTorchLearnerMixin:
@@ -102,7 +102,7 @@ class FastTorchLearnerMixin:
         self._norms.append(norm)
         return gradients_dict
 
-    def _log_counts(self: Any, updates: int, trained: int) -> None:
+    def _log_step_counts(self: Any, updates: int, trained: int) -> None:
         log = self.metrics.log_value
         log((DEFAULT_MODULE_ID, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
         log((DEFAULT_MODULE_ID, MODULE_TRAIN_BATCH_SIZE_MEAN), trained / updates, reduce="mean")
@@ -116,7 +116,7 @@ class FastTorchLearnerMixin:
         for key in (NUM_MODULE_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED):
             log((ALL_MODULES, key), trained, reduce="sum", with_throughput=True)
 
-    def _log_norms(self: Any) -> None:
+    def _log_gradient_norm(self: Any) -> None:
         if self._norms:
             name = f"gradients_{DEFAULT_OPTIMIZER}_global_norm"
             norm = torch.stack(self._norms).mean()

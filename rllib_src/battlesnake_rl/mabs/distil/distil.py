@@ -56,7 +56,7 @@ One cell of territory corresponds to 0.1 in the logit of the win probability.
 MAX_REGRET = 60.0
 """Maximum regret of a move, in cells of territory."""
 
-_RESUME_TURNS = 100
+_RESUME_SAMPLING_TURNS = 100
 """Turns of every game after a resume until training continues, or fewer after a shorter training.
 
 Checkpoints do not include the label buffer. Until then, the new buffer has mostly openings.
@@ -68,7 +68,7 @@ _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 _LABEL_BYTES = 4 + 8 + 4
 """Bytes of a label in `ExpertLabels`, without its observation."""
 
-_LOSSES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
+_METRIC_NAMES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
 """Reported metrics.
 
 ``expert_agreement`` is the fraction of positions in which policy and expert prefer the same move.
@@ -149,20 +149,20 @@ class DistilEnvRunner(PPOEnvRunner):
         return labels
 
     def _query_expert(
-        self, seats: NDArray[np.int64], allowed: NDArray[np.bool_]
+        self, seats: NDArray[np.int64], action_mask: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float16], NDArray[np.float32], NDArray[np.bool_]]:
         """Return the expert's regrets, value targets and a mask of labeled positions.
 
         Args:
             seats: int64 (M, 2), game and seat of each position.
-            allowed: bool (M, 4), action mask. A position with all moves masked has no label.
+            action_mask: bool (M, 4), action mask. A position with all moves masked has no label.
 
         Returns:
             float16 (M, 4), float32 (M,) and bool (M,).
         """
         assert self.env is not None
         rules = replace(self.env.game, seed=UNKNOWN_SEED)
-        regrets = np.full(allowed.shape, MAX_REGRET, np.float16)
+        regrets = np.full(action_mask.shape, MAX_REGRET, np.float16)
         value_targets, known = np.zeros(len(seats), np.float32), np.zeros(len(seats), np.bool_)
         board, of_game = None, -1
         for row, (game, seat) in enumerate(seats.tolist()):
@@ -172,7 +172,7 @@ class DistilEnvRunner(PPOEnvRunner):
             board.you_id = board.snakes[seat].id
             scores = self._search(board).scores
             values = np.array([scores.get(move, -math.inf) for move in MOVES])
-            values[~allowed[row]] = -math.inf
+            values[~action_mask[row]] = -math.inf
             best = values.max()
             known[row] = np.isfinite(best)
             if known[row]:
@@ -280,11 +280,11 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         At least one update must have run since the last report.
         """
         means = torch.stack(self._pending_metrics).mean(0)
-        seen = dict(zip(_LOSSES, means.unbind(), strict=True))
+        seen = dict(zip(_METRIC_NAMES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
-        self._log_norms()
+        self._log_gradient_norm()
         updates = len(self._pending_metrics)
-        self._log_counts(updates, updates * self.config.minibatch_size)
+        self._log_step_counts(updates, updates * self.config.minibatch_size)
         self._pending_metrics.clear()
         return self.metrics.reduce()
 
@@ -404,9 +404,11 @@ class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
 
         After a resume, labels are only collected until `_learning_starts`.
         """
-        labels = self._collect_fragments() if self.config.num_env_runners else self._sample()
+        labels = (
+            self._collect_fragments() if self.config.num_env_runners else self._sample_fragments()
+        )
         if self.num_env_steps_sampled >= self._learning_starts:
-            self._learn_from(labels)
+            self._update_learner(labels)
             return
         for added in self.learner_group.foreach_learner(lambda learner: learner.add(labels)):
             added.get()  # This call raises the exceptions of learners in other processes.
@@ -416,4 +418,4 @@ class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
         super().set_state(state)
         config, trained = self.config, self.num_env_steps_sampled
         games = config.num_envs_per_env_runner * max(config.num_env_runners, 1)
-        self._learning_starts = trained + min(trained, _RESUME_TURNS * games)
+        self._learning_starts = trained + min(trained, _RESUME_SAMPLING_TURNS * games)

@@ -28,7 +28,7 @@ from ray.rllib.utils.metrics import (
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
 
-_BATCHES_AHEAD = 2
+_NUM_PREFETCHED_BATCHES = 2
 """Batches requested from each shard in advance."""
 
 _ENV_RUNNERS_PER_SHARD = 8
@@ -89,12 +89,13 @@ class APEXConfig(DQNConfig):
             )
 
     @property
-    def replay_shards(self) -> int:
+    def effective_num_shards(self) -> int:
         """Return the number of shards.
 
         By default, the number depends on the number of env runners and the capacity.
 
-        >>> [APEXConfig().env_runners(num_env_runners=n).replay_shards for n in (1, 16, 17, 100)]
+        >>> configs = [APEXConfig().env_runners(num_env_runners=n) for n in (1, 16, 17, 100)]
+        >>> [config.effective_num_shards for config in configs]
         [2, 2, 3, 13]
         """
         if self.num_replay_shards is not None:
@@ -107,10 +108,10 @@ class APEXConfig(DQNConfig):
     def replay_buffer_kwargs(self) -> dict[str, Any]:
         """Return the arguments of one shard's replay buffer."""
         arguments = super().replay_buffer_kwargs()
-        return arguments | {"capacity": arguments["capacity"] // self.replay_shards}
+        return arguments | {"capacity": arguments["capacity"] // self.effective_num_shards}
 
 
-def _own_node() -> str:
+def _get_node_resource() -> str:
     """Return Ray's resource name of the machine that runs this process."""
     own = ray.get_runtime_context().get_node_id()
     address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == own)
@@ -118,7 +119,7 @@ def _own_node() -> str:
 
 
 @dataclass(slots=True)
-class _Request:
+class _FragmentRequest:
     """Pending request for a fragment."""
 
     runner: int
@@ -135,12 +136,12 @@ class APEX(DQN):
         """Return APEX's configuration."""
         return APEXConfig()
 
-    def _setup_replay(self) -> None:
+    def _build_replay_buffer(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
-        count = self.config.replay_shards
+        count = self.config.effective_num_shards
         # The shards run on the learner's machine, because the learner reads several batches per
         # fragment. If this machine fails, training ends anyway.
-        shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(
+        shard = ray.remote(num_cpus=0, resources={_get_node_resource(): 0.001}, max_restarts=-1)(
             ReplayBufferShard
         )
         self._shards = [
@@ -152,10 +153,10 @@ class APEX(DQN):
             for i in range(count)
         ]
         self._next_shard = itertools.cycle(range(count))
-        self._requests: dict[ray.ObjectRef, _Request] = {}
+        self._requests: dict[ray.ObjectRef, _FragmentRequest] = {}
         self._requests_in_flight: Counter[int] = Counter()
         self._batches: deque[tuple[int, ray.ObjectRef]] = deque()
-        self._batches_of: Counter[int] = Counter()
+        self._num_pending_batches: Counter[int] = Counter()
         self._sent_weights: ray.ObjectRef | None = None
         self._updates_since_broadcast = 0
 
@@ -168,14 +169,14 @@ class APEX(DQN):
         if self._training_debt < self._max_training_debt() or not self._batches:
             self._request_fragments()
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            self._take_fragments(0.0 if due else _WAIT_TIMEOUT_S)
-        if due and self._update():
+            self._process_finished_fragments(0.0 if due else _WAIT_TIMEOUT_S)
+        if due and self._train_on_next_batch():
             self._updates_since_broadcast += 1
             # The iteration may end after this update, so its counters must be complete.
-            self._report_updates()
+            self._aggregate_learner_metrics()
         if self._updates_since_broadcast >= self.config.broadcast_interval:
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
-                self._broadcast()
+                self._broadcast_weights()
 
     def _max_training_debt(self) -> float:
         """Return the maximum training debt, in transitions.
@@ -197,10 +198,10 @@ class APEX(DQN):
                 # The driver owns both results, so the results outlive the env runner. If the env
                 # runner dies, the error names the env runner.
                 fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
-                self._requests[info] = _Request(runner, fragment)
+                self._requests[info] = _FragmentRequest(runner, fragment)
                 self._requests_in_flight[runner] += 1
 
-    def _take_fragments(self, timeout: float) -> None:
+    def _process_finished_fragments(self, timeout: float) -> None:
         """Pass all finished fragments to the shards.
 
         If no fragment is ready, wait at most ``timeout`` seconds for one fragment.
@@ -217,18 +218,18 @@ class APEX(DQN):
         )
         if not ready and timeout:
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
-        infos = self._infos(ready)
+        infos = self._store_fragments(ready)
         self._warn_if_stalled(bool(infos) or not timeout)
         if infos:
             self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
-    def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
+    def _store_fragments(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
         """Pass finished fragments to the shards round-robin, and return the step counts."""
         try:
             given = ray.get(ready)
         except RayActorError:
-            given = [self._info_or_none(reference) for reference in ready]
+            given = [self._fetch_info(reference) for reference in ready]
         infos = []
         for reference, info in zip(ready, given, strict=True):
             request = self._requests.pop(reference)
@@ -237,10 +238,10 @@ class APEX(DQN):
                 self.env_runner_group._worker_manager.set_actor_state(request.runner, healthy=False)
                 continue
             infos.append(info)
-            self._store(request.fragment)
+            self._send_to_shard(request.fragment)
         return infos
 
-    def _info_or_none(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
+    def _fetch_info(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
         """Return the step counts of a fragment, or None if its env runner has died."""
         try:
             info: dict[str, Any] = ray.get(reference)
@@ -248,7 +249,7 @@ class APEX(DQN):
             return None
         return info
 
-    def _store(self, fragment: ray.ObjectRef) -> None:
+    def _send_to_shard(self, fragment: ray.ObjectRef) -> None:
         shard = next(self._next_shard)
         self._shards[shard].add.remote(fragment)
         self._prefetch_batches(shard)
@@ -260,10 +261,10 @@ class APEX(DQN):
             self._send_weights(runner)
         return restored
 
-    def _broadcast(self) -> None:
+    def _broadcast_weights(self) -> None:
         """Send the learner's weights to all env runners without waiting."""
         self._updates_since_broadcast = 0
-        self._sent_weights = ray.put(self._inference_weights())
+        self._sent_weights = ray.put(self._get_inference_weights())
         for runner in self.env_runner_group._worker_manager.healthy_actor_ids():
             self._send_weights(runner)
 
@@ -273,16 +274,16 @@ class APEX(DQN):
             manager.actors()[runner].set_state.remote(self._sent_weights)
 
     def _prefetch_batches(self, shard: int) -> None:
-        """Request batches from a shard until `_BATCHES_AHEAD` batches are pending."""
-        while self._batches_of[shard] < _BATCHES_AHEAD:
+        """Request batches from a shard until `_NUM_PREFETCHED_BATCHES` batches are pending."""
+        while self._num_pending_batches[shard] < _NUM_PREFETCHED_BATCHES:
             batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
             self._batches.append((shard, batch))
-            self._batches_of[shard] += 1
+            self._num_pending_batches[shard] += 1
 
-    def _update(self) -> bool:
+    def _train_on_next_batch(self) -> bool:
         """Train on the oldest requested batch, or return False if the shard has no data."""
         shard, reference = self._batches.popleft()
-        self._batches_of[shard] -= 1
+        self._num_pending_batches[shard] -= 1
         try:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = ray.get(reference)
@@ -293,20 +294,20 @@ class APEX(DQN):
         if batch is None:
             return False
         self._prefetch_batches(shard)
-        self._shards[shard].update_priorities.remote(batch.indices, self._learn(batch))
+        self._shards[shard].update_priorities.remote(batch.indices, self._run_update(batch))
         return True
 
-    def _replay_results(self) -> dict[str, int]:
+    def _get_replay_buffer_stats(self) -> dict[str, int]:
         total: dict[str, int] = {}
         for results in self._foreach_shard("stats"):
             for key, value in results.items():
                 total[key] = total.get(key, 0) + value
         return total
 
-    def _get_replay_state(self) -> list[dict[str, Any]]:
+    def _get_replay_buffer_state(self) -> list[dict[str, Any]]:
         return self._foreach_shard("get_state")
 
-    def _set_replay_state(self, state: list[dict[str, Any]]) -> None:
+    def _set_replay_buffer_state(self, state: list[dict[str, Any]]) -> None:
         ray.get(
             [shard.set_state.remote(part) for shard, part in zip(self._shards, state, strict=True)]
         )

@@ -41,9 +41,9 @@ from battlesnake_rl.mabs.policy.q_network import (
 )
 from sagemaker_rl.job.resources import BufferSize
 
-_REPLAY_STATE = "replay"
-_STEPS_OWED = "steps_owed"
-_TARGET_UPDATES = "last_target_updates"
+_REPLAY_BUFFER_KEY = "replay"
+_TRAINING_DEBT_KEY = "steps_owed"
+_TARGET_UPDATES_KEY = "last_target_updates"
 
 
 class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
@@ -121,7 +121,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             raise ValueError(
                 f"unknown replay_buffer_config keys {unknown}; known are capacity, alpha, beta"
             )
-        self._check_that_fragments_fit()
+        self._check_fragment_size()
 
     def max_fragment_obs(self) -> int:
         """Return the maximum number of observations in a fragment."""
@@ -139,7 +139,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             capacity * (observation_bytes(self.env_config) + ROW_BYTES),
         )
 
-    def _check_that_fragments_fit(self) -> None:
+    def _check_fragment_size(self) -> None:
         if (frames := self.max_fragment_obs()) > (
             capacity := self.replay_buffer_kwargs()["capacity"]
         ):
@@ -154,17 +154,19 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
 
 
-def _shard_order(count: int, learners: int) -> NDArray[np.int64] | slice:
+def _interleaved_order(num_rows: int, num_learners: int) -> NDArray[np.int64] | slice:
     """Return an order of rows in which each learner gets every ``learners``-th row.
 
     Each learner receives a contiguous part of the reordered rows.
 
-    >>> _shard_order(7, 3)
+    >>> _interleaved_order(7, 3)
     array([0, 3, 6, 1, 4, 2, 5])
     """
-    if learners == 1:
+    if num_learners == 1:
         return slice(None)
-    return np.concatenate([np.arange(first, count, learners) for first in range(learners)])
+    return np.concatenate(
+        [np.arange(first, num_rows, num_learners) for first in range(num_learners)]
+    )
 
 
 class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
@@ -182,9 +184,9 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         super().setup(config)
         self._training_debt = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
-        self._setup_replay()
+        self._build_replay_buffer()
 
-    def _setup_replay(self) -> None:
+    def _build_replay_buffer(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         self.replay_buffer = ReplayBuffer(
             frame_shape=observation_space.shape,
@@ -194,7 +196,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Sample one fragment per env runner, then train until no training debt remains."""
-        fragments = self._sample()
+        fragments = self._sample_fragments()
         with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
             for fragment in fragments:
                 self.replay_buffer.add(fragment)
@@ -204,8 +206,8 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         while self._training_debt >= self.config.total_train_batch_size:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = self.replay_buffer.sample(self.config.total_train_batch_size)
-            self.replay_buffer.update_priorities(batch.indices, self._learn(batch))
-        self._report_updates()
+            self.replay_buffer.update_priorities(batch.indices, self._run_update(batch))
+        self._aggregate_learner_metrics()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self._sync_weights()
 
@@ -214,7 +216,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         if self.num_env_steps_sampled >= self._learning_starts:
             self._training_debt += agent_steps * self.config.training_intensity
 
-    def _learn(self, batch: Batch) -> NDArray[np.float32]:
+    def _run_update(self, batch: Batch) -> NDArray[np.float32]:
         """Run one update.
 
         Returns:
@@ -233,7 +235,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         }
         # RLlib splits the batch into contiguous parts, one per learner, and each part must cover
         # all strata.
-        order = _shard_order(len(batch.indices), max(self.config.num_learners, 1))
+        order = _interleaved_order(len(batch.indices), max(self.config.num_learners, 1))
         dealt = {name: column[order] for name, column in columns.items()}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             per_learner = self.learner_group.update(
@@ -249,10 +251,10 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Run one iteration and report the replay buffer's statistics."""
         results: dict[str, Any] = super().step()
-        results[REPLAY_BUFFER_RESULTS] = self._replay_results()
+        results[REPLAY_BUFFER_RESULTS] = self._get_replay_buffer_stats()
         return results
 
-    def _replay_results(self) -> dict[str, int]:
+    def _get_replay_buffer_stats(self) -> dict[str, int]:
         return self.replay_buffer.stats()
 
     def get_state(
@@ -269,11 +271,11 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
-        state[_STEPS_OWED] = self._training_debt
+        state[_TRAINING_DEBT_KEY] = self._training_debt
         # RLlib's learner does not store the step of its last target update.
-        state[_TARGET_UPDATES] = self._last_target_updates()
+        state[_TARGET_UPDATES_KEY] = self._get_last_target_updates()
         if self.config.store_buffer_in_checkpoints:
-            state[_REPLAY_STATE] = self._get_replay_state()
+            state[_REPLAY_BUFFER_KEY] = self._get_replay_buffer_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -283,27 +285,27 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         ``num_steps_sampled_before_learning_starts`` more env steps.
         """
         super().set_state(state)
-        self._training_debt = state[_STEPS_OWED]
-        updates = state[_TARGET_UPDATES]
+        self._training_debt = state[_TRAINING_DEBT_KEY]
+        updates = state[_TARGET_UPDATES_KEY]
         self.learner_group.foreach_learner(
             lambda learner: learner.last_update_ts_by_mid.update(updates)
         )
-        if _REPLAY_STATE in state:
-            self._set_replay_state(state[_REPLAY_STATE])
+        if _REPLAY_BUFFER_KEY in state:
+            self._set_replay_buffer_state(state[_REPLAY_BUFFER_KEY])
         else:
             self._learning_starts = (
                 self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
             )
 
-    def _last_target_updates(self) -> dict[str, int]:
+    def _get_last_target_updates(self) -> dict[str, int]:
         results = self.learner_group.foreach_learner(
             lambda learner: dict(learner.last_update_ts_by_mid)
         )
         updates: dict[str, int] = next(iter(results)).get()
         return updates
 
-    def _get_replay_state(self) -> Any:
+    def _get_replay_buffer_state(self) -> Any:
         return self.replay_buffer.get_state()
 
-    def _set_replay_state(self, state: Any) -> None:
+    def _set_replay_buffer_state(self, state: Any) -> None:
         self.replay_buffer.set_state(state)

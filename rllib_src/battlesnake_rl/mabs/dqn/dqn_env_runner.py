@@ -22,7 +22,7 @@ class DQNEnvRunner(BatchedEnvRunner):
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
         """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
         assert self.env is not None
-        turns = TurnBuffer.empty(
+        turns = TurnBuffer.allocate(
             num_turns,
             self.env.num_games,
             self.env.num_snakes,
@@ -52,9 +52,9 @@ class DQNEnvRunner(BatchedEnvRunner):
         frames, action_mask, alive, cut_off = self._position
         turns.obs[t], turns.action_mask[t] = frames, action_mask
         seen = alive | cut_off
-        turns.q_values[t][seen] = self._q_values(turns.obs[t][seen])
+        turns.q_values[t][seen] = self._compute_q_values(turns.obs[t][seen])
 
-    def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def _compute_q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         if not len(frames):
             return np.zeros((0, 4), dtype=np.float32)
         return self.action_scores(self.module[DEFAULT_MODULE_ID], frames)
@@ -69,7 +69,7 @@ class DQNEnvRunner(BatchedEnvRunner):
         """
         return q_values(module, frames)
 
-    def _epsilons(self) -> NDArray[np.float64]:
+    def _get_epsilons(self) -> NDArray[np.float64]:
         """Return the epsilon of each game, float64 (N,).
 
         Without ``epsilon_per_game``, a schedule over env steps sets one epsilon for all games.

@@ -114,6 +114,6 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
             TD_ERROR_MEAN_KEY: td_errors.mean(),
         }
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
-        self._log_norms()
-        self._log_counts(len(losses), td_errors.numel())
+        self._log_gradient_norm()
+        self._log_step_counts(len(losses), td_errors.numel())
         return self.metrics.reduce()

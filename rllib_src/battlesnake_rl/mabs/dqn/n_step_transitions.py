@@ -18,7 +18,7 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 class TurnBuffer:
     """T turns of N games with S seats, and the position after the last turn.
 
-    `empty` returns a buffer of zeros, which an env runner fills turn by turn.
+    `allocate` returns a buffer of zeros, which an env runner fills turn by turn.
     """
 
     obs: NDArray[np.uint8]
@@ -39,7 +39,7 @@ class TurnBuffer:
     """bool (T, N, S), whether the game was truncated."""
 
     @classmethod
-    def empty(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> TurnBuffer:
+    def allocate(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> TurnBuffer:
         """Return a buffer of zeros for ``turns`` turns."""
         now, upto = (turns, games, seats), (turns + 1, games, seats)
         return cls(
@@ -106,7 +106,7 @@ def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
     target = returns[start] + np.where(final, 0.0, gamma ** steps[start] * best_next)
     q_played = turns.q_values[start][np.arange(len(begin)), turns.actions[start]]
 
-    def rows(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    def scatter_to_rows(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
         column: NDArray[Any] = np.zeros(int(needed.sum()), dtype=dtype)
         column[begin] = values
         return column
@@ -114,12 +114,12 @@ def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
     return Fragment(
         obs=turns.obs[needed],
         action_mask=turns.action_mask[needed],
-        next_offset=rows(np.where(final, 0, row[end] - begin), np.int32),
-        actions=rows(turns.actions[start], np.uint8),
-        rewards=rows(returns[start], np.float32),
-        terminateds=rows(final, np.bool_),
-        n_step=rows(steps[start], np.uint8),
-        td_errors=rows(np.abs(target - q_played), np.float32),
+        next_offset=scatter_to_rows(np.where(final, 0, row[end] - begin), np.int32),
+        actions=scatter_to_rows(turns.actions[start], np.uint8),
+        rewards=scatter_to_rows(returns[start], np.float32),
+        terminateds=scatter_to_rows(final, np.bool_),
+        n_step=scatter_to_rows(steps[start], np.uint8),
+        td_errors=scatter_to_rows(np.abs(target - q_played), np.float32),
         num_env_steps=int(turns.acted.any(-1).sum()),
         num_agent_steps=len(begin),
     )

@@ -210,7 +210,9 @@ class ReplayBuffer:
         self._rewards[slots] = fragment.rewards
         self._terminateds[slots] = fragment.terminateds
         self._n_step[slots] = fragment.n_step
-        priorities = np.where(fragment.n_step > 0, self._priority(fragment.td_errors), 0.0)
+        priorities = np.where(
+            fragment.n_step > 0, self._compute_priorities(fragment.td_errors), 0.0
+        )
         self._priorities.set(slots, priorities)
         self._added += len(fragment)
 
@@ -246,19 +248,21 @@ class ReplayBuffer:
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
         """Set the priorities of sampled transitions; overwritten transitions are skipped."""
         present = rows >= self._added - self.capacity
-        self._priorities.set(rows[present] % self.capacity, self._priority(td_errors[present]))
+        self._priorities.set(
+            rows[present] % self.capacity, self._compute_priorities(td_errors[present])
+        )
 
     def get_state(self) -> dict[str, Any]:
         """Return all rows and the state of the random generator.
 
         A buffer restored from this state continues with identical samples.
         """
-        slots = self._filled_indices()
+        slots = self._stored_indices()
         return {
             "added": self._added,
             "random": self._random.bit_generator.state,
             "priorities": self._priorities.get(slots),
-            **{name: array[slots] for name, array in self._arrays().items()},
+            **{name: array[slots] for name, array in self._row_arrays().items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -276,16 +280,16 @@ class ReplayBuffer:
             )
         self._added = state["added"]
         self._random.bit_generator.state = state["random"]
-        slots = self._filled_indices()
-        for name, array in self._arrays().items():
+        slots = self._stored_indices()
+        for name, array in self._row_arrays().items():
             array[slots] = state[name]
         self._priorities.set(slots, state["priorities"])
 
-    def _filled_indices(self) -> NDArray[np.int64]:
+    def _stored_indices(self) -> NDArray[np.int64]:
         """Return the indices of the stored rows, int64, oldest first."""
         return np.arange(self._added - len(self), self._added, dtype=np.int64) % self.capacity
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _row_arrays(self) -> dict[str, NDArray[Any]]:
         return {
             "frames": self._frames,
             "action_mask": self._action_mask,
@@ -296,7 +300,7 @@ class ReplayBuffer:
             "n_step": self._n_step,
         }
 
-    def _priority(self, td_errors: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _compute_priorities(self, td_errors: NDArray[np.float32]) -> NDArray[np.float64]:
         # One priority that is not finite would make the sums of all priorities useless.
         errors = np.nan_to_num(td_errors.astype(np.float64), posinf=0.0)
         return np.asarray((errors + PRIORITY_FLOOR) ** self._alpha)

@@ -2,7 +2,7 @@
 
 `label_with_td_lambda` creates samples from games of `battlesnake_heuristics.search.self_play` with
 TD(lambda) on the search's values. `EvaluationModel.fit` fits a float network.
-`EvaluationModel.evaluation` quantizes the network for the C code.
+`EvaluationModel.to_evaluation` quantizes the network for the C code.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from battlesnake_heuristics.search.quantization import FloatLayers, quantize
 from battlesnake_heuristics.search.self_play import ROW_RANDOM, ROW_SEARCHED_RANDOM, SelfPlayBatch
 
 TD_LAMBDA = 0.95
-_MAX_ESTIMATE = 300_000
+_MAX_UNPROVEN_VALUE = 300_000
 """Absolute search value, in thousandths of a cell, beyond which a value is proven."""
 _PROVEN_VALUE_SCORES = (
     (-math.inf, -900_000, 0.0),
-    (-900_000, -_MAX_ESTIMATE + 1, 0.25),
-    (_MAX_ESTIMATE, math.inf, 1.0),
+    (-900_000, -_MAX_UNPROVEN_VALUE + 1, 0.25),
+    (_MAX_UNPROVEN_VALUE, math.inf, 1.0),
 )
 """Lower bound, upper bound and expected score of each class of proven values.
 
 The bounds are in thousandths of a cell. The classes, in order: losses that all opponents can force;
 draws, and losses that one of several opponents can force; and wins.
 """
-_MAX_HIDDEN = MAX_ACTIVATION / INPUT_UNIT
+_MAX_HIDDEN_ACTIVATION = MAX_ACTIVATION / INPUT_UNIT
 _VALUE_PER_LOGIT = 10_000
 """Search value in the C code of a logit of 1, in thousandths of a cell."""
 
@@ -70,7 +70,7 @@ class Samples:
     target: NDArray[np.float32]
 
     @classmethod
-    def joined(cls, parts: Sequence[Samples]) -> Samples:
+    def concatenate(cls, parts: Sequence[Samples]) -> Samples:
         """Concatenate samples."""
         return cls(
             np.concatenate([part.inputs for part in parts]),
@@ -126,14 +126,14 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
             decided = (value >= low / _VALUE_PER_LOGIT) & (value < high / _VALUE_PER_LOGIT)
             # The prior counts as five samples, so a few games have little effect.
             chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
-        open_ = np.abs(value) < _MAX_ESTIMATE / _VALUE_PER_LOGIT
-        slope, bias = _logistic(value[open_], won[open_])
+        open_ = np.abs(value) < _MAX_UNPROVEN_VALUE / _VALUE_PER_LOGIT
+        slope, bias = _fit_logistic_curve(value[open_], won[open_])
         chance[open_] = 1 / (1 + np.exp(-(slope * value[open_] + bias)))
         out[those] = chance
     return out
 
 
-def _logistic(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float]:
+def _fit_logistic_curve(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float]:
     """Fit slope and bias of a logistic curve with Newton's method.
 
     The prior is Gaussian with mean slope 1 and mean bias 0.
@@ -204,8 +204,8 @@ class LayerStack(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return logits, float32 (M,), of ``inputs``, (M, inputs)."""
-        hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, _MAX_HIDDEN)
-        logits: Tensor = self.last(self.second(hidden).clamp(0, _MAX_HIDDEN))
+        hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, _MAX_HIDDEN_ACTIVATION)
+        logits: Tensor = self.last(self.second(hidden).clamp(0, _MAX_HIDDEN_ACTIVATION))
         return logits[:, 0]
 
     @torch.no_grad()
@@ -240,19 +240,19 @@ class EvaluationModel:
         self.stacks = [LayerStack(NUM_DUEL_INPUTS if i == 0 else NUM_INPUTS) for i in range(STACKS)]
         self.started = [False] * STACKS
 
-    def state(self) -> dict[str, Any]:
-        """Return all weights, for `restore`."""
+    def get_state(self) -> dict[str, Any]:
+        """Return all weights, for `set_state`."""
         return {"stacks": [s.state_dict() for s in self.stacks], "started": self.started}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the weights that `state` returned."""
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore the weights that `get_state` returned."""
         for stack, weights in zip(self.stacks, state["stacks"], strict=True):
             stack.load_state_dict(weights)
         self.started = list(state["started"])
 
-    def evaluation(self, facts: Mapping[str, Any]) -> Evaluation:
+    def to_evaluation(self, metadata: Mapping[str, Any]) -> Evaluation:
         """Return the quantized network."""
-        return Evaluation(quantize([stack.float_layers() for stack in self.stacks]), facts)
+        return Evaluation(quantize([stack.float_layers() for stack in self.stacks]), metadata)
 
     def fit(
         self,
@@ -279,7 +279,7 @@ class EvaluationModel:
         generator = torch.Generator().manual_seed(seed)
         losses = []
         for number, stack in enumerate(self.stacks):
-            those = stack_of(samples.living) == number
+            those = stack_indices(samples.living) == number
             if those.sum() < batch:
                 losses.append(math.nan)
                 continue
@@ -328,7 +328,7 @@ def _fit_stack(
     return recent
 
 
-def stack_of(living: NDArray[np.uint8]) -> NDArray[np.int64]:
+def stack_indices(living: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return the index of the stack for each number of living snakes, int64 (M,)."""
     return np.clip(living.astype(np.int64), 2, 1 + STACKS) - 2
 

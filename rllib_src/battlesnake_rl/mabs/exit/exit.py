@@ -56,19 +56,19 @@ from battlesnake_rl.mabs.exit.exit_self_play import (
     GAME_MIX,
     ExitProgress,
     GameMixSchedule,
-    SearchOpponents,
-    latest_player,
+    SearchOpponentSampler,
+    build_latest_player,
+    game_mix_metadata,
     play_pair,
-    trained_for,
 )
 from battlesnake_rl.mabs.strength import sample_game
-from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory, fast_rungs
+from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory, fast_ladder
 from sagemaker_rl.job.resources import BufferSize
 from sagemaker_rl.runs.divergence import DivergedError, is_finite
 
-CHAMPION = "champion.evaluation"
-_MODEL, _STATE = "model.pt", "state.json"
-_LOSSES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
+CHAMPION_FILE_NAME = "champion.evaluation"
+_MODEL_FILE_NAME, _STATE_FILE_NAME = "model.pt", "state.json"
+_LOSS_NAMES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
 """Metrics of the fit: final loss of each stack, and loss of the quantized network.
 
 The loss of the quantized network is measured on the new samples.
@@ -92,7 +92,7 @@ _SAMPLE_BYTES = 2 * NUM_INPUTS + 1 + 4
 """Bytes of a sample in `Samples`."""
 _CPUS_PER_RUNNER = 0.5
 """CPUs that Ray reserves per self-play runner; 0.5 leaves room for the learner."""
-_FRAGMENTS_AHEAD = 2
+_MAX_FRAGMENTS_IN_FLIGHT = 2
 """Fragments requested from each runner in advance."""
 _EXIT_MAX_RUNG_CPU_S = 1.5
 """Maximum CPU seconds per game of a rung.
@@ -247,7 +247,7 @@ class SelfPlayFragment:
     """
 
 
-def _labelled(fragments: Sequence[SelfPlayFragment]) -> Samples:
+def _label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:
     """Label each champion's games separately.
 
     The values of different champions have different scales.
@@ -255,7 +255,7 @@ def _labelled(fragments: Sequence[SelfPlayFragment]) -> Samples:
     by_champion: dict[int, list[SelfPlayBatch]] = {}
     for fragment in fragments:
         by_champion.setdefault(fragment.champion, []).append(fragment.games)
-    return Samples.joined(
+    return Samples.concatenate(
         [label_with_td_lambda(SelfPlayBatch.concatenate(games)) for games in by_champion.values()]
     )
 
@@ -263,7 +263,7 @@ def _labelled(fragments: Sequence[SelfPlayFragment]) -> Samples:
 class SelfPlayRunner:
     """Stateless actor that plays games for the learner."""
 
-    def fragment(
+    def play_fragment(
         self,
         seed: int,
         setup: SelfPlaySettings,
@@ -274,16 +274,16 @@ class SelfPlayRunner:
         """Play games of ``players`` until they have ``moves`` searched moves."""
         began = time.process_time()
         games = play_games(seed, setup, players, moves)
-        return SelfPlayFragment(games.for_players(learned), time.process_time() - began)
+        return SelfPlayFragment(games.select_players(learned), time.process_time() - began)
 
-    def pair(
+    def play_game_pair(
         self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
     ) -> tuple[int, float]:
         """Play one game pair; return the outcome for ``one`` and the CPU seconds."""
         began = time.process_time()
         return play_pair(one, other, snakes, seed), time.process_time() - began
 
-    def elo(
+    def run_placement(
         self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
     ) -> tuple[ladder.Placement, float]:
         """Place a search with ``evaluation`` on the ladder.
@@ -295,7 +295,7 @@ class SelfPlayRunner:
         placement = ladder.run_placement(
             lambda seed: Search(evaluation=evaluation),
             settings=MatchSettings(nodes=positions),
-            rungs=fast_rungs(_EXIT_MAX_RUNG_CPU_S),
+            rungs=fast_ladder(_EXIT_MAX_RUNG_CPU_S),
             cpu_seconds=cpu_seconds,
             precision_elo=20.0,
             seed=seed,
@@ -328,7 +328,7 @@ class EXIT:
         self._schedule = GameMixSchedule()
         # In total, the fragments in flight contain at most one iteration's moves.
         share = math.ceil(
-            self.settings.moves_per_iteration / (_FRAGMENTS_AHEAD * config.num_env_runners)
+            self.settings.moves_per_iteration / (_MAX_FRAGMENTS_IN_FLIGHT * config.num_env_runners)
         )
         self._moves_per_fragment = min(self.settings.moves_per_fragment, share)
         self._fragments: dict[ray.ObjectRef, _PendingFragment] = {}
@@ -356,13 +356,13 @@ class EXIT:
             DivergedError: If the fit led to weights that are not finite.
         """
         began = time.process_time()
-        fragments = list(self._play())
-        fresh = _labelled(fragments)
+        fragments = list(self._run_self_play())
+        fresh = _label_fragments(fragments)
         self._buffer_samples(fresh)
-        losses = self._fit()
+        losses = self._fit_model()
         self.progress.iterations += 1
         self.progress.cpu_seconds += time.process_time() - began
-        candidate = self.model.evaluation(self._facts())
+        candidate = self.model.to_evaluation(self._get_metadata())
         rounded = quantized_loss(candidate, fresh)
         match = self._play_match(candidate)
         if match["promoted"]:
@@ -370,7 +370,7 @@ class EXIT:
         with suppress(IterationStoppedError):  # All other steps of the iteration are complete.
             self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
-        return self._results(fragments, [*losses, rounded], match)
+        return self._build_results(fragments, [*losses, rounded], match)
 
     def _buffer_samples(self, fresh: Samples) -> None:
         """Keep samples of the last ``buffer_iterations`` iterations.
@@ -386,28 +386,28 @@ class EXIT:
             -min(self.settings.buffer_iterations, later) :
         ]
 
-    def _fit(self) -> list[float]:
+    def _fit_model(self) -> list[float]:
         """Fit the network, and return its losses; an aborted fit changes no weights."""
-        before = copy.deepcopy(self.model.state())
+        before = copy.deepcopy(self.model.get_state())
         try:
             losses = self.model.fit(
-                Samples.joined(self.sample_buffer),
+                Samples.concatenate(self.sample_buffer),
                 self.settings.epochs if self.champion else self.settings.bootstrap_epochs,
                 self.settings.lr if self.champion else self.settings.bootstrap_lr,
                 seed=self.progress.iterations,
-                after_step=self._check_stop,
+                after_step=self._raise_if_stopped,
             )
             if not all(map(is_finite, self.model.stacks)):
                 raise DivergedError("the network has weights that are not finite")
         except (IterationStoppedError, DivergedError):
-            self.model.restore(before)
+            self.model.set_state(before)
             raise
         return losses
 
-    def _facts(self) -> dict[str, Any]:
+    def _get_metadata(self) -> dict[str, Any]:
         """Return the metadata of the network's file."""
         return {
-            "trained_for": trained_for(),
+            "trained_for": game_mix_metadata(),
             "command": "train --algorithm EXIT",
             "settings": asdict(self.settings),
             "rounds": self.progress.iterations,
@@ -416,7 +416,7 @@ class EXIT:
             "cpu_seconds": round(self.progress.cpu_seconds),
         }
 
-    def _check_stop(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self.should_stop():
             raise IterationStoppedError("a stop of the run was requested")
 
@@ -424,33 +424,35 @@ class EXIT:
         """Wait for the first finished reference, or raise `IterationStoppedError`."""
         while True:
             ready, _ = ray.wait(list(references), num_returns=1, timeout=_STOP_POLL_INTERVAL_S)
-            self._check_stop()
+            self._raise_if_stopped()
             if ready:
                 return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
         """Place the champion on the ladder after the last iteration; update ``results``."""
         self._place_champion(least=1.0)
-        results |= self.strength.results()
+        results |= self.strength.to_metrics()
 
-    def game(self) -> Replay:
+    def play_sample_game(self) -> Replay:
         """Record a duel of the champion, or the handcrafted weights, against itself."""
         return sample_game.play_search_duel(self.champion, 1 + self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the directory ``path``."""
         folder = Path(path)
-        write_atomically(folder / _MODEL, lambda part: torch.save(self.model.state(), part))
+        write_atomically(
+            folder / _MODEL_FILE_NAME, lambda part: torch.save(self.model.get_state(), part)
+        )
         self.progress.save(folder)
         state = {
             "training_iteration": self.training_iteration,
             "promotions": self.promotions,
             "sample_buffer": len(self.sample_buffer),
         }
-        (folder / _STATE).write_text(json.dumps(state, indent=1) + "\n")
+        (folder / _STATE_FILE_NAME).write_text(json.dumps(state, indent=1) + "\n")
         self.strength.save(folder)
         if self.champion is not None:
-            self.champion.save(folder / CHAMPION)
+            self.champion.save(folder / CHAMPION_FILE_NAME)
         for network in self._folder.glob("network-*.evaluation"):
             shutil.copy(network, folder)
         for number, samples in enumerate(self.sample_buffer):
@@ -459,14 +461,14 @@ class EXIT:
     def restore_from_path(self, path: str) -> None:
         """Restore a checkpoint."""
         folder = Path(path)
-        state = old_runs.convert_exit_state(json.loads((folder / _STATE).read_text()))
+        state = old_runs.convert_exit_state(json.loads((folder / _STATE_FILE_NAME).read_text()))
         self.training_iteration = state["training_iteration"]
         self.promotions = state["promotions"]
         self.strength = StrengthHistory.load(folder)
         self.progress = ExitProgress.load(folder)
-        self.model.restore(torch.load(folder / _MODEL))
-        if (folder / CHAMPION).exists():
-            self.champion = Evaluation.load(folder / CHAMPION)
+        self.model.set_state(torch.load(folder / _MODEL_FILE_NAME))
+        if (folder / CHAMPION_FILE_NAME).exists():
+            self.champion = Evaluation.load(folder / CHAMPION_FILE_NAME)
         for network in folder.glob("network-*.evaluation"):
             shutil.copy(network, self._folder)
         self.sample_buffer = [
@@ -480,7 +482,7 @@ class EXIT:
             ray.kill(runner)
         self._temporary_dir.delete()
 
-    def _play(self) -> Iterator[SelfPlayFragment]:
+    def _run_self_play(self) -> Iterator[SelfPlayFragment]:
         """Yield fragments until there are enough moves, and request new fragments."""
         played = 0
         while played < self.settings.moves_per_iteration:
@@ -489,7 +491,7 @@ class EXIT:
             asked = self._fragments.pop(done)
             fragment = replace(ray.get(done), champion=asked.champion)
             searched = int((fragment.games.rows["kind"] != ROW_RANDOM).sum())
-            self._schedule.played(asked.kind, searched - self._moves_per_fragment)
+            self._schedule.add_moves(asked.kind, searched - self._moves_per_fragment)
             self.progress.games += len(fragment.games.points)
             self.progress.moves += searched
             self.progress.cpu_seconds += fragment.cpu_seconds
@@ -497,14 +499,14 @@ class EXIT:
             yield fragment
 
     def _request_fragments(self) -> None:
-        """Request fragments until each runner has `_FRAGMENTS_AHEAD` in flight."""
+        """Request fragments until each runner has `_MAX_FRAGMENTS_IN_FLIGHT` in flight."""
         for number, runner in enumerate(self._runners):
             waiting = sum(asked.runner == number for asked in self._fragments.values())
-            for _ in range(_FRAGMENTS_AHEAD - waiting):
+            for _ in range(_MAX_FRAGMENTS_IN_FLIGHT - waiting):
                 kind, setup, players, learned = self._choose_game()
                 # Seeds are far apart, because a fragment increments its seed for every game.
                 self.progress.seed += 10_000
-                reference = runner.fragment.remote(
+                reference = runner.play_fragment.remote(
                     self.progress.seed, setup, players, learned, self._moves_per_fragment
                 )
                 self._fragments[reference] = _PendingFragment(number, kind, self.promotions)
@@ -512,14 +514,16 @@ class EXIT:
     def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
         """Choose the game that is furthest behind its share of moves, and the players."""
         random = np.random.default_rng(self.progress.seed)
-        kind = self._schedule.next()
-        self._schedule.played(kind, self._moves_per_fragment)
+        kind = self._schedule.next_game()
+        self._schedule.add_moves(kind, self._moves_per_fragment)
         deep = 0 < self.settings.deep_search_after_moves <= self.progress.moves
         setup = GAME_MIX[kind][1]
-        player = latest_player(
+        player = build_latest_player(
             self.champion, setup.num_snakes, deep, self.settings.root_noise, random
         )
-        players, learned = SearchOpponents(self._folder, random).seats(setup.num_snakes, player)
+        players, learned = SearchOpponentSampler(self._folder, random).draw_players(
+            setup.num_snakes, player
+        )
         return kind, setup, players, learned
 
     def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
@@ -535,7 +539,7 @@ class EXIT:
         )
         sprt = Sprt(self.settings.elo0, self.settings.elo1)
         pairs = [0] * 5
-        for outcome in self._outcomes(one, other):
+        for outcome in self._play_game_pairs(one, other):
             pairs[outcome] += 1
             if sprt.decide(pairs) is not None:
                 break
@@ -546,7 +550,7 @@ class EXIT:
         score = seen.score if seen.pairs else math.nan
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}
 
-    def _outcomes(self, one: SearchPlayer, other: SearchPlayer) -> Any:
+    def _play_game_pairs(self, one: SearchPlayer, other: SearchPlayer) -> Any:
         """Yield the outcomes of game pairs in order, alternating duels and games of four."""
         references: list[ray.ObjectRef] = []
         base = 900_000_000 + 1000 * self.progress.iterations
@@ -555,7 +559,7 @@ class EXIT:
                 number = len(references)
                 runner = self._runners[number % len(self._runners)]
                 snakes = (2, 4)[number % 2]
-                references.append(runner.pair.remote(one, other, snakes, base + number))
+                references.append(runner.play_game_pair.remote(one, other, snakes, base + number))
             outcome, seconds = ray.get(self._wait_for([references[index]]))
             self.progress.cpu_seconds += seconds
             yield outcome
@@ -574,7 +578,7 @@ class EXIT:
         )
         if self.champion is None or owed < least:
             return
-        placing = self._runners[0].elo.remote(
+        placing = self._runners[0].run_placement.remote(
             self.champion, self.settings.ladder_nodes, owed, self.progress.iterations
         )
         self._request_fragments()  # The other runners continue with self-play.
@@ -586,7 +590,7 @@ class EXIT:
         # The best network is always the champion, because a match is more precise than a placement.
         self.strength.best = len(self.strength.measurements) - 1
 
-    def _results(
+    def _build_results(
         self,
         fragments: Sequence[SelfPlayFragment],
         losses: Sequence[float],
@@ -601,10 +605,10 @@ class EXIT:
                 "episode_len_mean": sum(fragment.games.turns for fragment in fragments) / games,
                 "episode_return_mean": match["score"],
             },
-            "learners": dict(zip(_LOSSES, losses, strict=True)),
+            "learners": dict(zip(_LOSS_NAMES, losses, strict=True)),
             "match": dict(match),
             "promotions": self.promotions,
-            **self.strength.results(),
+            **self.strength.to_metrics(),
         }
 
 

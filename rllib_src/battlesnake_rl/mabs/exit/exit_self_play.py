@@ -44,7 +44,7 @@ SHARED_TREE_NODE_CHOICES = (200, 300, 400, 600)
 
 Such games start with three or more snakes.
 """
-_STYLE_SPREADS = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
+_WEIGHT_LOG_STD = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
 """Standard deviation of the logarithm of each evaluation weight that varies.
 
 The weights vary between opponents.
@@ -77,14 +77,16 @@ class ExitProgress:
         write_atomically(folder / "progress.json", lambda part: part.write_text(text))
 
 
-class SearchOpponents:
+class SearchOpponentSampler:
     """Opponents: the champion, earlier networks, or other handcrafted weights."""
 
     def __init__(self, folder: Path, rng: np.random.Generator) -> None:
         self.rng = rng
         self.earlier = sorted(folder.glob("network-*.evaluation"))
 
-    def seats(self, snakes: int, latest: SearchPlayer) -> tuple[list[SearchPlayer], list[int]]:
+    def draw_players(
+        self, snakes: int, latest: SearchPlayer
+    ) -> tuple[list[SearchPlayer], list[int]]:
         """Return the players, and the indices of the players whose moves become samples."""
         drawn = self.rng.random()
         if latest.evaluation is None or drawn < 0.6:
@@ -94,22 +96,22 @@ class SearchOpponents:
             path = self.earlier[self.rng.integers(len(self.earlier))]
             rival = replace(latest, evaluation=Evaluation.load(path))
             return [latest] * (snakes - others) + [rival] * others, list(range(snakes))
-        rival = replace(latest, evaluation=None, weights=self.style())
+        rival = replace(latest, evaluation=None, weights=self.draw_weights())
         return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
 
-    def style(self) -> Weights:
+    def draw_weights(self) -> Weights:
         """Return handcrafted weights with random changes, within the search's limits."""
         now = Weights()
         changed = {
             name: min(
                 round(getattr(now, name) * math.exp(self.rng.normal(0, width))), _MAX_WEIGHT_VALUE
             )
-            for name, width in _STYLE_SPREADS.items()
+            for name, width in _WEIGHT_LOG_STD.items()
         }
         return replace(now, **changed)
 
 
-def latest_player(
+def build_latest_player(
     champion: Evaluation | None,
     num_snakes: int,
     deep: bool,
@@ -149,11 +151,11 @@ class GameMixSchedule:
         self._shares = shares / shares.sum()
         self._behind = np.zeros(len(GAME_MIX))
 
-    def next(self) -> int:
+    def next_game(self) -> int:
         """Return the index of the next game."""
         return int((self._behind + self._shares).argmax())
 
-    def played(self, index: int, moves: int) -> None:
+    def add_moves(self, index: int, moves: int) -> None:
         """Add searched moves of the game ``index``.
 
         The moves may be played or only requested. Negative values subtract moves.
@@ -181,7 +183,7 @@ def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) ->
     return pair_outcome(points)
 
 
-def trained_for() -> dict[str, Any]:
+def game_mix_metadata() -> dict[str, Any]:
     """Return the metadata about `GAME_MIX` for a network's file.
 
     The map ``royale`` is listed if a game has the ruleset ``royale``.

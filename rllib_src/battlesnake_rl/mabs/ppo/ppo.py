@@ -42,7 +42,7 @@ The columns are log-probs under the policy that played, advantages, and value ta
 KICKSTART_PROBS = "kickstart_probs"
 """Column of a batch, float32 (M, 4): move probabilities of the starting policy."""
 
-_LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
+_METRIC_NAMES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 """Reported metrics, under RLlib's names."""
 
 
@@ -202,7 +202,7 @@ class PPOEnvRunner(BatchedEnvRunner):
         """
         return logits_and_values_numpy(module, frames)[0]
 
-    def _epsilons(self) -> NDArray[np.float64]:
+    def _get_epsilons(self) -> NDArray[np.float64]:
         """Return 1 for every game, float64 (N,), because all games sample their moves."""
         assert self.env is not None
         return np.ones(self.env.num_games)
@@ -269,7 +269,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         if rollout.weights_seq_no < self._weights_seq_no:
             importance_ratios = self._recompute_with_current_policy(rollout, columns)
         if self.config.start_from is not None and self._kickstart_coeff.get_current_value() > 0:
-            columns[KICKSTART_PROBS] = self._kickstart_probs(columns)
+            columns[KICKSTART_PROBS] = self._compute_kickstart_probs(columns)
         advantages = compute_advantages(
             rollout, self.config.gamma, self.config.lambda_, importance_ratios
         )
@@ -303,12 +303,14 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         importance_ratios[rollout.acted] = ratio.cpu().numpy()
         return importance_ratios
 
-    def _kickstart_probs(self, columns: dict[str, Tensor]) -> Tensor:
+    def _compute_kickstart_probs(self, columns: dict[str, Tensor]) -> Tensor:
         """Return the move probabilities of the starting policy, float32 (M, 4)."""
         if self._start_module is None:
             self._start_module = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
             path = Path(self.config.start_from)
-            warm_start.load_into(self._start_module.network, warm_start.read_weights(path), path)
+            warm_start.load_into_network(
+                self._start_module.network, warm_start.load_policy_weights(path), path
+            )
         with torch.no_grad():
             pieces = torch.split(columns[Columns.OBS], self.config.minibatch_size)
             logits = torch.cat([self._start_module.logits_and_values(piece)[0] for piece in pieces])
@@ -357,10 +359,10 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         At least one update must have run since the last report.
         """
         means = torch.stack(self._pending_metrics).mean(0)
-        seen = dict(zip(_LOSSES, means.unbind(), strict=True))
+        seen = dict(zip(_METRIC_NAMES, means.unbind(), strict=True))
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
-        self._log_norms()
-        self._log_counts(len(self._pending_metrics), self._num_moves_trained)
+        self._log_gradient_norm()
+        self._log_step_counts(len(self._pending_metrics), self._num_moves_trained)
         self._pending_metrics.clear()
         self._num_moves_trained = 0
         return self.metrics.reduce()
@@ -456,6 +458,6 @@ class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Train on the rollouts that have arrived from the env runners."""
-        self._learn_from(
-            self._collect_fragments() if self.config.async_sampling else self._sample()
+        self._update_learner(
+            self._collect_fragments() if self.config.async_sampling else self._sample_fragments()
         )
