@@ -38,7 +38,7 @@ from battlesnake_heuristics.analysis.win_probability import FORCED_END_VALUE, MI
 from battlesnake_heuristics.rating.match import start_seed
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import Search
-from battlesnake_heuristics.search.self_play import SearchPlayer, play_from
+from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
 _NODES = 300
 """Nodes per move in games with a planted mistake."""
@@ -163,7 +163,7 @@ def score_of_full_games(replay: Replay, mistake: mistakes.MoveAssessment, move: 
     if len(living) < 2 or mistake.snake_id not in living:
         return (mistakes.final_scores(after) or {}).get(mistake.snake_id, 0.0)
     players = [SearchPlayer(load_builtin(), nodes=_NODES)] * len(living)
-    ends = [play_from(after, players, seed).points for seed in range(_FULL_GAMES)]
+    ends = [play_from_board(after, players, seed).points for seed in range(_FULL_GAMES)]
     return float(np.mean(ends, axis=0)[living.index(mistake.snake_id)])
 
 

@@ -122,7 +122,7 @@ def main() -> None:
     for name, (size, snakes, ruleset) in _CASES.items():
         boards = positions(size, snakes, ruleset, args.positions)
         for cores in sorted({1, args.cores}):
-            SEARCH_CORES.use(cores)
+            SEARCH_CORES.configure(cores)
             clock = time.process_time if args.cores == 1 else time.perf_counter
             # Weights differ, so that searches do not share results in the transposition table.
             search = Search(Weights(draw=Weights().draw + cores))

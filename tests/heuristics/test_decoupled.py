@@ -12,7 +12,12 @@ import pytest
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import load_builtin
-from battlesnake_heuristics.search.search import SEARCH_CORES, Search, _request_tuple, _you_first
+from battlesnake_heuristics.search.search import (
+    SEARCH_CORES,
+    Search,
+    _list_snakes_you_first,
+    _search_arguments,
+)
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 
 from .decoupled_reference import Tree
@@ -29,9 +34,9 @@ KINDS = (
 
 @pytest.fixture(autouse=True)
 def one_core() -> Iterator[None]:
-    SEARCH_CORES.use(1)
+    SEARCH_CORES.configure(1)
     yield
-    SEARCH_CORES.use(1)
+    SEARCH_CORES.configure(1)
 
 
 def champion(nodes: int = 1000) -> Search:
@@ -39,8 +44,8 @@ def champion(nodes: int = 1000) -> Search:
 
 
 def visits(board: Board, nodes: int, first_depth: int = 1) -> tuple[int, ...]:
-    request = _request_tuple(
-        board, _you_first(board), champion().weights, None, nodes, 120,
+    request = _search_arguments(
+        board, _list_snakes_you_first(board), champion().weights, None, nodes, 120,
         load_builtin().network_bytes, decoupled=True,
     )  # fmt: skip
     tried: tuple[int, ...] = _search.search(*request, first_depth, None)[-1]
@@ -122,7 +127,7 @@ def test_a_single_move_is_answered_at_once() -> None:
 
 
 def test_searches_side_by_side_choose_together(four: Board) -> None:
-    SEARCH_CORES.use(2)
+    SEARCH_CORES.configure(2)
     decision, statistics = champion().search(four, seconds=0.1)
     assert decision.move in four.safe_moves()
     assert statistics.nodes > 500

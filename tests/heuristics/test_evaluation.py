@@ -24,7 +24,7 @@ from battlesnake_heuristics.search.evaluation import (
     EvaluationError,
     load_builtin,
 )
-from battlesnake_heuristics.search.quantization import LAYERS, quantize
+from battlesnake_heuristics.search.quantization import LAYERS_DTYPE, quantize
 
 _search = pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -45,7 +45,7 @@ TRAINED = {
 
 def random_evaluation(seed: int, size: int = MAX_WEIGHT) -> Evaluation:
     rng = np.random.default_rng(seed)
-    layers = np.zeros(STACKS, LAYERS)
+    layers = np.zeros(STACKS, LAYERS_DTYPE)
     for name in ("first", "second", "last"):
         layers[name] = rng.integers(-size, size, layers[name].shape, endpoint=True)
     for name in ("first_bias", "second_bias", "last_bias"):
@@ -64,7 +64,7 @@ def test_every_processor_computes_what_the_definition_says(
     rows = rng.integers(-MAX_ACTIVATION, MAX_ACTIVATION, (2, NUM_INPUTS), np.int16, endpoint=True)
     if extreme:
         rows = np.where(rows > 0, MAX_ACTIVATION, -MAX_ACTIVATION).astype(np.int16)
-    stack = np.frombuffer(evaluation.network_bytes, LAYERS)[min(living - 2, STACKS - 1)]
+    stack = np.frombuffer(evaluation.network_bytes, LAYERS_DTYPE)[min(living - 2, STACKS - 1)]
     used = NUM_DUEL_INPUTS if living == 2 else NUM_INPUTS
     expected = [value_by_definition(stack, row[:used]) for row in rows]
     answers = [
@@ -182,11 +182,11 @@ def test_where_it_was_trained_its_values_are_the_scores() -> None:
 def test_what_is_no_network_is_refused() -> None:
     numbers = random_evaluation(1).network_bytes
     row = np.zeros(NUM_INPUTS, np.int16)
-    assert len(numbers) == STACKS * LAYERS.itemsize
-    for name in LAYERS.names or ():
+    assert len(numbers) == STACKS * LAYERS_DTYPE.itemsize
+    for name in LAYERS_DTYPE.names or ():
         most = 1 << 29 if "bias" in name else MAX_WEIGHT
         for value in (most, -most, most + 1, -most - 1):
-            layers = np.frombuffer(numbers, LAYERS).copy()
+            layers = np.frombuffer(numbers, LAYERS_DTYPE).copy()
             layers[name].flat[-1] = value
             if abs(value) == most:
                 assert _search.evaluate_batch(0, layers.tobytes(), row, 2) is not None

@@ -26,7 +26,7 @@ from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search import evaluation as evaluation_module
 from battlesnake_heuristics.search.evaluation import (
     BOARD_INPUTS,
-    MAGIC,
+    FILE_SIGNATURE,
     MAX_ACTIVATION,
     NUM_INPUTS,
     SNAKE_INPUTS,
@@ -35,7 +35,7 @@ from battlesnake_heuristics.search.evaluation import (
     EvaluationError,
     load_builtin,
 )
-from battlesnake_heuristics.search.quantization import layers_dtype
+from battlesnake_heuristics.search.quantization import make_layers_dtype
 from battlesnake_heuristics.search.search import network_inputs
 
 from .network_reference import named_inputs, value_by_definition
@@ -103,7 +103,7 @@ def test_rivals_as_near_that_differ_by_the_least_are_told_apart() -> None:
 def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: Path) -> None:
     shape = {"board": ["size", "lead"], "snake": ["stacked", "length"], "hidden": [8, 4]}
     places, *sizes = evaluation_module._parse_shape(shape)
-    layers = layers_dtype(len(places), *sizes)
+    layers = make_layers_dtype(len(places), *sizes)
     rng = np.random.default_rng(1)
     stacks = np.zeros(STACKS, layers)
     for name in layers.names or ():
@@ -111,7 +111,7 @@ def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: P
     facts = dict(load_builtin().metadata) | {"format": 2, "shape": shape}
     facts |= {"sha256": hashlib.sha256(stacks.tobytes()).hexdigest()}
     path = tmp_path / "narrow.evaluation"
-    path.write_bytes(b"\n".join((MAGIC, json.dumps(facts).encode(), stacks.tobytes())))
+    path.write_bytes(b"\n".join((FILE_SIGNATURE, json.dumps(facts).encode(), stacks.tobytes())))
     narrow = Evaluation.load(path)
     narrow.save(tmp_path / "whole.evaluation")
     assert Evaluation.load(tmp_path / "whole.evaluation").network_bytes == narrow.network_bytes
@@ -129,9 +129,9 @@ def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: P
     [
         ({"board": ["size", "colour"]}, "colour"),
         ({"board": ["size", "size"]}, "distinct"),
-        ({"board": ["size"]}, "number even"),
-        ({"hidden": [64, 16]}, "first must be even, 2 to 32, got 64"),
-        ({"hidden": [8, 3]}, "second must be even, 2 to 16, got 3"),
+        ({"board": ["size"]}, "number of inputs must be even"),
+        ({"hidden": [64, 16]}, "first size must be even, 2 to 32, got 64"),
+        ({"hidden": [8, 3]}, "second size must be even, 2 to 16, got 3"),
         ({"hidden": 8}, "damaged"),
     ],
 )

@@ -40,9 +40,9 @@ DRAWN = -Weights().draw / 1000
 @pytest.fixture(autouse=True)
 def one_core() -> Iterator[None]:
     """Set one core, because a live snake of another test may have set more."""
-    SEARCH_CORES.use(1)
+    SEARCH_CORES.configure(1)
     yield
-    SEARCH_CORES.use(1)
+    SEARCH_CORES.configure(1)
 
 
 def duel(seed: int) -> Board:
@@ -503,16 +503,16 @@ def test_games_at_once_in_threads_share_one_table() -> None:
 
 @pytest.fixture
 def two_cores(one_core: None) -> None:
-    SEARCH_CORES.use(2)
+    SEARCH_CORES.configure(2)
 
 
 @pytest.mark.usefixtures("two_cores")
 def test_two_cores_look_at_one_position() -> None:
     board = duel(7)
     alone, helped = (Search(Weights(lead_cap=lead), max_depth=8) for lead in (3, 4))
-    SEARCH_CORES.use(1)
+    SEARCH_CORES.configure(1)
     visited = alone.search(board, seconds=200.0)[1].nodes
-    SEARCH_CORES.use(2)
+    SEARCH_CORES.configure(2)
     found, statistics = helped.search(board, seconds=200.0)
     assert statistics.depth == 8, "the one that answers gets as deep"
     assert found.scores[found.move] == max(found.scores.values())
@@ -534,12 +534,12 @@ def test_searches_at_once_get_by_with_the_cores_that_are_free() -> None:
         for _ in range(5):
             found = list(pool.map(lambda _: search(board, seconds=100.0), range(6)))
             assert {decision.move for decision in found} <= set(board.safe_moves())
-    assert SEARCH_CORES._free == 2
+    assert SEARCH_CORES._num_free_cores == 2
 
 
 def test_there_is_at_least_one_core() -> None:
-    with pytest.raises(ValueError, match="count must be 1 or more, got 0"):
-        SEARCH_CORES.use(0)
+    with pytest.raises(ValueError, match="num_cores must be 1 or more, got 0"):
+        SEARCH_CORES.configure(0)
 
 
 @pytest.mark.parametrize(
@@ -555,9 +555,9 @@ def test_as_many_threads_as_are_given_time(
     cores: int, granted: Callable[[int], float], threads: int
 ) -> None:
     tuner, used = ThreadTuner(cores), []
-    for _ in range(3 * ThreadTuner.RETRY_SEARCHES):
-        used.append(tuner.threads)
-        tuner.observe(granted(tuner.threads))
+    for _ in range(3 * ThreadTuner.NUM_RETRY_SEARCHES):
+        used.append(tuner.num_threads)
+        tuner.observe(granted(tuner.num_threads))
     assert used[0] == cores
     assert used.count(threads) >= 0.85 * len(used)
     assert tuner.throttle_fraction == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
@@ -566,16 +566,16 @@ def test_as_many_threads_as_are_given_time(
 def test_only_one_thread_says_what_is_given_of_a_core() -> None:
     for cores, granted, share, threads in ((1, 0.3, 0.3, 1), (2, 1.6, 1.0, 2), (4, 3.2, 1.0, 4)):
         tuner = ThreadTuner(cores)
-        for _ in range(ThreadTuner.SAMPLE_SEARCHES):
+        for _ in range(ThreadTuner.NUM_SAMPLE_SEARCHES):
             tuner.observe(granted)
-        assert (tuner.share, tuner.threads) == (share, threads)
+        assert (tuner.cpu_fraction, tuner.num_threads) == (share, threads)
 
 
 def test_near_its_end_a_search_keeps_to_its_pace() -> None:
     board = duel(7)
     search = Search()
     search(board, 0.05)
-    SEARCH_CORES.use(1, share=0.2)
+    SEARCH_CORES.configure(1, cpu_fraction=0.2)
     worked = time.process_time()
     search(board, 0.1)
     assert time.process_time() - worked < 0.05
@@ -587,8 +587,10 @@ def test_only_a_long_search_that_is_alone_is_judged(
 ) -> None:
     seen: list[float] = []
     monkeypatch.setattr(ThreadTuner, "observe", lambda self, granted: seen.append(granted))
-    monkeypatch.setattr("battlesnake_heuristics.search.search._MIN_MEASURED_S", min_measured_s)
-    monkeypatch.setattr(SEARCH_CORES, "_taken", taken)
+    monkeypatch.setattr(
+        "battlesnake_heuristics.search.search._MIN_SAMPLE_DURATION_S", min_measured_s
+    )
+    monkeypatch.setattr(SEARCH_CORES, "_num_busy_cores", taken)
     Search()(duel(1), 0.01)
     assert len(seen) == judged
 
@@ -598,7 +600,7 @@ def test_what_a_search_is_given_is_judged_before_it_rests(monkeypatch: pytest.Mo
     search, seen = Search(), []
     search(board, 0.05)
     monkeypatch.setattr(ThreadTuner, "observe", lambda self, granted: seen.append(granted))
-    SEARCH_CORES.use(1, share=0.03)  # less than a busy machine leaves
+    SEARCH_CORES.configure(1, cpu_fraction=0.03)  # less than a busy machine leaves
     began, worked = time.perf_counter(), time.process_time()
     search(board, 0.2)
     used = (time.process_time() - worked) / (time.perf_counter() - began)
@@ -609,7 +611,7 @@ def test_a_search_by_processor_time_never_rests() -> None:
     board = duel(7)
     before = use_cpu_clock(True)
     try:
-        SEARCH_CORES.use(1, share=0.01)
+        SEARCH_CORES.configure(1, cpu_fraction=0.01)
         began = time.monotonic()
         Search()(board, 0.05)
         assert time.monotonic() - began < 3  # at least 7 s if it used a hundredth of a core

@@ -18,7 +18,7 @@ from battlesnake_heuristics.search.self_play import (
     SelfPlayBatch,
     SelfPlayGame,
     SelfPlaySettings,
-    play_from,
+    play_from_board,
     play_game,
     play_games,
 )
@@ -91,12 +91,12 @@ def test_a_game_goes_on_from_any_position() -> None:
     """Lengths, stacked tails, health, hazards and the turn are taken from the board."""
     board = Board.from_text(MIDWAY)
     for seed in range(1, 20):
-        played = play_from(board, [QUICK] * len(board.living), seed)
+        played = play_from_board(board, [QUICK] * len(board.living), seed)
         state = Board.from_state(board, board.game)
         state.snakes = board.copy().living
         replayed(played, state, dataclasses.replace(board.game, map=""))
-    first, *_ = play_from(board, [QUICK] * 2, 1, node_doublings=3).rows
-    assert first == play_from(board, [SearchPlayer(nodes=8 * 40)] * 2, 1).rows[0]
+    first, *_ = play_from_board(board, [QUICK] * 2, 1, node_doublings=3).rows
+    assert first == play_from_board(board, [SearchPlayer(nodes=8 * 40)] * 2, 1).rows[0]
     assert played.points.shape == (2,)
 
 
@@ -132,7 +132,7 @@ def test_openings_and_random_moves_are_marked() -> None:
 
 def test_players_change_seats_and_rows_tell_who_played() -> None:
     strong, weak = SearchPlayer(nodes=600), SearchPlayer(nodes=8, weights=Weights(territory=-1000))
-    games = play_games(1, SelfPlaySettings(), [strong, weak], moves=3000)
+    games = play_games(1, SelfPlaySettings(), [strong, weak], num_moves=3000)
     points = np.zeros(2)
     for game in range(len(games.points)):
         those = games.game == game
@@ -144,14 +144,14 @@ def test_players_change_seats_and_rows_tell_who_played() -> None:
         assert seat[0] == game % 2
         points += games.points[game][[seat[0], seat[1]]]
     assert points[0] > 0.9 * points.sum()
-    only = games.for_players([1])
+    only = games.select_players([1])
     assert set(only.player) == {1}
     assert len(only.rows) == (games.player == 1).sum()
 
 
 def test_games_of_different_sizes_are_joined() -> None:
-    two = play_games(1, SelfPlaySettings(), [QUICK] * 2, moves=50)
-    three = play_games(1, SelfPlaySettings(num_snakes=3), [QUICK] * 3, moves=50)
+    two = play_games(1, SelfPlaySettings(), [QUICK] * 2, num_moves=50)
+    three = play_games(1, SelfPlaySettings(num_snakes=3), [QUICK] * 3, num_moves=50)
     both = SelfPlayBatch.concatenate([two, three])
     assert both.points.shape == (len(two.points) + len(three.points), 3)
     assert both.points[:, 2][: len(two.points)].sum() == 0

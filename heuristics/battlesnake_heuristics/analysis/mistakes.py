@@ -18,7 +18,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import unsupported_reason
-from battlesnake_heuristics.search.self_play import SearchPlayer, play_from
+from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
 MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
 """Minimum lost win probability of a mistake (``?``) and of a blunder (``??``)."""
@@ -51,7 +51,7 @@ The second measurement uses different rollouts, three times as many.
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
 """Rollout settings: turns with increased node limits, and maximum number of turns.
 
-The number of turns with increased limits (see `play_from`) varies by game.
+The number of turns with increased limits (see `play_from_board`) varies by game.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
@@ -112,7 +112,7 @@ def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
     for game in range(seed, seed + games):
         players = [ROLLOUT_PLAYERS[game % len(ROLLOUT_PLAYERS)]] * len(living)
         node_doublings = ROLLOUT_NODE_DOUBLINGS[game % len(ROLLOUT_NODE_DOUBLINGS)]
-        points = play_from(
+        points = play_from_board(
             board, players, game, ROLLOUT_MAX_TURNS, node_doublings=node_doublings
         ).points
         for snake, share in zip(living, points.tolist(), strict=True):

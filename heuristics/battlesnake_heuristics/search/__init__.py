@@ -1,1 +1,1 @@
-"""The search in C: Python bindings, evaluations and self-play games."""
+"""Python package of the C search, its learned evaluations and self-play games."""

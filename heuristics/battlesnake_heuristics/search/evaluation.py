@@ -1,10 +1,11 @@
 """Learned evaluations: small quantized networks for the leaves of the C search.
 
 A file has three parts: a line that names the format, a line of JSON metadata, and the weights. The
-metadata contain the games of the training, the training command, and the hash of the weights. The
-weights are integers, so that all processors compute the same value; ``csrc/network.h`` defines
-their scales. One table, ``csrc/input_table.h``, defines the inputs. A file lists its inputs and
-hidden layer sizes, so that networks with fewer inputs keep their values when inputs are added.
+metadata contain the supported games, the training command, and the hash of the weights. The
+weights are integers, so that all processors compute the same value. ``csrc/network.h`` defines the
+scales of the weights, and the table ``csrc/input_table.h`` defines the network inputs. A file lists
+its inputs and hidden layer sizes. A network with fewer inputs therefore computes the same values
+after new inputs are added to the table.
 """
 
 from __future__ import annotations
@@ -28,77 +29,84 @@ from battlesnake_gym.boards.json_fields import (
 )
 from battlesnake_gym.common.files import read_bounded, write_atomically
 
-_FORMAT = 2
-MAGIC = b"battlesnake evaluation"
+_FORMAT_VERSION = 2
+FILE_SIGNATURE = b"battlesnake evaluation"
 BUILTIN_PATH = Path(__file__).parent / "evaluations" / "champion.evaluation"
-"""Path of the built-in evaluation; its model card is in the same directory."""
+"""Path of the built-in evaluation file, whose directory also contains its model card."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkInput:
-    """One network input: its name, its unit, and its formula in C."""
+    """One network input: its name, its unit, and its C formula."""
 
     name: str
     unit: str
     formula: str
 
 
-_TABLE = (Path(__file__).parent / "csrc" / "input_table.h").read_text("utf-8")
+_INPUT_TABLE = (Path(__file__).parent / "csrc" / "input_table.h").read_text("utf-8")
 BOARD_INPUTS, SNAKE_INPUTS = (
     {
         name: NetworkInput(name, unit, formula)
-        for name, unit, formula in re.findall(row, _TABLE, re.M)
+        for name, unit, formula in re.findall(row, _INPUT_TABLE, re.M)
     }
     for row in (r'^BOARD\((\w+), "(.*?)", (.*)\)$', r'^SNAKE\((\w+), "(.*?)", (.*)\)$')
 )
-"""Network inputs by name, in order; a network has the snake inputs once per group."""
+"""Board inputs and snake inputs by name, in the order of the input table.
+
+A network has the board inputs once and the snake inputs once per group of `INPUT_GROUPS`.
+"""
 
 INPUT_GROUPS = "own", "strongest", "nearest", "mean"
-"""Groups of snake inputs, in order after the board inputs.
+"""Groups of snake inputs, in the order of the network, which has the board inputs first.
 
-The last two groups need several opponents.
+The last two groups are unused in duels.
 """
 
 NUM_INPUTS, NUM_DUEL_INPUTS = (len(BOARD_INPUTS) + number * len(SNAKE_INPUTS) for number in (4, 2))
 HIDDEN1, HIDDEN2, STACKS = 32, 16, 3
-"""Network shape: maximum hidden layer sizes, and number of weight stacks.
+"""Network shape: maximum sizes of the two hidden layers, and number of weight stacks.
 
-Three stacks serve two, three, and four or more living snakes. Duels use only the first
-`NUM_DUEL_INPUTS` inputs. See ``csrc/network.h``.
+The three stacks evaluate positions with two, three, and four or more living snakes. Duels use only
+the first `NUM_DUEL_INPUTS` inputs. ``csrc/network.h`` defines the same constants.
 """
 
-_SHAPE = {"board": list(BOARD_INPUTS), "snake": list(SNAKE_INPUTS), "hidden": [HIDDEN1, HIDDEN2]}
+_NETWORK_SHAPE = {
+    "board": list(BOARD_INPUTS),
+    "snake": list(SNAKE_INPUTS),
+    "hidden": [HIDDEN1, HIDDEN2],
+}
 """Shape metadata of a new file: input names and hidden layer sizes."""
 
-_FORMAT_1_SHAPE = {
+_FORMAT_1_NETWORK_SHAPE = {
     "board": list(BOARD_INPUTS)[:16],
     "snake": list(SNAKE_INPUTS)[:16],
     "hidden": [32, 16],
 }
-"""Shape of networks in files of format 1, which do not store the shape."""
+"""Shape metadata of format 1, whose files do not store the shape."""
 
 INPUT_UNIT, WEIGHT_UNIT = 256, 1024
 MAX_ACTIVATION, MAX_WEIGHT = 1023, 8191
 """Maximum absolute values of integer activations and weights.
 
-Inputs and activations are at most `MAX_ACTIVATION` / `INPUT_UNIT`, and weights at most `MAX_WEIGHT`
-/ `WEIGHT_UNIT`.
+The scale of inputs and activations is 1 / `INPUT_UNIT`, and the scale of weights is 1 /
+`WEIGHT_UNIT`.
 """
 
 _LOGIT_PER_CELL = 0.1
-"""Logits per cell of territory.
-
-A logit of 1 is equivalent to ten cells in the search.
-"""
+"""Logits of the win probability per cell of territory."""
 
 
-def _size(inputs: int, hidden: int, second: int) -> int:
-    """Return the size of all stacks in bytes, with int16 weights and int32 biases."""
+def _network_bytes_for(inputs: int, hidden: int, second: int) -> int:
+    """Return the size in bytes of all stacks with the given layer sizes.
+
+    Weights are int16, and biases are int32.
+    """
     return 2 * STACKS * ((inputs + 2 + second) * hidden + 3 * second + 2)
 
 
-_NUM_BYTES = _size(NUM_INPUTS, HIDDEN1, HIDDEN2)
-"""Number of network bytes that the C code reads."""
+_NUM_NETWORK_BYTES = _network_bytes_for(NUM_INPUTS, HIDDEN1, HIDDEN2)
+"""Size in bytes of a network of full shape, as the C code requires."""
 
 
 class EvaluationError(ValueError):
@@ -107,11 +115,13 @@ class EvaluationError(ValueError):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A loaded evaluation.
+    """A learned evaluation: a network and its metadata.
 
-    ``network_bytes`` are the weights for the C code, and ``metadata`` are the metadata of the file.
-    ``metadata["trained_for"]`` contains ``rulesets``, ``maps``, ``sizes`` ([width, height] each)
-    and ``snakes`` (numbers of snakes).
+    Attributes:
+        network_bytes: Weights in the layout of the C code, padded to the full shape.
+        metadata: Metadata of the file. ``metadata["trained_for"]`` contains the supported
+            ``rulesets``, ``maps``, ``sizes`` ([width, height] each) and ``snakes`` (numbers of
+            snakes).
     """
 
     network_bytes: bytes
@@ -126,29 +136,37 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
-        """Read an evaluation file.
+        """Load an evaluation file.
 
         Raises:
             EvaluationError: If the file cannot be read, is damaged, or has an unknown format.
         """
         try:
-            data = read_bounded(Path(path), _NUM_BYTES + MAX_JSON_BYTES)
+            data = read_bounded(Path(path), _NUM_NETWORK_BYTES + MAX_JSON_BYTES)
         except ValueError as error:
             raise EvaluationError(f"{error}; give another file") from error
         except OSError as error:
             raise EvaluationError(
                 f"{path}: {error.strerror}; give the path of an evaluation"
             ) from error
-        return cls.read(data, path)
+        return cls.from_bytes(data, path)
 
     @classmethod
-    def read(cls, data: bytes, path: str | Path) -> Evaluation:
-        """Parse the contents of the file ``path``; raise `EvaluationError` as `load` does."""
+    def from_bytes(cls, data: bytes, path: str | Path) -> Evaluation:
+        """Parse the contents of an evaluation file.
+
+        Args:
+            data: Contents of the file.
+            path: Path of the file, for error messages.
+
+        Raises:
+            EvaluationError: If the contents are damaged or have an unknown format.
+        """
         try:
-            magic, header, numbers = data.split(b"\n", 2)
+            signature, header, numbers = data.split(b"\n", 2)
         except ValueError as error:
             raise EvaluationError(f"{path}: not an evaluation; give another file") from error
-        if magic != MAGIC:
+        if signature != FILE_SIGNATURE:
             raise EvaluationError(f"{path}: not an evaluation; give another file")
         try:
             metadata = parse_small_json(header)
@@ -157,29 +175,34 @@ class Evaluation:
                 metadata["sha256"],
                 metadata["trained_for"],
             )
-            _check_trained(trained)
-            shape = _FORMAT_1_SHAPE if version == 1 else metadata.pop("shape")
+            _check_trained_for(trained)
+            shape = _FORMAT_1_NETWORK_SHAPE if version == 1 else metadata.pop("shape")
             places, hidden, second = _parse_shape(shape)
         except (KeyError, TypeError, ValueError) as error:
             raise EvaluationError(
-                f"{path}: its metadata is damaged ({sanitize_text(str(error), 200)}); "
+                f"{path}: the metadata are damaged ({sanitize_text(str(error), 200)}); "
                 "train it again"
             ) from error
-        if version not in (1, _FORMAT):
+        if version not in (1, _FORMAT_VERSION):
             raise EvaluationError(
-                f"{path}: format is {format_value(version)}, this version reads 1 and {_FORMAT}; "
-                "train it again"
+                f"{path}: format is {format_value(version)}, this version reads 1 and "
+                f"{_FORMAT_VERSION}; train it again"
             )
-        size = _size(len(places), hidden, second)
+        size = _network_bytes_for(len(places), hidden, second)
         if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size:
             raise EvaluationError(f"{path}: its weights are damaged; download or train it again")
         return cls(_pad_network(numbers, places, hidden, second), metadata)
 
     def save(self, path: str | Path) -> None:
-        """Write the file atomically, with the hash of the weights."""
+        """Write the evaluation to a file atomically, with the SHA-256 hash of the weights."""
         digest = hashlib.sha256(self.network_bytes).hexdigest()
-        metadata = {**self.metadata, "format": _FORMAT, "shape": _SHAPE, "sha256": digest}
-        data = b"\n".join((MAGIC, json.dumps(metadata).encode(), self.network_bytes))
+        metadata = {
+            **self.metadata,
+            "format": _FORMAT_VERSION,
+            "shape": _NETWORK_SHAPE,
+            "sha256": digest,
+        }
+        data = b"\n".join((FILE_SIGNATURE, json.dumps(metadata).encode(), self.network_bytes))
         write_atomically(path, lambda part: part.write_bytes(data))
 
     def unsupported_reason(self, board: Board) -> str:
@@ -202,7 +225,7 @@ class Evaluation:
 
 @functools.cache
 def load_builtin() -> Evaluation:
-    """Return the built-in evaluation."""
+    """Load the built-in evaluation once per process."""
     return Evaluation.load(BUILTIN_PATH)
 
 
@@ -212,7 +235,7 @@ def score_to_probability(score: float) -> float:
 
 
 def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
-    """Return the index of each input of a file, and the sizes of its hidden layers.
+    """Return the network index of each input of a file, and the sizes of its hidden layers.
 
     Raises:
         KeyError: If a field is missing.
@@ -227,26 +250,33 @@ def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
         places += [start + snake[name] for name in shape["snake"]]
     hidden, second = shape["hidden"]
     if len(set(places)) < len(places) or len(places) % 2:
-        raise ValueError("shape: the inputs must be distinct and their number even")
+        raise ValueError(
+            "shape: the inputs must be distinct, and the number of inputs must be even"
+        )
     for name, size, most in (("first", hidden, HIDDEN1), ("second", second, HIDDEN2)):
         if type(size) is not int or not 2 <= size <= most or size % 2:
-            raise ValueError(f"shape.hidden: the {name} must be even, 2 to {most}, got {size!r}")
+            raise ValueError(
+                f"shape.hidden: the {name} size must be even, 2 to {most}, got {size!r}"
+            )
     return places, hidden, second
 
 
 def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
-    """Pad the stacks of a file to the full shape with zero weights.
+    """Pad the weight stacks of a file to the full shape with zero weights.
 
     The function uses plain Python, because bundles must load evaluations without NumPy.
     """
-    narrow, wide = memoryview(numbers).cast("h"), memoryview(bytearray(_NUM_BYTES)).cast("h")
-    at = to = 0  # Offsets are in 16-bit words.
+    narrow, wide = (
+        memoryview(numbers).cast("h"),
+        memoryview(bytearray(_NUM_NETWORK_BYTES)).cast("h"),
+    )
+    at = to = 0  # Both offsets are in 16-bit words.
     for _ in range(STACKS):
         for rows, columns, most_rows, most_columns in (
             (places, hidden, NUM_INPUTS, HIDDEN1),
             (range(hidden), second, HIDDEN1, HIDDEN2),
         ):
-            for row, place in enumerate(rows):  # The loop visits pairs of inputs, column by column.
+            for row, place in enumerate(rows):  # Weights of two inputs are interleaved.
                 here = at + row // 2 * 2 * columns + row % 2
                 there = to + place // 2 * 2 * most_columns + place % 2
                 wide[there : there + 2 * columns : 2] = narrow[here : here + 2 * columns : 2]
@@ -262,7 +292,8 @@ def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int
     return wide.tobytes()
 
 
-def _check_trained(trained: Mapping[str, Any]) -> None:
+def _check_trained_for(trained: Mapping[str, Any]) -> None:
+    """Raise ValueError if a list of the supported games is missing or empty."""
     for name in ("rulesets", "maps", "sizes", "snakes"):
         if not isinstance(trained[name], list) or not trained[name]:
-            raise ValueError(f"trained_for.{name} must be a list that is not empty")
+            raise ValueError(f"trained_for.{name} must be a list with at least one item")

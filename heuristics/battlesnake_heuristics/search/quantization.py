@@ -1,6 +1,6 @@
-"""The weights of an evaluation as arrays, and the quantization of trained weights.
+"""Array layout of the weights of an evaluation, and quantization of float weights.
 
-This is a separate module, because bundles load `evaluation` without NumPy.
+Bundles load `evaluation` without NumPy, which only this module imports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from battlesnake_heuristics.search.evaluation import (
 )
 
 
-def layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
+def make_layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
     """Return the dtype of one weight stack with the given layer sizes."""
     return np.dtype(
         [
@@ -36,27 +36,28 @@ def layers_dtype(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
     )
 
 
-LAYERS = layers_dtype(NUM_INPUTS, HIDDEN1, HIDDEN2)
-"""Dtype of one weight stack in C layout, with weights in pairs of inputs."""
+LAYERS_DTYPE = make_layers_dtype(NUM_INPUTS, HIDDEN1, HIDDEN2)
+"""Dtype of one weight stack of full shape, in the layout of the C code."""
 
 FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
-"""One stack of float weights.
+"""One weight stack as float arrays.
 
-``first`` is (HIDDEN1, NUM_INPUTS), ``second`` (HIDDEN2, HIDDEN1), ``last`` (HIDDEN2,); the biases
-are ``first_bias``, ``second_bias`` and ``last_bias``.
+The weights are ``first`` (HIDDEN1, NUM_INPUTS), ``second`` (HIDDEN2, HIDDEN1) and ``last``
+(HIDDEN2,). The biases are ``first_bias`` (HIDDEN1,), ``second_bias`` (HIDDEN2,) and the scalar
+``last_bias``.
 """
 
 
 def quantize(stacks: Sequence[FloatLayers]) -> bytes:
-    """Quantize the weights of all stacks to bytes.
+    """Quantize float weight stacks to the bytes of a network.
 
-    Weights are clamped to the ranges of the C code.
+    Weights and biases are clamped to the ranges of the C code.
     """
-    layers = np.zeros(STACKS, LAYERS)
+    layers = np.zeros(STACKS, LAYERS_DTYPE)
     for stack, weights in zip(layers, stacks, strict=True):
-        stack["first"] = _paired(weights["first"])
-        stack["second"] = _paired(weights["second"])
-        stack["last"] = _rounded(weights["last"])
+        stack["first"] = _quantize_pairs(weights["first"])
+        stack["second"] = _quantize_pairs(weights["second"])
+        stack["last"] = _quantize_weights(weights["last"])
         for name in ("first_bias", "second_bias", "last_bias"):
             limit = 1 << 29
             bias = np.rint(np.asarray(weights[name], np.float64) * INPUT_UNIT * WEIGHT_UNIT)
@@ -64,12 +65,13 @@ def quantize(stacks: Sequence[FloatLayers]) -> bytes:
     return layers.tobytes()
 
 
-def _rounded(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
+def _quantize_weights(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
+    """Quantize float weights (outputs, inputs) to int16 (inputs / 2, outputs, 2)."""
     whole = np.rint(np.asarray(weights, np.float64) * WEIGHT_UNIT)
     return np.clip(whole, -MAX_WEIGHT, MAX_WEIGHT).astype(np.int16)
 
 
-def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
+def _quantize_pairs(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
     """Reorder weights (out, in) to int16 (in / 2, out, 2)."""
     outputs, inputs = weights.shape
-    return _rounded(weights).reshape(outputs, inputs // 2, 2).transpose(1, 0, 2)
+    return _quantize_weights(weights).reshape(outputs, inputs // 2, 2).transpose(1, 0, 2)

@@ -1,11 +1,11 @@
 """Strategies that use the C search: alpha-beta search and decoupled MCTS.
 
-The alpha-beta search deepens iteratively, one turn at a time, until its time or node limit. The
-evaluation of a leaf is territory: the cells that each snake reaches first, considering that bodies
-move out of the way. We move first and the opponents reply to our move, so a value is
-guaranteed. With one opponent, the value is exact at the given depth. With several opponents, one
-opponent plays its best reply, and the others keep to the move that has hurt us most so far
-(best-reply search, Schadd and Winands 2011). The C code is in ``csrc``.
+The alpha-beta search deepens iteratively, one turn at a time, until it reaches a time or node
+limit. The handcrafted evaluation of a leaf is mainly territory: the cells that a snake reaches
+before all other snakes. The territory includes cells that bodies vacate in time. The opponents
+reply to our move with knowledge of it, so a value is a lower bound. With several opponents, one
+opponent at a time plays its best reply, and all other opponents keep the replies that have hurt us
+most so far (best-reply search, Schadd and Winands 2011). The C code is in ``csrc``.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ else:
     )
 
 COMPILED: bool = _search is not None
-"""Whether the C search is compiled; the compilation needs a C compiler."""
+"""Whether the C search is compiled, which requires a C compiler."""
 
 NOT_COMPILED_MESSAGE = "the search is not compiled; install with a C compiler: pip install ."
 
 MAX_SEARCH_BOARD_SIZE = 25
-"""Maximum width and height of a board for the search."""
+"""Maximum board width and height that the search supports, in cells."""
 
 _UNSUPPORTED_BOARD_SNAKE = "cautious"
-"""Built-in snake that plays on boards that the search does not support."""
+"""Built-in snake that moves on boards that the search does not support."""
 
 _MAX_DEPTH = 120
 _DEFAULT_NODES = 20_000
 SHOULD_STOP: ContextVar[Callable[[], object] | None] = ContextVar("SHOULD_STOP", default=None)
-"""Callback that is polled about 50 times per second.
+"""Callback that a search polls about 50 times per second.
 
-A true value stops the searches of this context.
+The searches of a context (`contextvars`) stop if its callback returns a true value.
 """
 
 _VALUE_PER_CELL = 1000
-"""Search scores per cell of territory."""
+"""Search score of one cell of territory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ log = logging.getLogger(__name__)
 
 
 class NodeCounts(NamedTuple):
-    """Numbers of leaf evaluations and of visited nodes of a search."""
+    """Numbers of leaf evaluations and visited nodes of a search."""
 
     leaf_evals: int
     nodes: int
 
 
 class SearchResult(NamedTuple):
-    """The result of the C function ``search`` (``csrc/search_bindings.c``)."""
+    """The return value of the C function ``search`` (``csrc/search_bindings.c``)."""
 
     move: int
     depth: int
@@ -115,60 +115,61 @@ class SearchResult(NamedTuple):
 
 
 class ThreadTuner:
-    """Tuner of the number of search threads to the CPU time that is available.
+    """Adjustment of the number of search threads to the available CPU time.
 
     A process may have access to more cores than its CPU time allows, for example on AWS Lambda or
-    on shared machines. If ``cores`` threads together get less than `MIN_CPU_FRACTION` of their
-    time, the tuner tries the number of threads for which the CPU time would suffice. The tuner
-    keeps this number for a while if the threads still get about as much CPU time together. If the
-    threads get less, other programs compete for the cores, and the tuner returns to all threads.
+    on shared machines. If the CPU time of ``num_cores`` threads is below `MIN_CPU_FRACTION` of
+    their total wall time, the tuner reduces the number of threads to the measured CPU seconds per
+    second. If the remaining threads use at least `KEEP_CPU_FRACTION` of the earlier CPU time, the
+    tuner keeps the reduced number for `NUM_RETRY_SEARCHES` searches. Otherwise, other programs
+    compete for the cores, and the tuner returns to all threads.
 
     Args:
-        cores: Number of cores that searches may use.
-        share: Initial estimate of the CPU time per second that a single thread gets, in (0, 1].
+        num_cores: Number of cores that searches may use.
+        cpu_fraction: Initial estimate of the CPU seconds per second of a single thread, in (0, 1].
     """
 
-    SAMPLE_SEARCHES, RETRY_SEARCHES = 8, 100
-    """Numbers of searches per measurement, and before another attempt."""
+    NUM_SAMPLE_SEARCHES, NUM_RETRY_SEARCHES = 8, 100
+    """Numbers of searches per measurement, and between attempts with all threads."""
 
     MIN_CPU_FRACTION, KEEP_CPU_FRACTION = 0.75, 0.85
 
-    def __init__(self, cores: int, share: float = 1.0) -> None:
-        self.cores = self.threads = cores
-        self.share = share
+    def __init__(self, num_cores: int, cpu_fraction: float = 1.0) -> None:
+        self.num_cores = self.num_threads = num_cores
+        self.cpu_fraction = cpu_fraction
         self._samples: list[float] = []
-        self._sample_size, self._all_cpu = self.SAMPLE_SEARCHES, 0.0
+        self._sample_size, self._cpu_of_all_threads = self.NUM_SAMPLE_SEARCHES, 0.0
 
     def observe(self, cpu_per_second: float) -> None:
-        """Record a search with ``threads`` threads, in CPU seconds per second."""
+        """Record the CPU seconds per second of a search with ``num_threads`` threads."""
         self._samples.append(cpu_per_second)
         if len(self._samples) < self._sample_size:
             return
         median = statistics.median(self._samples)
         self._samples = []
-        if self.threads == 1:
-            self.share = median
-        if self.threads < self.cores and self._sample_size == self.SAMPLE_SEARCHES:
-            self._sample_size = self.RETRY_SEARCHES
-            if median < self.KEEP_CPU_FRACTION * self._all_cpu:
-                self.threads = self.cores
+        if self.num_threads == 1:
+            self.cpu_fraction = median
+        if self.num_threads < self.num_cores and self._sample_size == self.NUM_SAMPLE_SEARCHES:
+            self._sample_size = self.NUM_RETRY_SEARCHES
+            if median < self.KEEP_CPU_FRACTION * self._cpu_of_all_threads:
+                self.num_threads = self.num_cores
             return
-        self._sample_size = self.SAMPLE_SEARCHES
-        if self.threads < self.cores:
-            self.threads = self.cores
-        elif median < self.MIN_CPU_FRACTION * self.cores:
-            self.threads, self._all_cpu = max(1, round(median)), median
+        self._sample_size = self.NUM_SAMPLE_SEARCHES
+        if self.num_threads < self.num_cores:
+            self.num_threads = self.num_cores
+        elif median < self.MIN_CPU_FRACTION * self.num_cores:
+            self.num_threads, self._cpu_of_all_threads = max(1, round(median)), median
 
     @property
     def throttle_fraction(self) -> float:
         """Fraction of a core to which a search throttles near its deadline.
 
-        0 disables throttling. Throttling keeps the operating system from suspending the process
+        0 disables throttling. Without throttling, the operating system could suspend the process
         when the response is due.
         """
         return (
-            _THROTTLE_FRACTION * self.share
-            if self.threads == 1 and self.share < _FULL_CORE_FRACTION
+            _THROTTLE_FRACTION * self.cpu_fraction
+            if self.num_threads == 1 and self.cpu_fraction < _FULL_CORE_FRACTION
             else 0.0
         )
 
@@ -177,65 +178,67 @@ _FULL_CORE_FRACTION = 0.9
 """Minimum fraction of a core that counts as a full core."""
 
 _THROTTLE_FRACTION = 0.75
-"""Fraction of the CPU share that a search uses near its deadline.
+"""Fraction of the available CPU time that a search uses near its deadline.
 
-The response needs the rest.
+The server uses the remaining CPU time for the response.
 """
 
-_MIN_MEASURED_S = 0.05
-"""Minimum duration of a search that is used to measure CPU shares, in seconds."""
+_MIN_SAMPLE_DURATION_S = 0.05
+"""Minimum duration of a search whose CPU time the tuner records, in seconds."""
 
 _HELPER_JOIN_TIMEOUT_S = 0.005
-"""Maximum time to wait for the node counts of helper threads, in seconds."""
+"""Maximum time to wait for the results of helper threads, in seconds."""
 
 
 class SearchCores:
-    """The cores that time-limited searches share; a search uses the free cores.
+    """Cores that concurrent time-limited searches share.
 
-    The threads of a search work on the same position and share one transposition table. Each thread
-    starts at a different depth, so that the main thread finds results of the other threads in the
-    table (lazy SMP, as in Stockfish). Decoupled searches build one tree per thread and vote on the
-    move (root parallelization, Chaslot, Winands and van den Herik 2008). A search always gets at
-    least one core. A search that runs alone uses as many threads as its `ThreadTuner` allows.
+    A search uses all free cores, or one core if no core is free. A search that runs alone uses as
+    many threads as the `ThreadTuner` allows. The threads of a search work on the same position and
+    share one transposition table. Each thread starts at a different depth, so that the main thread
+    finds results of the other threads in the table (lazy SMP, as in Stockfish). Decoupled searches
+    build one tree per thread and vote on the move (root parallelization, Chaslot, Winands and van
+    den Herik 2008).
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken = 0
+        self._num_busy_cores = 0
         self._tuner = ThreadTuner(1)
         self._pool = ThreadPoolExecutor(1, "search")
 
-    def use(self, count: int, share: float = 1.0) -> None:
-        """Set the number of cores (initially 1).
+    def configure(self, num_cores: int, cpu_fraction: float = 1.0) -> None:
+        """Set the number of cores, which is initially 1.
 
         Args:
-            count: Number of cores, 1 or more.
-            share: CPU time per second that the process gets of one core. Below 1, searches throttle
-                near their deadline so that the operating system does not suspend the process when
-                the response is due.
+            num_cores: Number of cores, 1 or more.
+            cpu_fraction: CPU seconds per second that the process gets of one core, in (0, 1]. If
+                only a
+                fraction of one core is available, searches throttle near their deadline. Without
+                throttling, the operating system could suspend the process when the response is due.
 
         Raises:
-            ValueError: If ``count`` is less than 1.
+            ValueError: If ``num_cores`` is less than 1.
         """
-        if count < 1:
-            raise ValueError(f"count must be 1 or more, got {count}")
-        self._pool = ThreadPoolExecutor(count, "search")
-        self._tuner = ThreadTuner(count, share)
+        if num_cores < 1:
+            raise ValueError(f"num_cores must be 1 or more, got {num_cores}")
+        self._pool = ThreadPoolExecutor(num_cores, "search")
+        self._tuner = ThreadTuner(num_cores, cpu_fraction)
 
     @property
-    def _free(self) -> int:
-        return self._tuner.cores - self._taken
+    def _num_free_cores(self) -> int:
+        return self._tuner.num_cores - self._num_busy_cores
 
     def search(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
         """Search with all free cores.
 
         Returns:
-            The result, and the node counts of the helper threads.
+            The result, and the total node counts of the helper threads.
         """
         with self._lock:
-            is_alone, tuner = self._taken == 0, self._tuner
-            taken = tuner.threads if is_alone else max(1, self._free)
-            self._taken += taken
+            is_alone, tuner = self._num_busy_cores == 0, self._tuner
+            taken = tuner.num_threads if is_alone else max(1, self._num_free_cores)
+            self._num_busy_cores += taken
         done = threading.Event()
         _search.set_throttle(tuner.throttle_fraction if is_alone else 0.0)
         start, cpu_start = time.perf_counter(), time.process_time()
@@ -245,53 +248,62 @@ class SearchCores:
                 found = SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
             finally:
                 done.set()
-            # Do not wait for a helper thread that the operating system has suspended.
+            # The wait is short, because the operating system may have suspended a helper thread.
             finished = (helper.result() for helper in wait(helpers, _HELPER_JOIN_TIMEOUT_S).done)
             helped = [result for result in finished if result is not None]
         finally:
             with self._lock:
-                self._taken -= taken
-        # For a throttled search, measure only the time before throttling began.
+                self._num_busy_cores -= taken
+        # The CPU measurement of a throttled search ends when throttling begins.
         throttled_at, throttled_s = _search.set_throttle(0.0)
         seconds = time.perf_counter() - start - throttled_s
-        if is_alone and seconds > _MIN_MEASURED_S:
+        if is_alone and seconds > _MIN_SAMPLE_DURATION_S:
             tuner.observe(((throttled_at or time.process_time()) - cpu_start) / seconds)
-        return _merge_results([found, *helped]), NodeCounts(
+        return _select_result([found, *helped]), NodeCounts(
             sum(result.leaf_evals for result in helped), sum(result.nodes for result in helped)
         )
 
     def _start_helper(
         self, request: tuple[Any, ...], first_depth: int, done: threading.Event
     ) -> Future[SearchResult | None]:
-        """Start a helper thread at depth ``first_depth``.
+        """Start a helper search at depth ``first_depth`` that runs until ``done`` is set.
 
-        The thread runs until ``done`` is set.
+        Returns:
+            A future of the result; None if the search was interrupted.
         """
 
-        def help_out() -> SearchResult | None:
+        def run_helper_search() -> SearchResult | None:
             try:
                 return SearchResult(*_search.search(*(*request, first_depth, done.is_set)))
             except InterruptedError:
                 return None
 
-        return self._pool.submit(help_out)
+        return self._pool.submit(run_helper_search)
 
 
-def _merge_results(found: list[SearchResult]) -> SearchResult:
+def _select_result(found: list[SearchResult]) -> SearchResult:
     """Return the result whose move has the most visits in all threads.
 
-    Without decoupled search, the main thread's result is returned.
+    Results of the alpha-beta search have no visits; the first result, which comes from the main
+    thread, is then returned.
     """
     return max(found, key=lambda one: sum(other.visits[one.move] for other in found))
 
 
 SEARCH_CORES = SearchCores()
-"""The cores of this process."""
+"""Cores that all time-limited searches of this process share."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchStats:
-    """Statistics of a search: completed depth in turns, proof, and node counts."""
+    """Statistics of a search.
+
+    Attributes:
+        depth: Last completed depth in turns.
+        proven: Whether the value is a forced win or loss.
+        leaf_evals: Number of leaf evaluations.
+        nodes: Number of visited nodes.
+    """
 
     depth: int
     proven: bool
@@ -304,9 +316,9 @@ class SearchStats:
 
 
 class Search:
-    """A strategy that searches for a time budget or up to a node limit.
+    """A strategy that searches until it reaches a time or node limit.
 
-    The node limit applies to searches without a time budget.
+    The node limit applies only to searches without a time budget.
 
     Args:
         weights: Weights of the handcrafted evaluation.
@@ -316,8 +328,8 @@ class Search:
         exact: Whether to compute exact scores for all moves, which takes longer. By default, only
             the score of the best move is exact, and the other scores are upper bounds.
         decoupled: Whether to use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more
-            snakes are alive and the evaluation supports the game. Scores are then estimates, and
-            nothing is proven.
+            snakes are alive and the evaluation supports the game. The scores of decoupled MCTS are
+            estimates without proofs.
 
     Raises:
         RuntimeError: If the search is not compiled.
@@ -355,7 +367,8 @@ class Search:
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``.
 
-        A rule-based snake plays on boards that the search does not support.
+        On boards that the search does not support, the built-in snake ``cautious`` selects the
+        move.
         """
         reason = unsupported_reason(board)
         if not reason:
@@ -377,7 +390,7 @@ class Search:
 
         Args:
             board: Position with a living ``board.you``, on a board that the search supports.
-            seconds: Time budget; None for the node limit.
+            seconds: Time budget in seconds; None applies the node limit.
 
         Raises:
             ValueError: If ``seconds`` is not a positive number.
@@ -406,18 +419,17 @@ class Search:
             MOVES[move],
             (Reason("search", scores=values, note=note),),
             values,
-            line=_moves(line, snakes),
+            line=_moves_by_snake(line, snakes),
         ), stats
 
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         """Search the position that ``decision`` predicts, to fill the transposition table.
 
-        The search uses one core. The search stops after ``seconds``, or if `SHOULD_STOP` returns a
-        true value. The method does nothing if the decision has no complete line. Decoupled searches
-        do not use the transposition table, so the method also does nothing if the search would be
-        decoupled.
+        The search uses one core and stops after ``seconds``, or if `SHOULD_STOP` returns a true
+        value. The method does nothing if the decision has no complete line. The method also skips
+        decoupled searches, which do not use the transposition table.
         """
-        predicted = _predicted_board(board, decision)
+        predicted = _predict_board(board, decision)
         if predicted is not None:
             request, snakes, reason = self._build_request(predicted, seconds)
             if self.decoupled and not reason and len(snakes) > 2:
@@ -431,18 +443,18 @@ class Search:
         """Build the arguments of a search.
 
         Returns:
-            The request, the snakes of the request, and the reason why the network does not support
-            the board (or "").
+            All arguments of ``_search.search`` except the last two, the snakes in the order of the
+            request, and the reason why the network does not support the board (or "").
         """
         if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(
                 f"seconds must be a positive number, got {seconds}; "
                 "None searches a fixed number of nodes"
             )
-        snakes = _you_first(board)
+        snakes = _list_snakes_you_first(board)
         reason = self.evaluation.unsupported_reason(board) if self.evaluation else ""
         network = self.evaluation.network_bytes if self.evaluation and not reason else b""
-        request = _request_tuple(
+        request = _search_arguments(
             board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact,
             self.decoupled,
         )  # fmt: skip
@@ -452,9 +464,9 @@ class Search:
 class FrozenSearch:
     """The frozen search of 2026, which forms the upper rungs of the ladder.
 
-    This is `Search` without later improvements (``frozen`` in ``csrc``), with fixed weights and on
-    one core. With a node limit, the decisions are identical to those of the build that calibrated
-    the ladder. With a time budget, the playing strength depends on the processor.
+    The frozen search is an earlier version of `Search` (``FROZEN`` in ``csrc``), with fixed weights
+    and on one core. With a node limit, the decisions equal the decisions of the build that
+    calibrated the ladder. With a time budget, the playing strength depends on the processor.
 
     Raises:
         RuntimeError: If the search is not compiled.
@@ -472,13 +484,13 @@ class FrozenSearch:
         self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move.
+        """Search for the best move of ``board.you``.
 
         The score of the best move is exact, and the other scores are upper bounds.
         """
-        request = _request_tuple(
+        request = _search_arguments(
             board,
-            _you_first(board),
+            _list_snakes_you_first(board),
             self.WEIGHTS.to_array(),
             seconds or None,
             self.nodes,
@@ -512,27 +524,27 @@ def use_cpu_clock(on: bool) -> bool:
     """Measure time budgets in CPU time if ``on``, else in wall-clock time.
 
     Returns:
-        The previous value of ``on``.
+        The previous setting; False if the search is not compiled.
     """
     return COMPILED and _search.use_cpu_clock(on)
 
 
 def network_inputs(board: Board) -> NDArray[np.int16]:
-    """Return the network inputs for ``board.you``: int16 (NUM_INPUTS,), in 1/256.
+    """Return the network inputs for ``board.you``: int16 (NUM_INPUTS,), scale 1/256.
 
     ``csrc/input_table.h`` defines the inputs.
 
     Raises:
         ValueError: If no opponent is alive.
     """
-    import numpy as np  # This import is local because bundles play without NumPy.
+    import numpy as np  # Bundles play without NumPy.
 
-    snakes = _you_first(board)
-    request = _request_tuple(board, snakes, Weights().to_array(), None, 0, 1, b"")
+    snakes = _list_snakes_you_first(board)
+    request = _search_arguments(board, snakes, Weights().to_array(), None, 0, 1, b"")
     return np.frombuffer(_search.inputs(*(*request, 1, None)), np.int16)
 
 
-def _request_tuple(
+def _search_arguments(
     board: Board,
     snakes: list[Snake],
     weights: array[int],
@@ -564,10 +576,10 @@ def _request_tuple(
     )
 
 
-def _predicted_board(board: Board, decision: Decision) -> Board | None:
-    """Return the board after the first moves of the line.
+def _predict_board(board: Board, decision: Decision) -> Board | None:
+    """Return the board after the first moves of the decision's line.
 
-    The result is None if a move is missing or the moves end the game.
+    The result is None if a move is missing, or if the moves eliminate us or end the game.
     """
     moves = {snake: line[0] for snake, line in decision.line.items() if line}
     if any(snake.id not in moves for snake in board.living):
@@ -577,7 +589,8 @@ def _predicted_board(board: Board, decision: Decision) -> Board | None:
     return predicted if predicted.you.alive and len(predicted.living) > 1 else None
 
 
-def _you_first(board: Board) -> list[Snake]:
+def _list_snakes_you_first(board: Board) -> list[Snake]:
+    """Return up to 16 living snakes, with ``board.you`` first."""
     you = board.you
     if you is None or not you.alive:
         raise ValueError("board.you must be a living snake; set board.you_id to one")
@@ -585,7 +598,7 @@ def _you_first(board: Board) -> list[Snake]:
 
 
 def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
-    """Return a position as arrays for the C code.
+    """Convert a position to arrays for the C code.
 
     Returns:
         Lengths (int32), health (int32), bodies (uint16), food (uint8 per cell) and hazard layers
@@ -601,7 +614,7 @@ def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
 
 
 def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
-    """Count how often each cell occurs in ``points``, clamped to 255.
+    """Return how often each cell occurs in ``points``, clamped to 255.
 
     The clamp changes no game, because 100 hazard layers already eliminate a snake.
     """
@@ -614,13 +627,16 @@ def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
 
 
 def clamped_hazard_damage(board: Board) -> int:
-    """Return the damage per hazard layer, clamped to the maximum health."""
+    """Return the damage per hazard layer, clamped to +-`MAX_HEALTH`."""
     damage = board.game.settings.hazard_damage_per_turn
     return min(max(damage, -MAX_HEALTH), MAX_HEALTH)
 
 
-def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]:
-    """Return the line by snake id; the moves of each snake end at its elimination."""
+def _moves_by_snake(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]:
+    """Return the line as moves by snake id.
+
+    The moves of each snake end at its elimination.
+    """
     return {
         snake.id: tuple(MOVES[turn[seat]] for turn in line if turn[seat] < len(MOVES))
         for seat, snake in enumerate(snakes)

@@ -1,13 +1,15 @@
-"""Self-play games of the search in C, as training data.
+"""Self-play games of the C search, which produce training data.
 
 The data contain positions, search values and results. `play_game` plays one game without the
-interpreter and without the GIL. `play_from` starts from any position. `play_games` plays until a
-number of searched moves is reached. Each player has its own evaluation (None: handcrafted),
-weights, and limit: nodes, or CPU seconds per move. The rows of the games form one structured array
-(`ROW_DTYPE`), on which `battlesnake_rl.mabs.exit.evaluation_fit` trains a network.
+interpreter and without the GIL. `play_from_board` starts from any position. `play_games` plays
+games until they contain a given number of searched moves. Each player has its own evaluation,
+weights and limit; the limit is a number of nodes or of CPU seconds per move. The rows of the games
+form one structured array (`ROW_DTYPE`), on which `battlesnake_rl.mabs.exit.evaluation_fit` trains a
+network.
 
 >>> players = [SearchPlayer(nodes=50)] * 2
->>> games = play_games(seed=1, setup=SelfPlaySettings(num_snakes=2), players=players, moves=100)
+>>> game_settings = SelfPlaySettings(num_snakes=2)
+>>> games = play_games(seed=1, game_settings=game_settings, players=players, num_moves=100)
 >>> games.rows["inputs"].shape[1], games.rows["value"].dtype
 (80, dtype('int32'))
 >>> bool((games.rows["kind"] != ROW_RANDOM).sum() >= 100)
@@ -39,11 +41,11 @@ from battlesnake_heuristics.search.search import (
 
 if TYPE_CHECKING:
     from battlesnake_heuristics.search import _search
-else:  # The module is None if the search is not compiled.
+else:  # ``_search`` is None if the search is not compiled.
     from battlesnake_heuristics.search.search import _search
 
 ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM = 0, 1, 2
-"""Kinds of rows: random, searched, and random although the position was searched."""
+"""Kinds of rows: random move, searched move, and random move after a search."""
 
 ROW_DTYPE = np.dtype(
     [
@@ -58,22 +60,28 @@ ROW_DTYPE = np.dtype(
         ("visits", np.uint8, 4),
     ]
 )
-"""One snake's turn.
+"""Dtype of a row, which describes one move of one snake.
 
-The fields are the network inputs (1/256), the search value (1/1000 cell; 0 for random moves
-without a search), the turn, the cell of the food that appeared after the turn (-1: none), the
-seat, the number of living snakes, the move (an index into ``MOVES``), the kind of row, and the
-fraction of the decoupled search's visits per move (1/255; 0 for other searches).
+Fields:
+    inputs: Network inputs, scale 1/256.
+    value: Search value, scale 1/1000 cell; 0 for random moves without a search.
+    turn: Turn number.
+    food: Cell of the food that appeared after the turn, or -1.
+    seat: Seat of the snake.
+    living: Number of living snakes.
+    move: Index of the move in ``MOVES``.
+    kind: Kind of row, `ROW_RANDOM`, `ROW_SEARCHED` or `ROW_SEARCHED_RANDOM`.
+    visits: Fraction of the decoupled search's visits per move, scale 1/255; 0 for other searches.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SelfPlaySettings:
-    """Board, rules and randomness of self-play games.
+    """Board, rules and random moves of self-play games.
 
-    All snakes move randomly for up to ``random_opening_turns`` turns. After that, in half of the
-    games, each move is random with probability ``random_move_fraction``. The position of such a
-    random move is still searched.
+    All snakes move randomly for up to ``random_opening_turns`` turns. In half of the games, each
+    later move is random with probability ``random_move_fraction``. The position of such a random
+    move is still searched.
     """
 
     width: int = 11
@@ -90,18 +98,18 @@ class SelfPlaySettings:
 class SearchPlayer:
     """A player of self-play games, limited to nodes or CPU time per move.
 
-    If ``seconds`` is 0, the node limit applies.
+    The node limit applies if ``seconds`` is 0.
 
     Attributes:
         evaluation: Learned evaluation, or None for the handcrafted evaluation.
         weights: Weights of the handcrafted evaluation.
         nodes: Node limit per move.
         seconds: CPU seconds per move; 0 for no time limit.
-        decoupled: See `Search`.
+        decoupled: Whether to use decoupled MCTS with three or more living snakes, as in `Search`.
         root_noise: Weight of Dirichlet noise in the root's priors of a decoupled search, in [0, 1].
         shared_tree: Whether one decoupled search per turn serves all snakes with equal players. The
-            limits then apply per turn. If two snakes are left, each has its own search, with half
-            of ``nodes``.
+            limits then apply per turn. If two snakes are alive, each snake has its own search with
+            half of ``nodes``.
     """
 
     evaluation: Evaluation | None = None
@@ -113,7 +121,7 @@ class SearchPlayer:
     shared_tree: bool = False
 
     def to_arguments(self) -> tuple[array[int], bytes, int, float, bool, float, bool]:
-        """Return the player as arguments of the C code."""
+        """Return the player as a tuple of arguments for ``_search.play_game``."""
         network = self.evaluation.network_bytes if self.evaluation else b""
         nodes = 0 if self.seconds else self.nodes
         options = self.decoupled, self.root_noise, self.shared_tree
@@ -122,11 +130,14 @@ class SearchPlayer:
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayGame:
-    """One game: its rows, ordered by turn and seat, and its result.
+    """Rows and result of one game.
 
-    ``points`` is float64 (seats,) and sums to 1. The last living snake gets the point, or the
-    snakes that died last share it. ``finished`` is False if the game reached the turn limit; the
-    living snakes then share the point.
+    Attributes:
+        rows: `ROW_DTYPE` (rows,), ordered by turn and seat.
+        points: float64 (seats,), which sums to 1. The last living snake gets the point. If the game
+            ended without a survivor or at the turn limit, the last living snakes share the point.
+        turns: Number of turns played.
+        finished: Whether the game ended with at most one living snake.
     """
 
     rows: NDArray[np.void]
@@ -137,11 +148,15 @@ class SelfPlayGame:
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayBatch:
-    """Rows of many games.
+    """Rows and results of many games.
 
-    ``game`` is int32 (rows,): the index of each row's game in ``points``, float64 (games,
-    seats). ``player`` is uint8 (rows,): an index into the players of `play_games`. ``turns`` is the
-    total number of turns of all games.
+    Attributes:
+        rows: `ROW_DTYPE` (rows,).
+        game: int32 (rows,), index of each row's game in ``points`` and ``finished``.
+        player: uint8 (rows,), index of each row's player in the players of `play_games`.
+        points: float64 (games, seats).
+        finished: bool (games,), whether each game ended with at most one living snake.
+        turns: Total number of turns of all games.
     """
 
     rows: NDArray[np.void]
@@ -151,8 +166,8 @@ class SelfPlayBatch:
     finished: NDArray[np.bool_]
     turns: int
 
-    def for_players(self, players: Sequence[int]) -> SelfPlayBatch:
-        """Return only the rows of the given ``players``."""
+    def select_players(self, players: Sequence[int]) -> SelfPlayBatch:
+        """Return a copy of the batch with only the rows of the given ``players``."""
         theirs = np.isin(self.player, players)
         return dataclasses.replace(
             self, rows=self.rows[theirs], game=self.game[theirs], player=self.player[theirs]
@@ -160,7 +175,7 @@ class SelfPlayBatch:
 
     @classmethod
     def concatenate(cls, parts: Sequence[SelfPlayBatch]) -> SelfPlayBatch:
-        """Concatenate batches; missing seats get 0 points."""
+        """Concatenate batches; seats that a batch lacks have 0 points."""
         seats = max(part.points.shape[1] for part in parts)
         before = np.cumsum([0, *(len(part.points) for part in parts)])
         return cls(
@@ -177,35 +192,40 @@ class SelfPlayBatch:
         )
 
 
-def play_game(seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer]) -> SelfPlayGame:
-    """Play one game, with ``players`` by seat.
+def play_game(
+    seed: int, game_settings: SelfPlaySettings, players: Sequence[SearchPlayer]
+) -> SelfPlayGame:
+    """Play one game with one player per seat.
 
-    The same seed plays the same game, unless a player has a time limit.
+    Equal seeds give equal games, unless a player has a time limit.
 
     Raises:
-        ValueError: If the number of players is not ``setup.num_snakes``.
+        ValueError: If the number of players is not ``game_settings.num_snakes``.
         ValueError: If the search does not support the settings.
     """
-    if len(players) != setup.num_snakes:
+    if len(players) != game_settings.num_snakes:
         raise ValueError(
-            f"players must have {setup.num_snakes} entries, one per seat, got {len(players)}"
+            f"players must have {game_settings.num_snakes} entries, one per seat, "
+            f"got {len(players)}"
         )
-    game = Game(setup.ruleset, "standard", setup.settings, seed=seed)
-    if setup.settings.minimum_food != 1:
-        raise ValueError(f"settings.minimum_food must be 1, got {setup.settings.minimum_food}")
-    seats = [str(seat) for seat in range(setup.num_snakes)]
-    board = Board.new(setup.width, setup.height, seats, game=game)
-    return play_from(
+    game = Game(game_settings.ruleset, "standard", game_settings.settings, seed=seed)
+    if game_settings.settings.minimum_food != 1:
+        raise ValueError(
+            f"settings.minimum_food must be 1, got {game_settings.settings.minimum_food}"
+        )
+    seats = [str(seat) for seat in range(game_settings.num_snakes)]
+    board = Board.new(game_settings.width, game_settings.height, seats, game=game)
+    return play_from_board(
         board,
         players,
         seed,
-        setup.max_turns,
-        setup.random_opening_turns,
-        setup.random_move_fraction,
+        game_settings.max_turns,
+        game_settings.random_opening_turns,
+        game_settings.random_move_fraction,
     )
 
 
-def play_from(
+def play_from_board(
     board: Board,
     players: Sequence[SearchPlayer],
     seed: int,
@@ -216,15 +236,17 @@ def play_from(
 ) -> SelfPlayGame:
     """Play a game from ``board``, with one player per living snake.
 
-    Rows count turns from ``board``. During the first ``node_doublings`` turns, node limits are
+    The first turn of the rows is 0. During the first ``node_doublings`` turns, node limits are
     higher: twice the limit on the last of these turns, four times on the turn before, and so on.
-    Food appears as in the standard game, from ``seed``. Hazards stay, unless the game is royale and
-    its own seed is known.
+    Food appears as in the standard game. Hazards do not change, unless the game is royale and has a
+    known seed.
 
     Args:
         board: Position with at least two living snakes.
         players: One player per living snake, in the order of the board.
-        seed: Seed of the game; the same seed plays the same game unless a player has a time limit.
+        seed: Seed for food placement and random moves. Equal seeds give equal games, unless a
+            player
+            has a time limit.
         max_turns: Maximum number of turns played.
         random_opening_turns: Maximum number of turns in which all snakes move randomly.
         random_move_fraction: Probability of a random move afterwards, in half of the games.
@@ -233,7 +255,7 @@ def play_from(
     Raises:
         ValueError: If fewer than two snakes are alive, or the search does not support the position.
     """
-    hazards, shrink_every = _hazards(board)
+    hazards, shrink_every = _hazard_planes(board)
     lengths, health, bodies, food, _ = position_arrays(board, board.living)
     rows, points, turns, finished, _ = _search.play_game(
         board.width,
@@ -262,18 +284,18 @@ def play_from(
 
 
 def play_games(
-    seed: int, setup: SelfPlaySettings, players: Sequence[SearchPlayer], moves: int
+    seed: int, game_settings: SelfPlaySettings, players: Sequence[SearchPlayer], num_moves: int
 ) -> SelfPlayBatch:
-    """Play games until they contain ``moves`` searched moves.
+    """Play games until they contain at least ``num_moves`` searched moves.
 
-    The players take the seats round-robin, and each game increments the seed.
+    The seats rotate among the players from game to game, and each game increments the seed.
     """
     played: list[SelfPlayGame] = []
     player: list[NDArray[np.uint8]] = []
     searched = 0
-    while searched < moves:
+    while searched < num_moves:
         order = np.roll(np.arange(len(players), dtype=np.uint8), len(played))
-        one = play_game(seed + len(played), setup, [players[i] for i in order.tolist()])
+        one = play_game(seed + len(played), game_settings, [players[i] for i in order.tolist()])
         played.append(one)
         player.append(order[one.rows["seat"]])
         searched += int((one.rows["kind"] != ROW_RANDOM).sum())
@@ -287,10 +309,11 @@ def play_games(
     )
 
 
-def _hazards(board: Board) -> tuple[bytes, int]:
-    """Return hazard layers now and after each shrink, and the turns between shrinks.
+def _hazard_planes(board: Board) -> tuple[bytes, int]:
+    """Return the hazard planes of a game, and the number of turns between shrinks.
 
-    The number of turns is 0 if the hazards do not shrink.
+    The planes are uint8 (planes, cells): the hazard layers now and after each later shrink. The
+    number of turns is 0 if the hazards do not shrink.
     """
     planes, shrink_every = [count_per_cell(board, board.hazards)], 0
     if "royale" in (board.game.ruleset, board.game.map) and board.game.seed != UNKNOWN_SEED:

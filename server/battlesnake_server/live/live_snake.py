@@ -64,7 +64,7 @@ class LiveSnake:
         self._move_runner = MoveRunner(self.metrics, is_instant=is_instant, low_priority=True)
         self._ponderer = Ponderer()
         self.parse_gate = ParseGate()
-        search.SEARCH_CORES.use(NUM_CORES, AVAILABLE_CORES)
+        search.SEARCH_CORES.configure(NUM_CORES, AVAILABLE_CORES)
 
     def start(self, key: Key) -> None:
         """Create the session of a game, and start building the strategy."""
