@@ -144,8 +144,8 @@ class Bundle:
 
     The metadata has these keys:
 
-    * ``snake``: Name of a snake of the extension code or of a built-in snake, or None if the policy
-    or the evaluation plays.
+    * ``snake``: Name of a snake of the extension code or of a built-in snake. None selects the
+      policy or the evaluation.
     * ``filters``: Names of the policy's move filters.
     * ``nodes``: Number of nodes per move of a search, or None for a time budget.
     * ``customization``: Customization of the snake.

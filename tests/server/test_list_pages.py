@@ -52,7 +52,7 @@ def listed(root: Path) -> str:
     while True:
         page = client.get("/")
         assert page.status_code == 200
-        if replay_pages._UNREAD not in page.text:
+        if replay_pages._UNREAD_MESSAGE not in page.text:
             return page.text
 
 
@@ -120,7 +120,7 @@ def test_long_games_do_not_delay_the_list(tmp_path: Path, monkeypatch: pytest.Mo
         return load(entry)
 
     monkeypatch.setattr(LibraryEntry, "load", slow)
-    monkeypatch.setattr(replay_pages, "_CARD_WAIT_S", 0.5)
+    monkeypatch.setattr(replay_pages, "_CARDS_TIMEOUT_S", 0.5)
     for turns, name in ((90, "long"), (6, "short")):
         training_runs.played(1, turns).save(tmp_path / f"{name}.jsonl")
     client = replay_pages.create_app([tmp_path]).test_client()
@@ -130,7 +130,7 @@ def test_long_games_do_not_delay_the_list(tmp_path: Path, monkeypatch: pytest.Mo
             page = client.get("/").text
             assert time.monotonic() - start < 10
             assert GOOD.findall(page) == ["short.jsonl"]
-            assert replay_pages._UNREAD in page
+            assert replay_pages._UNREAD_MESSAGE in page
     finally:
         may_end.set()
     assert set(GOOD.findall(listed(tmp_path))) == {"long.jsonl", "short.jsonl"}

@@ -139,7 +139,7 @@ def test_who_waits_for_turns_leaves_threads_for_others(
             one = waiting.enter_context(socket.create_connection(("127.0.0.1", port)))
             one.sendall(b"GET /game/on/data?since=1&wait HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert ask(port)[0] == 200
-        empty.broadcast.announce("on", None)
+        empty.broadcast.publish_event("on", None)
 
 
 # --- who asks -------------------------------------------------------------------------------------

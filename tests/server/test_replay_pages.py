@@ -249,7 +249,7 @@ def test_hostile_files_in_one_gigabyte(tmp_path: Path) -> None:
         page, unread = "", True
         while unread:  # on a busy machine the list may come in chunks
             page = html.unescape(fetch(address))
-            unread = replay_pages._UNREAD in page
+            unread = replay_pages._UNREAD_MESSAGE in page
         assert page.count('class="game damaged"') == len(told)
         assert page.count('<a class="game"') == 1
         for name, words in told.items():

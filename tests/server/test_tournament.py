@@ -97,8 +97,8 @@ def _die_while_writing(board: Board) -> None:
 
 def test_a_game_lost_with_its_process_ends_at_once() -> None:
     broadcast = Broadcast()
-    with tournament.open_pool(1, broadcast.announce) as pool:
+    with tournament.open_pool(1, broadcast.publish_event) as pool:
         board = Board.new(7, 7, ["one", "two"])
         with pytest.raises(BrokenProcessPool):
             pool.submit(_die_while_writing, board).result()
-        until(lambda: broadcast.find("lost") is not None and not broadcast.running(), 10)
+        until(lambda: broadcast.find("lost") is not None and not broadcast.live_games(), 10)

@@ -29,7 +29,7 @@ from battlesnake_server.arena.tournament import GameResult, play_tournament, rep
 from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
 from battlesnake_server.web.games_page import GAMES_PER_PAGE
-from battlesnake_server.web.live_games import NUM_FINISHED_KEPT, Broadcast
+from battlesnake_server.web.live_games import MAX_FINISHED_GAMES, Broadcast
 from battlesnake_server.web.position_editor import EXAMPLE_BOARD
 from tests.json_strategies import JUNK, places, replaced
 from tests.processes import COMMAND, below, fetch, free_port, running, until, until_gone
@@ -279,7 +279,7 @@ def test_live_game_grows(empty: Pages) -> None:
     assert game["frames"][2]["snakes"][0]["next"] is None
     assert game["frames"][2]["snakes"][0]["shout"] == "hey"
     began = time.monotonic()
-    timer = threading.Timer(0.3, broadcast.announce, ("on", None))
+    timer = threading.Timer(0.3, broadcast.publish_event, ("on", None))
     timer.start()
     rest = client.get("/game/on/data?since=2&wait").get_json()
     assert time.monotonic() - began > 0.2, "the response waited for a new frame"
@@ -291,18 +291,18 @@ def test_live_game_grows(empty: Pages) -> None:
 
 def test_broadcast_keeps_only_recent_games() -> None:
     broadcast = Broadcast()
-    for number in range(NUM_FINISHED_KEPT + 5):
+    for number in range(MAX_FINISHED_GAMES + 5):
         web_site.announce(broadcast, str(number), 1, end=number != 0)
     assert broadcast.find("0") is not None, "it is still on"
     assert broadcast.find("1") is None
-    assert broadcast.find(str(NUM_FINISHED_KEPT + 4)) is not None
-    broadcast.announce("unknown", None)
+    assert broadcast.find(str(MAX_FINISHED_GAMES + 4)) is not None
+    broadcast.publish_event("unknown", None)
 
 
 def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
     broadcast = Broadcast()
     results = list(
-        play_tournament(web_site.SETUP, 1, 2, replays=tmp_path, on_game_event=broadcast.announce)
+        play_tournament(web_site.SETUP, 1, 2, replays=tmp_path, on_game_event=broadcast.publish_event)
     )
     assert len(results) == 3
     for result in results:
@@ -486,7 +486,7 @@ def test_concurrent_games_are_limited(empty: Pages) -> None:
         503, "3 of your games are in progress; stop one or wait"
     )  # fmt: skip
     assert begin(empty, "192.0.2.9")[0] == 201
-    for game_id, _ in empty.broadcast.running():
+    for game_id, _ in empty.broadcast.live_games():
         stop(empty, game_id)
 
 

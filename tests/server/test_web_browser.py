@@ -60,7 +60,7 @@ def game(pages: Pages) -> str:
     thinkers = {snake.id: snakes.make("minimax", 1) for snake in board.snakes}
     replay = Replay.from_play(board, thinkers, max_turns=3)
     for said in (replay.first, *replay.turns, None):
-        pages.broadcast.announce("searched", said)
+        pages.broadcast.publish_event("searched", said)
     return "searched"
 
 
@@ -122,7 +122,7 @@ def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None
     quiet.wait("document.querySelectorAll('.game').length === 1")
     assert quiet.text(".names").split() == ["Ann", "Bob"]
     assert quiet.run("document.getElementById('last').hidden")
-    pages.broadcast.announce("shown", None)
+    pages.broadcast.publish_event("shown", None)
     quiet.wait("document.querySelectorAll('.game').length === 0")
 
 
@@ -132,7 +132,7 @@ def test_featured_game_plays_if_no_game_is_live(quiet: Browser, tmp_path: Path) 
         web_site.announce(pages.broadcast, "soon over", 1)
         quiet.open(f"{address}/live", "document.querySelectorAll('.game').length === 1")
         assert quiet.run("document.getElementById('last')") is None
-        pages.broadcast.announce("soon over", None)
+        pages.broadcast.publish_event("soon over", None)
         quiet.wait("document.querySelectorAll('#last #board .snake').length > 0")
         quiet.wait("Number(document.querySelector('#turn b').innerText) > 1")
         quiet.wait("!document.getElementById('graph').hidden")
@@ -146,11 +146,11 @@ def test_live_game_is_streamed_to_its_end(quiet: Browser, site: str, pages: Page
     assert quiet.text("#turn") == "1 / 1", "late visitors start at the current turn"
     assert quiet.text("#outcome") == "live"
     turn = Turn({"a": "down", "b": "up"})
-    pages.broadcast.announce("followed", turn)
+    pages.broadcast.publish_event("followed", turn)
     quiet.wait("document.getElementById('turn').innerText === '2 / 2'")
     for _ in range(2):
-        pages.broadcast.announce("followed", turn)
-    pages.broadcast.announce("followed", None)
+        pages.broadcast.publish_event("followed", turn)
+    pages.broadcast.publish_event("followed", None)
     quiet.wait("document.getElementById('outcome').innerText === 'Draw'")
     assert quiet.text("#turn") == "4 / 4"
     assert quiet.run("document.body.classList.contains('playing')") is False
@@ -187,8 +187,8 @@ def test_expected_line_is_drawn(quiet: Browser, site: str, game: str) -> None:
 def test_late_response_is_shown(quiet: Browser, site: str, pages: Pages) -> None:
     web_site.announce(pages.broadcast, "late", 0)
     turn = Turn({"a": "down", "b": "up"}, latency={"a": 501.7, "b": 4.0})
-    pages.broadcast.announce("late", turn)
-    pages.broadcast.announce("late", None)
+    pages.broadcast.publish_event("late", turn)
+    pages.broadcast.publish_event("late", None)
     quiet.open(f"{site}/game/late", "document.querySelectorAll('#board .snake').length === 2")
     quiet.press("1")
     assert quiet.text("#decision p").startswith("Its response came too late, after 502 ms of 500")
@@ -196,10 +196,10 @@ def test_late_response_is_shown(quiet: Browser, site: str, pages: Pages) -> None
 
 def test_death_after_a_missing_move(quiet: Browser, site: str, pages: Pages) -> None:
     board = Board.from_text("A . .\n^ . .\n. . B\nA: name=Ann\nB: name=Bob")
-    pages.broadcast.announce("lost", board)
+    pages.broadcast.publish_event("lost", board)
     turn = Turn({"a": "up", "b": "up"}, latency={"a": 500.0}, problems={"a": "timeout"})
-    pages.broadcast.announce("lost", turn)
-    pages.broadcast.announce("lost", None)
+    pages.broadcast.publish_event("lost", turn)
+    pages.broadcast.publish_event("lost", None)
     quiet.open(f"{site}/game/lost", "document.querySelectorAll('#board .snake').length === 2")
     quiet.press("ArrowRight")
     assert quiet.text(".fate") == "hit a wall after a missing move (no response in time) · turn 1"
@@ -311,7 +311,7 @@ def test_snakes_with_equal_colors_are_distinguished(
     board = Board.from_text("A < .\n. . .\n> B .\nC . .\nA: name=Ann\nB: name=Bob\nC: name=Cleo")
     for snake, head in zip(board.snakes, ("shades", "bendr", "no-such"), strict=True):
         snake.customizations = {"color": "#888888", "head": head, "tail": "bolt"}
-    pages.broadcast.announce("grey", board.copy())
+    pages.broadcast.publish_event("grey", board.copy())
     expected = customization.assign_colors(board.snakes)
     assert len(set(expected)) == 3
     quiet.open(f"{site}/live")
@@ -335,7 +335,7 @@ def test_snakes_with_equal_colors_are_distinguished(
     ]
     heads = [len(customization.head_parts(name)) for name in ("shades", "bendr", "default")]
     assert drawn == [head + tail for head, tail in zip(heads, tails, strict=True)]
-    pages.broadcast.announce("grey", None)
+    pages.broadcast.publish_event("grey", None)
 
 
 @pytest.fixture

@@ -92,11 +92,11 @@ def announce(broadcast: Broadcast, game_id: str, turns: int, *, end: bool = Fals
     board = Board.from_text(
         "A < . . . .\n. . . . . .\n. . . . . .\n. . . . > B\nA: name=Ann\nB: name=Bob"
     )
-    broadcast.announce(game_id, board.copy())
+    broadcast.publish_event(game_id, board.copy())
     for _ in range(turns):
         turn = Turn({"a": "down", "b": "up"}, latency={"a": 3.0, "b": 4.0}, shouts={"a": "hey"})
         turn.play(board)
-        broadcast.announce(game_id, turn)
+        broadcast.publish_event(game_id, turn)
     if end:
-        broadcast.announce(game_id, None)
+        broadcast.publish_event(game_id, None)
     return board

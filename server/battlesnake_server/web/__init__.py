@@ -21,7 +21,7 @@ from battlesnake_server.web import (
 from battlesnake_server.web.context import Arena
 from battlesnake_server.web.game_manager import GameManager
 from battlesnake_server.web.live_games import Broadcast
-from battlesnake_server.web.pages import application
+from battlesnake_server.web.pages import create_application
 from battlesnake_server.web.roster import Roster
 
 
@@ -46,8 +46,8 @@ def create_app(
     parts = [leaderboard, games_page, snake_page, play_page, position_editor, engine_api]
     if league is not None:
         parts.append(league_page)
-    app = application("Arena", *(part.blueprint for part in parts), token=token)
-    replay_pages.mount(app, [replays])
+    app = create_application("Arena", *(part.blueprint for part in parts), token=token)
+    replay_pages.add_replay_pages(app, [replays])
     app.extensions["arena"] = Arena(
         database, roster, broadcast, GameManager(database, broadcast, replays), league
     )

@@ -48,7 +48,7 @@ def create_token(host: str, names: Collection[str] = ()) -> str | None:
 
 
 def access_hint(address: str, token: str) -> str:
-    """Return the message that shows the operator the address with the access token."""
+    """Format the operator's message with the address and the access token."""
     return f"open {address}?token={token} to {_ACTION_DESCRIPTION}; other visitors can only read\n"
 
 

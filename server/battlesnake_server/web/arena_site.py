@@ -35,14 +35,14 @@ class ArenaSite:
         roster: Snakes that visitors may play against and query.
         replays: Directory of the recorded games.
         host: Address to listen on.
-        port: Port to listen on; 0 chooses a free port.
+        port: Port to listen on; 0 selects a free port.
         names: Additional host names that requests may use.
         token: Access token that every action requires. If the token is None and other machines can
-            reach the server, the constructor creates a token and prints it.
+            reach the server, the constructor creates and prints a token.
         league: League to show, or None.
 
     Raises:
-        OSError: If the port is in use.
+        ValueError: If the port is in use.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ArenaSite:
 
     def on_game_event(self, game_id: str, event: Board | Turn | None) -> None:
         """Publish an event of a live game, as a `tournament.OnGameEvent` callback."""
-        self._broadcast.announce(game_id, event)
+        self._broadcast.publish_event(game_id, event)
 
     def wait(self) -> None:
         """Wait until the process is interrupted."""

@@ -18,7 +18,7 @@ from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
 from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
 from battlesnake_server.web.live_games import GameTimeline
-from battlesnake_server.web.pages import error_response, number
+from battlesnake_server.web.pages import error_response, query_integer
 
 _MAX_FRAMES = 1000
 """Maximum number of frames in one response."""
@@ -46,8 +46,8 @@ def frames(game_id: str) -> Response:
         boards = load_timeline(game_id).boards[:]
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
-    offset = number("offset", 0, minimum=-len(boards))
-    limit = number("limit", 100, maximum=_MAX_FRAMES)
+    offset = query_integer("offset", 0, minimum=-len(boards))
+    limit = query_integer("limit", 100, maximum=_MAX_FRAMES)
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
     return jsonify(count=len(shown), frames=[frame_to_dict(board) for board in shown])

@@ -64,7 +64,7 @@ class TooManyGamesError(RuntimeError):
     """Error raised if the maximum number of concurrent games is reached."""
 
 
-class StoppedError(Exception):
+class GameStoppedError(Exception):
     """Exception that ends a game after a visitor has stopped the game."""
 
 
@@ -75,7 +75,8 @@ class GameRequest:
     Attributes:
         keyboard_player: Name of the visitor in the first seat, or None if the visitor only watches.
         timeout: Timeout of a move request in milliseconds.
-        turn_delay_s: Duration of a keyboard player's turn in seconds; 0 waits for a key.
+        turn_delay_s: Duration of a keyboard player's turn in seconds; at 0, the game waits for a
+            key.
         max_turns: Turn after which the game ends without a winner.
     """
 
@@ -91,14 +92,14 @@ class GameRequest:
     seed: int
 
     @classmethod
-    def read(cls, request: object, roster: Roster) -> GameRequest:
+    def from_json(cls, request: object, roster: Roster) -> GameRequest:
         """Parse and validate the JSON body of a request.
 
         Raises:
             ValueError: If a field is invalid; the message names the field.
         """
         root = json_fields.mapping(request, "")
-        keyboard_player = _keyboard_player_name(root, roster)
+        keyboard_player = _parse_keyboard_player(root, roster)
         chosen = json_fields.items(root, "snakes", "")
         seats = len(chosen) + (keyboard_player is not None)
         if not 1 <= seats <= _MAX_SNAKES_ON_PAGE:
@@ -106,21 +107,23 @@ class GameRequest:
         parsed = cls(
             snakes=tuple(roster.find(name, f"snakes[{i}]") for i, name in enumerate(chosen)),
             keyboard_player=keyboard_player,
-            width=_between(root, "width", 3, 25, 11),
-            height=_between(root, "height", 3, 25, 11),
-            ruleset=_one_of(root, "ruleset", list(rules.RULESETS)),
-            map=_one_of(root, "map", list(rules.known_maps())),
-            timeout=_between(root, "timeout", 20, 5000, 200),
-            turn_delay_s=_between(root, "turn_delay_ms", 0, 5000, 0) / 1000,
-            max_turns=_between(root, "max_turns", 1, MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS),
-            seed=_between(root, "seed", 1, 2**63 - 1, 1 + secrets.randbelow(2**31)),
+            width=_parse_bounded_integer(root, "width", 3, 25, 11),
+            height=_parse_bounded_integer(root, "height", 3, 25, 11),
+            ruleset=_parse_choice(root, "ruleset", list(rules.RULESETS)),
+            map=_parse_choice(root, "map", list(rules.known_maps())),
+            timeout=_parse_bounded_integer(root, "timeout", 20, 5000, 200),
+            turn_delay_s=_parse_bounded_integer(root, "turn_delay_ms", 0, 5000, 0) / 1000,
+            max_turns=_parse_bounded_integer(
+                root, "max_turns", 1, MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS
+            ),
+            seed=_parse_bounded_integer(root, "seed", 1, 2**63 - 1, 1 + secrets.randbelow(2**31)),
         )
         ids = [str(seat) for seat in range(seats)]
         # `rules.start` raises ValueError if the map does not support the board.
-        rules.start(parsed.game(""), parsed.width, parsed.height, ids)
+        rules.start(parsed.build_game(""), parsed.width, parsed.height, ids)
         return parsed
 
-    def game(self, game_id: str) -> Game:
+    def build_game(self, game_id: str) -> Game:
         """Return the game's rules and settings."""
         return Game(
             self.ruleset, self.map, seed=self.seed, id=game_id, timeout=self.timeout,
@@ -131,7 +134,7 @@ class GameRequest:
     def labels(self) -> list[str]:
         """Names of the snakes in seat order.
 
-        Repeated names are numbered.
+        A number in parentheses distinguishes repeated names.
         """
         labels = [] if self.keyboard_player is None else [self.keyboard_player]
         for entrant in self.snakes:
@@ -140,7 +143,7 @@ class GameRequest:
         return labels
 
 
-def _keyboard_player_name(root: Mapping[str, Any], roster: Roster) -> str | None:
+def _parse_keyboard_player(root: Mapping[str, Any], roster: Roster) -> str | None:
     name = root.get("keyboard_player")
     if name is None:
         return None
@@ -155,14 +158,16 @@ def _keyboard_player_name(root: Mapping[str, Any], roster: Roster) -> str | None
     return name.strip()
 
 
-def _between(root: Mapping[str, Any], key: str, low: int, high: int, default: int) -> int:
+def _parse_bounded_integer(
+    root: Mapping[str, Any], key: str, low: int, high: int, default: int
+) -> int:
     value = json_fields.integer(root, key, "", default)
     if not low <= value <= high:
         raise BoardError(f"{key} must be between {low} and {high}, got {format_value(value)}")
     return value
 
 
-def _one_of(root: Mapping[str, Any], key: str, known: list[str]) -> str:
+def _parse_choice(root: Mapping[str, Any], key: str, known: list[str]) -> str:
     value = json_fields.string(root, key, "", "standard")
     if value not in known:
         raise BoardError(f"{key} must be one of {', '.join(known)}, got {format_value(value)}")
@@ -227,7 +232,7 @@ class GameManager:
                     f"{MAX_GAMES_PER_VISITOR} of your games are in progress; stop one or wait"
                 )
             self._games[game.id] = game
-        threading.Thread(target=self._run, args=(game, request), daemon=True).start()
+        threading.Thread(target=self._play_and_store, args=(game, request), daemon=True).start()
         # The caller redirects the visitor to the game's page, which must exist at that time.
         while self._broadcast.find(game.id) is None and game.id in self._games:
             time.sleep(0.005)
@@ -237,7 +242,7 @@ class GameManager:
         """Return whether a game is in progress."""
         return game_id in self._games
 
-    def keyboard_player(self, game_id: str, key: str) -> KeyboardPlayer | None:
+    def find_keyboard_player(self, game_id: str, key: str) -> KeyboardPlayer | None:
         """Return the keyboard player of a game, or None if ``key`` is not the game's key."""
         game = self._games.get(game_id)
         if game is None or not secrets.compare_digest(game.key.encode(), key.encode()):
@@ -255,33 +260,35 @@ class GameManager:
             return False
         game.stopped = True
         if game.keyboard_player is not None:
-            game.keyboard_player.leave()
+            game.keyboard_player.stop_waiting()
         return True
 
-    def _run(self, game: ManagedGame, request: GameRequest) -> None:
+    def _play_and_store(self, game: ManagedGame, request: GameRequest) -> None:
         try:
-            record = asyncio.run(self._play(game, request))
-            self._store(game, request, record)
-        except StoppedError:
-            pass  # The page shows the played turns.
+            record = asyncio.run(self._play_game(game, request))
+            self._store_with_retries(game, request, record)
+        except GameStoppedError:
+            pass  # The game's page shows the turns played so far.
         except (OSError, SQLAlchemyError) as error:  # For example, the disk is full.
             cause = getattr(error, "strerror", None) or getattr(error, "orig", None) or error
             reason = str(cause).splitlines()[0]
             log.error("game %s is not stored: %s", game.id, reason)
-            self._broadcast.report(game.id, f"This game is not stored: {reason}")
+            self._broadcast.set_problem(game.id, f"This game is not stored: {reason}")
         except Exception:
             log.exception("game %s failed", game.id)
-            self._broadcast.report(game.id, "This game failed; the server's log has the reason")
+            self._broadcast.set_problem(
+                game.id, "This game failed; the server's log has the reason"
+            )
         finally:
-            self._broadcast.announce(game.id, None)
+            self._broadcast.publish_event(game.id, None)
             with self._lock:
                 del self._games[game.id]
 
-    async def _play(self, game: ManagedGame, request: GameRequest) -> GameRecord:
+    async def _play_game(self, game: ManagedGame, request: GameRequest) -> GameRecord:
         keyboard: list[Player] = [] if game.keyboard_player is None else [game.keyboard_player]
         async with open_players(request.snakes, request.timeout / 1000, request.seed) as players:
             return await play(
-                request.game(game.id),
+                request.build_game(game.id),
                 request.width,
                 request.height,
                 request.labels,
@@ -291,23 +298,25 @@ class GameManager:
             )
 
     def _on_event(self, game: ManagedGame, event: Board | Turn) -> None:
-        self._broadcast.announce(game.id, event)
+        self._broadcast.publish_event(game.id, event)
         if game.stopped or time.monotonic() > game.deadline:
-            raise StoppedError
+            raise GameStoppedError
 
-    def _store(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
+    def _store_with_retries(
+        self, game: ManagedGame, request: GameRequest, record: GameRecord
+    ) -> None:
         """Store a game under the next unused number.
 
-        If another process takes the number first, the method tries again.
+        If another process uses the number first, the method tries again.
         """
         for _ in range(_MAX_STORE_ATTEMPTS - 1):
             try:
-                return self._store_once(game, request, record)
+                return self._store_game(game, request, record)
             except IntegrityError:
                 continue
-        return self._store_once(game, request, record)
+        return self._store_game(game, request, record)
 
-    def _store_once(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
+    def _store_game(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
         saved: list[Path] = []
 
         def store(session: Session) -> None:

@@ -21,20 +21,20 @@ from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.leaderboard import (
-    ENDINGS,
+    ENDING_LABELS,
     is_readable,
+    list_tournaments,
     requested_tournament,
-    tournaments,
 )
-from battlesnake_server.web.live_games import GameTimeline, recorded
-from battlesnake_server.web.pages import error_response, missing, number
+from battlesnake_server.web.live_games import GameTimeline, load_recorded_game
+from battlesnake_server.web.pages import error_response, query_integer, render_missing_page
 
 GAMES_PER_PAGE = 24
-_LONG_POLL_S = 20.0
+_LONG_POLL_TIMEOUT_S = 20.0
 """Maximum duration of a long poll for the next turn, in seconds."""
 
 _MIN_FEATURED_TURNS, _FEATURED_CANDIDATES = 30, 8
-"""Minimum turns of a featured game, and number of recent games to consider."""
+"""Minimum number of turns of a featured game, and number of candidate games."""
 
 _MAX_LONG_POLLS = 12
 """Maximum number of concurrent long polls.
@@ -48,8 +48,8 @@ blueprint = Blueprint("games", __name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CardPlayer:
-    """Snake of a game in the list."""
+class CardSnake:
+    """Snake on the card of a game."""
 
     name: str
     color: str
@@ -68,7 +68,7 @@ class GameCard:
     """
 
     uuid: str
-    players: list[CardPlayer] = field(default_factory=list)
+    players: list[CardSnake] = field(default_factory=list)
     turns: int = 0
     draw: bool = False
     kept: bool = False
@@ -81,7 +81,7 @@ class GameNotFoundError(LookupError):
 
 
 def load_timeline(game_id: str) -> GameTimeline:
-    """Return the live or recorded game with an id.
+    """Return the timeline of the live or recorded game with this id.
 
     Raises:
         GameNotFoundError: If no game has this id, or the game has no replay.
@@ -90,10 +90,10 @@ def load_timeline(game_id: str) -> GameTimeline:
     live = current_arena().broadcast.find(game_id)
     if live is not None:
         return live
-    return recorded(stored_replay(game_id))
+    return load_recorded_game(find_stored_replay(game_id))
 
 
-def stored_replay(game_id: str) -> Path:
+def find_stored_replay(game_id: str) -> Path:
     """Return the replay file of a stored game.
 
     Raises:
@@ -116,8 +116,8 @@ def stored_replay(game_id: str) -> Path:
         ) from error
 
 
-_RESULTS = {"won": "won", "drawn": "draw"}
-"""Endings of a game other than causes of elimination."""
+_RESULT_LABELS = {"won": "won", "drawn": "draw"}
+"""Labels of the endings that are not causes of elimination."""
 
 
 @blueprint.get("/games")
@@ -130,7 +130,7 @@ def index() -> str:
     with Session(current_arena().database) as session:
         total = session.scalar(select(func.count()).select_from(ids.subquery())) or 0
         pages = max(1, -(-total // GAMES_PER_PAGE))
-        page = number("page", 1, minimum=1, maximum=pages)
+        page = query_integer("page", 1, minimum=1, maximum=pages)
         shown = (
             ids.order_by(StoredGame.id.desc())
             .offset((page - 1) * GAMES_PER_PAGE)
@@ -139,22 +139,22 @@ def index() -> str:
         query = select(StoredGame).where(StoredGame.id.in_(session.scalars(shown).all()))
         seats = selectinload(StoredGame.seats).defer(Seat.latencies)
         games = session.scalars(query.order_by(StoredGame.id.desc()).options(seats))
-        cards = [_card(game) for game in games]
+        cards = [_build_card(game) for game in games]
         names = session.scalars(select(Seat.snake).distinct().order_by(Seat.snake)).all()
         names = [name for name in names if isinstance(name, str)]
     asked = {"tournament": tournament, "snake": snake or None, "ending": ending or None}
     asked |= {name: request.args.get(name) or None for name in ("from", "to")}
     return render_template(
         "arena_games.html",
-        cards=cards, total=total, page=page, pages=pages, asked=asked, choices=tournaments(),
-        names=names, endings=_RESULTS | ENDINGS, error=error, filtered=bool(conditions),
+        cards=cards, total=total, page=page, pages=pages, asked=asked, choices=list_tournaments(),
+        names=names, endings=_RESULT_LABELS | ENDING_LABELS, error=error, filtered=bool(conditions),
     )  # fmt: skip
 
 
 def _filter_conditions(
     tournament: int | None, snake: str, ending: str
 ) -> tuple[list[ColumnElement[bool]], str]:
-    """Return the conditions of the request's filters, and an error message or ""."""
+    """Return the SQL conditions of the query parameters, and an error message or ""."""
     conditions: list[ColumnElement[bool]] = []
     error = ""
     if tournament is not None:
@@ -169,7 +169,7 @@ def _filter_conditions(
         conditions += [_has_seat(*this)] if this else []
     elif ending == "won":
         conditions.append(_has_seat(Seat.won.is_(True), *this))
-    elif ending in ENDINGS:
+    elif ending in ENDING_LABELS:
         conditions.append(
             _has_seat(Seat.cause == ("" if ending == SURVIVED_KEY else ending), *this)
         )
@@ -212,18 +212,18 @@ def live() -> str:
             and isinstance(game.replay, str)
             and Path(game.replay).is_file()
         ]
-    is_live = bool(current_arena().broadcast.running())
+    is_live = bool(current_arena().broadcast.live_games())
     return render_template("arena_live.html", last=next(iter(available), None), is_live=is_live)
 
 
 @blueprint.get("/live.json")
 def live_json() -> Response:
-    """Return the last position of every live game."""
+    """Return the last position of every live game as JSON."""
     return jsonify(
         [
             {**replay_json.header(board), "frame": replay_json.frame(board),
              "page": url_for("games.show", game_id=game_id)}
-            for game_id, timeline in current_arena().broadcast.running()
+            for game_id, timeline in current_arena().broadcast.live_games()
             for board in timeline.boards[-1:]
         ]
     )  # fmt: skip
@@ -238,13 +238,13 @@ def show(game_id: str) -> str | tuple[str, int]:
     try:
         load_timeline(game_id)
     except (GameNotFoundError, ReplayError) as error:
-        return missing(str(error))
+        return render_missing_page(str(error))
     key = request.args.get("key", "")
     manager = current_arena().game_manager
     return render_template(
         "arena_game.html",
         game_id=game_id,
-        key=key if manager.keyboard_player(game_id, key) else "",
+        key=key if manager.find_keyboard_player(game_id, key) else "",
         can_stop=manager.is_running(game_id),
     )
 
@@ -255,9 +255,9 @@ def data(game_id: str) -> Response:
 
     With the parameter ``?wait``, the request waits for a new frame of a live game.
     """
-    since = number("since", 0)
+    since = query_integer("since", 0)
     try:
-        path = None if current_arena().broadcast.find(game_id) else stored_replay(game_id)
+        path = None if current_arena().broadcast.find(game_id) else find_stored_replay(game_id)
         if path is not None and (chunk := frame_stream.respond(path)) is not None:
             return chunk
         found = load_timeline(game_id)
@@ -267,15 +267,15 @@ def data(game_id: str) -> Response:
         return error_response(error, 422)
     if "wait" in request.args and _waiting.acquire(blocking=False):
         try:
-            found.wait(since + 1, _LONG_POLL_S)
+            found.wait(since + 1, _LONG_POLL_TIMEOUT_S)
         finally:
             _waiting.release()
-    return jsonify(found.data(min(since, len(found.boards) - 1)))
+    return jsonify(found.to_dict(min(since, len(found.boards) - 1)))
 
 
 @blueprint.get("/game/<game_id>/last")
 def last(game_id: str) -> Response:
-    """Return the last position of a game, for thumbnails."""
+    """Return the last position of a game as JSON, for thumbnails."""
     try:
         board = load_timeline(game_id).boards[-1]
     except (GameNotFoundError, ReplayError) as error:
@@ -287,7 +287,7 @@ def last(game_id: str) -> Response:
 def position(game_id: str, turn: int, form: str) -> Response:
     """Return one position in a format of `position_formats.respond`."""
     try:
-        return position_formats.respond(load_timeline(game_id).at(turn), form)
+        return position_formats.respond(load_timeline(game_id).board_at(turn), form)
     except (GameNotFoundError, ValueError) as error:
         return error_response(error, 404)
     except WhatIfBusyError as error:
@@ -301,7 +301,7 @@ def analysis(game_id: str) -> Response:
     The response contains the analyzed turns, starting at the index ``?since=``.
     """
     try:
-        return pages.analysis(stored_replay(game_id))
+        return pages.analysis_response(find_stored_replay(game_id))
     except GameNotFoundError as error:
         return jsonify(state="no-replay", error=str(error), done=0, turns=[])
 
@@ -310,16 +310,16 @@ def analysis(game_id: str) -> Response:
 def start_analysis(game_id: str) -> Response:
     """Start the game's analysis in the background."""
     try:
-        return pages.start_analysis(stored_replay(game_id))
+        return pages.start_analysis(find_stored_replay(game_id))
     except GameNotFoundError as error:
         return error_response(error, 404)
 
 
-def _card(game: StoredGame) -> GameCard:
+def _build_card(game: StoredGame) -> GameCard:
     if not is_readable(game, with_latencies=False):
         return GameCard(f"game {game.id}", error="the database row of this game is damaged")
     players = [
-        CardPlayer(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
+        CardSnake(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
                bool(seat.cause))
         for seat in game.seats
     ]  # fmt: skip

@@ -18,10 +18,10 @@ After a timeout, the snake moves straight ahead until a key is pressed.
 class KeyboardPlayer:
     """Player that moves in the direction of the last key, or straight ahead.
 
-    `press` and `leave` may be called from any thread.
+    `press` and `stop_waiting` may be called from any thread.
 
     Args:
-        turn_delay_s: Duration of each turn in seconds; 0 waits for a key.
+        turn_delay_s: Duration of each turn in seconds; at 0, the player waits for a key.
         alone: Whether the game has no opponents.
     """
 
@@ -44,8 +44,8 @@ class KeyboardPlayer:
         if self._loop is not None and self._pressed is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._pressed.set)
 
-    def leave(self) -> None:
-        """Stop waiting for keys for the rest of the game."""
+    def stop_waiting(self) -> None:
+        """Stop waiting for keys during the rest of the game."""
         self.press(self._last_move)
         self._away = True
 
@@ -54,7 +54,7 @@ class KeyboardPlayer:
         return {}
 
     async def start(self, body: Body) -> None:
-        """Accept keys from now on."""
+        """Prepare the player to receive keys from other threads."""
         self._loop = asyncio.get_running_loop()
         self._pressed = asyncio.Event()
 
@@ -67,7 +67,7 @@ class KeyboardPlayer:
         await self._wait_for_key(body)
         move = self._next_move
         self._next_move = None
-        if move is None or _turns_back(move, body):
+        if move is None or _is_reversal(move, body):
             move = self._last_move
         self._last_move = move
         return MoveResponse(move, 1000 * (time.perf_counter() - started))
@@ -79,7 +79,7 @@ class KeyboardPlayer:
         assert self._pressed is not None
         if len(body["board"]["snakes"]) == 1 and not self._alone:
             return  # The opponents are eliminated. The referee ignores this last move.
-        while (self._next_move is None or _turns_back(self._next_move, body)) and not self._away:
+        while (self._next_move is None or _is_reversal(self._next_move, body)) and not self._away:
             self._pressed.clear()
             try:
                 await asyncio.wait_for(self._pressed.wait(), _KEY_TIMEOUT_S)
@@ -87,7 +87,7 @@ class KeyboardPlayer:
                 self._away = True
 
 
-def _turns_back(move: str, body: Body) -> bool:
+def _is_reversal(move: str, body: Body) -> bool:
     """Return whether ``move`` leads into the snake's own neck."""
     cells = body["you"]["body"]
     if len(cells) < 2:

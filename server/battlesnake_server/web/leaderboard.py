@@ -25,11 +25,11 @@ from battlesnake_server.arena.results import (
 )
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT
-from battlesnake_server.web.pages import number
+from battlesnake_server.web.pages import query_integer
 
 blueprint = Blueprint("leaderboard", __name__)
 
-ENDINGS = {
+ENDING_LABELS = {
     SURVIVED_KEY: "alive",
     "snake-collision": "ran into a body",
     "head-collision": "lost head to head",
@@ -50,7 +50,7 @@ class TournamentOption:
     """
 
     id: int
-    title: str
+    format_title: str
     games: int
     when: str
     scheduled: bool
@@ -59,26 +59,26 @@ class TournamentOption:
 @blueprint.get("/")
 def index() -> str:
     """Render the leaderboard of one tournament or of all games."""
-    choices = tournaments()
+    choices = list_tournaments()
     chosen = requested_tournament()
     if chosen is None and "tournament" not in request.args and choices:
         chosen = next((choice.id for choice in choices if choice.scheduled), choices[0].id)
-    lines = standings(chosen)
+    lines = load_standings(chosen)
     return render_template(
         "arena_leaderboard.html",
         choices=choices,
         chosen=chosen,
         lines=lines,
-        span=_span(lines),
-        endings=ENDINGS,
-        running=len(current_arena().broadcast.running()),
+        span=_rating_bounds(lines),
+        endings=ENDING_LABELS,
+        running=len(current_arena().broadcast.live_games()),
     )
 
 
 @blueprint.get("/leaderboard.json")
 def as_json() -> Response:
     """Return the leaderboard as JSON."""
-    return jsonify(to_dicts(standings(requested_tournament())))
+    return jsonify(to_dicts(load_standings(requested_tournament())))
 
 
 def requested_tournament() -> int | None:
@@ -89,10 +89,10 @@ def requested_tournament() -> int | None:
     """
     if request.args.get("tournament", type=int) is None:
         return None
-    return number("tournament", 0)
+    return query_integer("tournament", 0)
 
 
-def tournaments() -> list[TournamentOption]:
+def list_tournaments() -> list[TournamentOption]:
     """Return all tournaments that have games, latest tournament first."""
     with Session(current_arena().database) as session:
         rows = session.execute(
@@ -113,12 +113,12 @@ def tournaments() -> list[TournamentOption]:
 
 def _title(row: Tournament) -> str:
     try:
-        return title(row.settings)
+        return format_title(row.settings)
     except (KeyError, TypeError, AssertionError):
         return f"tournament {row.id}, whose settings are damaged"
 
 
-def title(setup: dict[str, object]) -> str:
+def format_title(setup: dict[str, object]) -> str:
     """Return a short title of a tournament."""
     if setup == VISITOR_TOURNAMENT:
         return "Games from this site"
@@ -131,18 +131,18 @@ def title(setup: dict[str, object]) -> str:
     return f"{names}{more} · {setup.get('ruleset')} {setup.get('width')}x{setup.get('height')}"
 
 
-def standings(tournament: int | None) -> Sequence[StandingsRow]:
+def load_standings(tournament: int | None) -> Sequence[StandingsRow]:
     """Return the standings of a tournament or of all games, best rating first.
 
     Args:
         tournament: Tournament id; None selects all games.
     """
-    return _cached_standings(current_arena().database, tournament).lines()
+    return _cached_standings(current_arena().database, tournament).sorted_rows()
 
 
-def history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
+def find_history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
     """Return the standings row and the history of a snake, or None without games."""
-    return _cached_standings(current_arena().database, tournament).of(snake)
+    return _cached_standings(current_arena().database, tournament).find(snake)
 
 
 @functools.lru_cache(maxsize=16)
@@ -151,7 +151,7 @@ def _cached_standings(database: Engine, tournament: int | None) -> IncrementalSt
 
 
 def is_readable(game: StoredGame, *, with_latencies: bool = True) -> bool:
-    """Return whether all values of a stored game have their types and ranges.
+    """Return whether all values of a stored game have valid types and ranges.
 
     Args:
         game: Row of the game, which another program may have changed.
@@ -197,7 +197,8 @@ _MAX_GAMES_PER_QUERY = 500
 class IncrementalStandings:
     """Standings of one tournament or of all games, updated with new games.
 
-    Each call loads the games stored since the last call. The tournament id None selects all games.
+    Each method call loads the games stored since the last call. The tournament id None selects all
+    games.
     """
 
     def __init__(self, database: Engine, tournament: int | None) -> None:
@@ -208,30 +209,32 @@ class IncrementalStandings:
         self._latest = self._damaged = 0
         self._lines: Sequence[StandingsRow] = ()
 
-    def lines(self) -> Sequence[StandingsRow]:
-        """Return `Standings.lines` of all games stored so far."""
+    def sorted_rows(self) -> Sequence[StandingsRow]:
+        """Return the rows of all snakes in the games stored so far, best rating first."""
         with self._lock:
-            self._update()
+            self._load_new_games()
             return self._lines
 
-    def of(self, snake: str) -> tuple[StandingsRow, History] | None:
+    def find(self, snake: str) -> tuple[StandingsRow, History] | None:
         """Return the standings row and the history of a snake, or None without games."""
         with self._lock:
-            self._update()
+            self._load_new_games()
             line = next((line for line in self._lines if line.snake == snake), None)
             if line is None:
                 return None
-            # Copy the history: another thread may update the standings while the page is rendered.
+            # Copy the history, because another thread may update the standings while the page is
+            # rendered.
             return line, copy.deepcopy(self._standings.histories[snake])
 
-    def _update(self) -> None:
+    def _load_new_games(self) -> None:
         with Session(self._database) as session:
             known = self._standings.games + self._damaged
-            if self._games(session, StoredGame.id <= self._latest) != known:
-                # Games were deleted or inserted out of order: compute the standings from scratch.
+            if self._count_games(session, StoredGame.id <= self._latest) != known:
+                # If games were deleted or inserted out of order, compute the standings from
+                # scratch.
                 self._standings, self._latest, self._damaged = Standings(), 0, 0
             before = self._standings.games
-            while games := session.scalars(self._following()).all():
+            while games := session.scalars(self._next_games_query()).all():
                 for game in games:
                     if is_readable(game):
                         self._standings.add_game(game)
@@ -242,13 +245,13 @@ class IncrementalStandings:
         if before != self._standings.games or not before:
             self._lines = self._standings.sorted_rows()
 
-    def _games(self, session: Session, which: ColumnElement[bool]) -> int:
+    def _count_games(self, session: Session, which: ColumnElement[bool]) -> int:
         query = select(func.count(StoredGame.id)).where(which)
         if self._tournament is not None:
             query = query.where(StoredGame.tournament_id == self._tournament)
         return session.scalar(query) or 0
 
-    def _following(self) -> Select[Any]:
+    def _next_games_query(self) -> Select[Any]:
         query = (
             select(StoredGame)
             .where(StoredGame.id > self._latest)
@@ -260,7 +263,7 @@ class IncrementalStandings:
         return query.options(selectinload(StoredGame.seats))
 
 
-def _span(lines: Sequence[StandingsRow]) -> tuple[float, float]:
+def _rating_bounds(lines: Sequence[StandingsRow]) -> tuple[float, float]:
     """Return the lowest lower bound and the highest upper bound of the ratings."""
     low = min((line.rating.ci_low for line in lines), default=0.0)
     high = max((line.rating.ci_high for line in lines), default=1.0)

@@ -21,8 +21,8 @@ from battlesnake_server.arena.league import (
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.results import StandingsRow
 from battlesnake_server.web.context import current_arena
-from battlesnake_server.web.leaderboard import standings
-from battlesnake_server.web.pages import body, error_response
+from battlesnake_server.web.leaderboard import load_standings
+from battlesnake_server.web.pages import error_response, parse_body
 
 blueprint = Blueprint("league", __name__)
 
@@ -44,7 +44,7 @@ class LeagueRow:
     cooldown_until: datetime | None = None
 
 
-def _config() -> LeagueConfig:
+def _league_config() -> LeagueConfig:
     config = current_arena().league
     assert config is not None  # Only arenas with a league register the blueprint.
     return config
@@ -53,22 +53,26 @@ def _config() -> LeagueConfig:
 @blueprint.get("/league")
 def index() -> str:
     """Render the current season."""
-    config = _config()
+    config = _league_config()
     with Session(current_arena().database) as session:
         all_seasons = load_seasons(session, config.name)
     season = all_seasons[0] if all_seasons else None
     return render_template(
-        "arena_league.html", config=config, season=season, seasons=all_seasons, table=_table(season)
+        "arena_league.html",
+        config=config,
+        season=season,
+        seasons=all_seasons,
+        table=_build_table(season),
     )
 
 
 @blueprint.get("/league.json")
 def as_json() -> Response:
     """Return the table of the current season as JSON."""
-    config = _config()
+    config = _league_config()
     with Session(current_arena().database) as session:
         all_seasons = load_seasons(session, config.name)[:1]
-    table = _table(all_seasons[0] if all_seasons else None)
+    table = _build_table(all_seasons[0] if all_seasons else None)
     return jsonify(
         league=config.name,
         season=all_seasons[0].number if all_seasons else None,
@@ -91,9 +95,9 @@ def as_json() -> Response:
 @blueprint.post("/league/bench")
 def bench() -> Response:
     """Bench or unbench a snake."""
-    config = _config()
+    config = _league_config()
     try:
-        sent = body()
+        sent = parse_body()
         snake = json_fields.string(sent, "snake", "")
         benched = sent.get("benched")
         if not isinstance(benched, bool):
@@ -110,34 +114,36 @@ def bench() -> Response:
 @blueprint.post("/league/season")
 def next_season() -> Response:
     """End the current season."""
-    config = _config()
+    config = _league_config()
     try:
-        body()
+        parse_body()
     except BoardError as error:
         return error_response(error)
     with Session(current_arena().database) as session:
         if not load_seasons(session, config.name):
             return error_response("no season has started", 409)
-        end_season(session, config.name, _now())
+        end_season(session, config.name, _utc_now())
     return jsonify(ended=True)
 
 
-def _table(season: Season | None) -> list[LeagueRow]:
+def _build_table(season: Season | None) -> list[LeagueRow]:
     """Return the rows of all entrants by descending rating.
 
     Entrants without games are last.
     """
-    config = _config()
-    lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
+    config = _league_config()
+    lines = (
+        {} if season is None else {line.snake: line for line in load_standings(season.tournament)}
+    )
     with Session(current_arena().database) as session:
         rows = load_league_snakes(session, config.name)
         names = [entrant.name for entrant in config.entrants]
         ranks = {name: rank for rank, name in enumerate(lines)}
         names.sort(key=lambda name: ranks.get(name, len(ranks)))
-        return [_row(name, lines.get(name), rows.get(name)) for name in names]
+        return [_build_row(name, lines.get(name), rows.get(name)) for name in names]
 
 
-def _row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> LeagueRow:
+def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> LeagueRow:
     if row is None:
         return LeagueRow(name, line, "healthy")
     if row.benched:
@@ -147,5 +153,5 @@ def _row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> Leagu
     return LeagueRow(name, line, "cooldown", str(row.reason), row.cooldown_until)
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)

@@ -12,8 +12,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
 
-NUM_FINISHED_KEPT = 16
-"""Number of finished games to keep in memory while the database stores them."""
+MAX_FINISHED_GAMES = 16
+"""Maximum number of finished games in memory.
+
+Finished games remain in memory while the database stores the games.
+"""
 
 
 class GameTimeline:
@@ -34,11 +37,11 @@ class GameTimeline:
         self._released = False
         self._changed = threading.Condition()
         for turn in turns:
-            self.add(turn)
+            self.add_turn(turn)
         if over:
             self.end()
 
-    def at(self, turn: int) -> Board:
+    def board_at(self, turn: int) -> Board:
         """Return a copy of the board on turn ``turn``.
 
         Raises:
@@ -49,7 +52,7 @@ class GameTimeline:
             raise ValueError(f"turn must be between {first} and {last}, got {turn}")
         return self.boards[turn - first].copy()
 
-    def add(self, turn: Turn) -> None:
+    def add_turn(self, turn: Turn) -> None:
         """Append a turn."""
         board = self.boards[-1].copy()
         turn.play(board)
@@ -82,7 +85,7 @@ class GameTimeline:
             self._released = True
             self._changed.notify_all()
 
-    def data(self, since: int = 0) -> dict[str, Any]:
+    def to_dict(self, since: int = 0) -> dict[str, Any]:
         """Return the game in the player's JSON format, with frames from index ``since``.
 
         `battlesnake_server.replay_viewer.frame_stream` describes the format. ``from`` is the index
@@ -117,7 +120,7 @@ class Broadcast:
         self._timelines: dict[str, GameTimeline] = {}
         self._lock = threading.Lock()
 
-    def announce(self, game_id: str, event: Board | Turn | None) -> None:
+    def publish_event(self, game_id: str, event: Board | Turn | None) -> None:
         """Publish an event of a live game.
 
         Args:
@@ -126,7 +129,7 @@ class Broadcast:
         """
         if isinstance(event, Board):
             with self._lock:
-                self._discard_old()
+                self._discard_finished_games()
                 self._timelines[game_id] = GameTimeline(event)
             return
         timeline = self.find(game_id)
@@ -135,19 +138,19 @@ class Broadcast:
         if event is None:
             timeline.end()
         else:
-            timeline.add(event)
+            timeline.add_turn(event)
 
     def find(self, game_id: str) -> GameTimeline | None:
         """Return the live or recently finished game with this id, or None."""
         with self._lock:
             return self._timelines.get(game_id)
 
-    def report(self, game_id: str, problem: str) -> None:
+    def set_problem(self, game_id: str, problem: str) -> None:
         """Set the message that a game's page shows at the end of the game."""
         if (timeline := self.find(game_id)) is not None:
             timeline.problem = problem
 
-    def running(self) -> list[tuple[str, GameTimeline]]:
+    def live_games(self) -> list[tuple[str, GameTimeline]]:
         """Return the ids and timelines of the live games, latest game first."""
         with self._lock:
             live = [
@@ -159,28 +162,28 @@ class Broadcast:
 
     def close(self) -> None:
         """Wake all threads that wait for a turn."""
-        for _, timeline in self.running():
+        for _, timeline in self.live_games():
             timeline.release()
 
-    def _discard_old(self) -> None:
+    def _discard_finished_games(self) -> None:
         over = [game_id for game_id, timeline in self._timelines.items() if timeline.over]
-        for game_id in over[:-NUM_FINISHED_KEPT]:
+        for game_id in over[:-MAX_FINISHED_GAMES]:
             del self._timelines[game_id]
 
 
-def recorded(path: Path) -> GameTimeline:
-    """Return the game in a replay file.
+def load_recorded_game(path: Path) -> GameTimeline:
+    """Return the timeline of the game in a replay file.
 
     Raises:
         ReplayError: If the file is damaged.
         OSError: If the file cannot be read.
     """
     status = path.stat()
-    return _recorded(path, status.st_mtime, status.st_size)
+    return _load_cached_game(path, status.st_mtime, status.st_size)
 
 
 @functools.lru_cache(maxsize=32)
-def _recorded(path: Path, modified: float, size: int) -> GameTimeline:
+def _load_cached_game(path: Path, modified: float, size: int) -> GameTimeline:
     """Load a replay.
 
     ``modified`` and ``size`` serve only as cache keys.

@@ -29,7 +29,7 @@ from battlesnake_server.web import access_control
 _MIN_COMPRESSED_BYTES = 1024
 """Minimum size of a response to compress, in bytes."""
 
-_COMPRESSED = ("text/", "application/json", "application/javascript", "image/svg+xml")
+_COMPRESSED_TYPES = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 _MAX_QUERY_INT = 2**31 - 1
 """Maximum integer in a query string, which is a valid id in all databases."""
@@ -62,13 +62,13 @@ class _Site(Flask):
 def _relative(path: str) -> str:
     """Return ``path`` relative to the path of the current request.
 
-    The relative URL goes up to the start page and down again.
+    The relative URL consists of the way up to the start page and of ``path``.
     """
     depth = request.environ["PATH_INFO"].count("/") - 1  # `request.path` merges leading slashes.
     return ("../" * depth or "./") + path.lstrip("/")
 
 
-def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
+def create_application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
     """Create an application whose pages load no content from other sites.
 
     Args:
@@ -83,27 +83,27 @@ def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flas
     for part in parts:
         app.register_blueprint(part)
     app.context_processor(
-        lambda: {"brand": brand, "start_page": _relative("/"), "navigation": _navigation()}
+        lambda: {"brand": brand, "start_page": _relative("/"), "navigation": _registered_pages()}
     )
-    app.register_error_handler(404, _not_found)
+    app.register_error_handler(404, _render_not_found)
     access_control.require_token(app, token)
     app.after_request(_make_redirect_relative)
     app.after_request(_set_security_headers)
-    app.after_request(_compress)
+    app.after_request(_compress_response)
     return app
 
 
-def _navigation() -> list[tuple[str, str]]:
+def _registered_pages() -> list[tuple[str, str]]:
     return [page for page in _NAVIGATION if page[0] in current_app.view_functions]
 
 
-def _not_found(error: NotFound) -> tuple[str, int]:
+def _render_not_found(error: NotFound) -> tuple[str, int]:
     """Render the page for unknown addresses."""
     unknown = error.description == NotFound.description
-    return missing("This page does not exist." if unknown else str(error.description))
+    return render_missing_page("This page does not exist." if unknown else str(error.description))
 
 
-def missing(reason: str) -> tuple[str, int]:
+def render_missing_page(reason: str) -> tuple[str, int]:
     """Render the 404 page with a reason."""
     return render_template("missing.html", reason=reason), 404
 
@@ -131,11 +131,11 @@ def _set_security_headers(response: Response) -> Response:
     return response
 
 
-def _compress(response: Response) -> Response:
+def _compress_response(response: Response) -> Response:
     """Compress the response if its type, its size and the client allow compression."""
     if (
         response.status_code != 200
-        or not (response.mimetype or "").startswith(_COMPRESSED)
+        or not (response.mimetype or "").startswith(_COMPRESSED_TYPES)
         or "Content-Encoding" in response.headers
         or request.accept_encodings["gzip"] <= 0
     ):
@@ -149,7 +149,7 @@ def _compress(response: Response) -> Response:
     return response
 
 
-def body() -> dict[str, Any]:
+def parse_body() -> dict[str, Any]:
     """Return the JSON object of the request body.
 
     Requests need a JSON content type, because pages of other sites cannot send this type.
@@ -168,7 +168,9 @@ def body() -> dict[str, Any]:
     return sent
 
 
-def number(name: str, default: int, *, minimum: int = 0, maximum: int = _MAX_QUERY_INT) -> int:
+def query_integer(
+    name: str, default: int, *, minimum: int = 0, maximum: int = _MAX_QUERY_INT
+) -> int:
     """Return the integer query parameter ``name``, clamped to the bounds."""
     return min(max(minimum, request.args.get(name, default, int)), maximum)
 
@@ -180,29 +182,29 @@ def error_response(error: Exception | str, status: int = 400) -> Response:
     return response
 
 
-def analyses() -> AnalysisQueue:
+def current_analysis_queue() -> AnalysisQueue:
     """Return the analysis queue of the current application."""
     return cast(AnalysisQueue, current_app.extensions["analyses"])
 
 
-def analysis(game: Path) -> Response:
+def analysis_response(game: Path) -> Response:
     """Return the state of a game's analysis.
 
     The response contains the analyzed turns, starting at the index ``?since=``.
     """
-    return jsonify(analyses().status_to_dict(game, number("since", 0)))
+    return jsonify(current_analysis_queue().status_to_dict(game, query_integer("since", 0)))
 
 
 def start_analysis(game: Path) -> Response:
     """Start a game's analysis in the background."""
     try:
-        body()
-        analyses().start(game)
+        parse_body()
+        current_analysis_queue().start(game)
     except BoardError as error:
         return error_response(error)
     except AnalysisQueueFullError as error:
         return error_response(error, 503)
-    return jsonify(analyses().status_to_dict(game))
+    return jsonify(current_analysis_queue().status_to_dict(game))
 
 
 def serve(
@@ -235,7 +237,7 @@ def serve(
     server.start()
     address = f"http://{url_host(host)}:{server.port}/{path}"
     try:
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C may arrive before `wait`.
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C may arrive before `wait`.
             sys.stdout.write(f"serving {what} at {address} (Ctrl+C to stop)\n")
             if (token := app.config["TOKEN"]) is not None:
                 sys.stdout.write(access_control.access_hint(address, token))

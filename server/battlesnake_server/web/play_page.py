@@ -16,12 +16,12 @@ from battlesnake_server.web.game_manager import (
     GameRequest,
     TooManyGamesError,
 )
-from battlesnake_server.web.pages import body, error_response
+from battlesnake_server.web.pages import error_response, parse_body
 
 blueprint = Blueprint("play", __name__)
 
-_SIZES = (7, 9, 11, 13, 15, 19, 25)
-_TURNS = (100, 300, DEFAULT_PAGE_TURNS, 1000, MAX_PAGE_TURNS)
+_BOARD_SIZES = (7, 9, 11, 13, 15, 19, 25)
+_TURN_LIMITS = (100, 300, DEFAULT_PAGE_TURNS, 1000, MAX_PAGE_TURNS)
 
 
 @blueprint.get("/play")
@@ -35,10 +35,10 @@ def index() -> str:
         rulesets=list(rules.RULESETS),
         maps=maps.values(),
         map_descriptions={name: known.description for name, known in maps.items()},
-        sizes=_SIZES,
+        sizes=_BOARD_SIZES,
         descriptions={entry.name: entry.description for entry in current_arena().roster.entries},
         opponents=request.args.getlist("against") or ["hungry"],
-        turns=_TURNS,
+        turns=_TURN_LIMITS,
         default_turns=DEFAULT_PAGE_TURNS,
     )
 
@@ -47,7 +47,7 @@ def index() -> str:
 def start() -> tuple[Response, int] | Response:
     """Start the requested game, and return the address of the game's page."""
     try:
-        game_request = GameRequest.read(body(), current_arena().roster)
+        game_request = GameRequest.from_json(parse_body(), current_arena().roster)
         game = current_arena().game_manager.start(game_request, request.remote_addr or "")
     except ValueError as error:
         return error_response(error)
@@ -65,14 +65,14 @@ def preview() -> Response:
     The default seed is 1.
     """
     try:
-        game_request = GameRequest.read({"seed": 1, **body()}, current_arena().roster)
+        game_request = GameRequest.from_json({"seed": 1, **parse_body()}, current_arena().roster)
     except ValueError as error:
         return error_response(error)
     board = Board.new(
         game_request.width,
         game_request.height,
         game_request.labels,
-        game=game_request.game("preview"),
+        game=game_request.build_game("preview"),
     )
     return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
 
@@ -81,7 +81,7 @@ def preview() -> Response:
 def stop(game_id: str) -> Response:
     """Stop a game that a visitor started."""
     try:
-        body()
+        parse_body()
     except ValueError as error:
         return error_response(error)
     return jsonify(stopped=current_arena().game_manager.stop(game_id))
@@ -94,14 +94,14 @@ def press(game_id: str) -> Response:
     The body is ``{"key": ..., "move": "up"}``; ``key`` is the secret of the game.
     """
     try:
-        sent = body()
+        sent = parse_body()
         move = sent.get("move")
         if not isinstance(move, str) or move not in MOVES:
             raise BoardError(f"move must be one of {', '.join(MOVES)}, got {format_value(move)}")
     except ValueError as error:
         return error_response(error)
     manager = current_arena().game_manager
-    player = manager.keyboard_player(game_id, str(sent.get("key")))
+    player = manager.find_keyboard_player(game_id, str(sent.get("key")))
     if player is not None:
         player.press(move)
     elif manager.is_running(game_id):

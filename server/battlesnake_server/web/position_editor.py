@@ -22,19 +22,24 @@ from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
-from battlesnake_server.web.pages import body, error_response, missing, number
+from battlesnake_server.web.pages import (
+    error_response,
+    parse_body,
+    query_integer,
+    render_missing_page,
+)
 from battlesnake_server.web.roster import request_decision
 
 blueprint = Blueprint("lab", __name__)
 
 _MAX_EDITOR_BOARD_SIZE = 25
 _MAX_EDITOR_SNAKES = 16
-_MAX_THINKING_MS = 5000
+_MAX_TIME_BUDGET_MS = 5000
 """Maximum time budget of a queried snake, in milliseconds."""
 
 _waiting_requests = threading.BoundedSemaphore(4)
 _search_slots = threading.Semaphore(2)
-"""Slots of searches.
+"""Search slots of the editor.
 
 At most two searches run and two requests wait. Further requests are rejected.
 """
@@ -63,26 +68,26 @@ def index() -> str | tuple[str, int]:
     ``?game=`` and ``?turn=`` select the position; ``?you=`` selects the snake.
     """
     try:
-        board = _requested_board()
+        board = _load_requested_board()
     except (GameNotFoundError, ReplayError, ValueError) as error:
-        return missing(str(error))
+        return render_missing_page(str(error))
     return render_template(
         "arena_position_editor.html",
-        board=describe(board),
+        board=board_to_dict(board),
         entries=current_arena().roster.entries,
         allow_urls=current_arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
-        builtin=[(i, scenario.name) for i, scenario in enumerate(_builtin_scenarios())],
+        builtin=[(i, scenario.name) for i, scenario in enumerate(_load_builtin_scenarios())],
     )
 
 
 @blueprint.get("/lab/shipped/<int:number>")
 def builtin(number: int) -> Response:
     """Return a built-in scenario in the editor's JSON format."""
-    known = _builtin_scenarios()
+    known = _load_builtin_scenarios()
     if number >= len(known):
         return error_response(f"there are {len(known)} scenarios, got number {number}", 404)
-    return jsonify(_described(known[number]))
+    return jsonify(_scenario_to_dict(known[number]))
 
 
 @blueprint.post("/lab/read")
@@ -92,8 +97,8 @@ def read() -> Response:
     The body of this request is ``{"text": ...}``.
     """
     try:
-        text = json_fields.string(body(), "text", "")
-        return jsonify(_read_text(text))
+        text = json_fields.string(parse_body(), "text", "")
+        return jsonify(_parse_text(text))
     except (ValueError, TypeError, RecursionError) as error:
         return error_response(error)
 
@@ -105,15 +110,15 @@ def query() -> Response:
     ``board`` is the body of a ``/move`` request.
     """
     try:
-        sent = body()
+        sent = parse_body()
         entrant = current_arena().roster.find(sent.get("snake"), "snake")
         milliseconds = json_fields.integer(sent, "milliseconds", "", 200)
-        if not 10 <= milliseconds <= _MAX_THINKING_MS:
+        if not 10 <= milliseconds <= _MAX_TIME_BUDGET_MS:
             raise BoardError(
-                f"milliseconds must be between 10 and {_MAX_THINKING_MS}, "
+                f"milliseconds must be between 10 and {_MAX_TIME_BUDGET_MS}, "
                 f"got {format_value(milliseconds)}"
             )
-        board = _board(sent.get("board"), milliseconds)
+        board = _parse_board(sent.get("board"), milliseconds)
         if not _waiting_requests.acquire(blocking=False):
             return error_response(
                 "other visitors query snakes now; try again in a few seconds", 503
@@ -138,10 +143,12 @@ def scenario() -> Response:
     The fields of the request are ``board``, ``name``, ``note`` and ``allowed``.
     """
     try:
-        sent = body()
-        name, note = (_one_line(sent, key) for key in ("name", "note"))
+        sent = parse_body()
+        name, note = (_parse_line(sent, key) for key in ("name", "note"))
         allowed = [str(move) for move in json_fields.items(sent, "allowed", "")]
-        made = Scenario(name or "unnamed", _board(sent.get("board"), 500), tuple(allowed), note)
+        made = Scenario(
+            name or "unnamed", _parse_board(sent.get("board"), 500), tuple(allowed), note
+        )
         text = made.to_text()
         scenarios.from_text(text)  # Return only text that `from_text` accepts.
     except ValueError as error:
@@ -149,7 +156,7 @@ def scenario() -> Response:
     return Response(text, mimetype="text/plain")
 
 
-def describe(board: Board) -> dict[str, Any]:
+def board_to_dict(board: Board) -> dict[str, Any]:
     """Return a board in the editor's JSON format.
 
     The object contains the header and the frame in the player's JSON format. ``you`` is the id of
@@ -167,59 +174,59 @@ def describe(board: Board) -> dict[str, Any]:
     }
 
 
-def _described(scenario: Scenario) -> dict[str, Any]:
+def _scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
     return {
-        **describe(scenario.board),
+        **board_to_dict(scenario.board),
         "scenario": {
             "name": scenario.name, "note": scenario.note, "allowed": list(scenario.allowed),
         },
     }  # fmt: skip
 
 
-def _builtin_scenarios() -> list[Scenario]:
+def _load_builtin_scenarios() -> list[Scenario]:
     return [scenario for path in scenarios.BUILTIN_SCENARIOS for scenario in scenarios.load(path)]
 
 
-def _requested_board() -> Board:
+def _load_requested_board() -> Board:
     game_id = request.args.get("game")
     if game_id is None:
         return Board.from_text(EXAMPLE_BOARD)
-    board = load_timeline(game_id).at(number("turn", 0))
+    board = load_timeline(game_id).board_at(query_integer("turn", 0))
     you = request.args.get("you")
     if you is not None:
         board.you_id = board.snake(you).id
     return board
 
 
-def _read_text(text: str) -> dict[str, Any]:
+def _parse_text(text: str) -> dict[str, Any]:
     if text.lstrip().startswith(("{", "[")):
         value = parse_json(text)
         if isinstance(value, dict) and "allowed" not in value:
-            return describe(_validated(Board.from_api(value)))
+            return board_to_dict(_check_reachable(Board.from_api(value)))
         found = scenarios.from_json(value)
     elif any(line.startswith("scenario:") for line in text.splitlines()):
         found = scenarios.from_text(text)
     else:
-        return describe(_validated(Board.from_text(text)))
+        return board_to_dict(_check_reachable(Board.from_text(text)))
     if not found:
         raise BoardError("text contains no scenario")
-    _validated(found[0].board)
-    return _described(found[0])
+    _check_reachable(found[0].board)
+    return _scenario_to_dict(found[0])
 
 
-def _board(sent: object, milliseconds: int) -> Board:
-    """Return a validated board for the board of a request."""
+def _parse_board(sent: object, milliseconds: int) -> Board:
+    """Parse and check the field ``board`` of a request."""
     request_body = dict(json_fields.mapping(sent, "board"))
     game = dict(json_fields.child(request_body, "game", ""))
     # Each request needs a new game id, because remote snakes may store state by game id.
     request_body["game"] = {**game, "id": f"lab-{uuid.uuid4()}", "timeout": milliseconds}
-    board = _validated(Board.from_api(request_body))
+    board = _check_reachable(Board.from_api(request_body))
     if board.you_id is None or not board.you.alive:
         raise BoardError("you must be a living snake of the board; draw one and select it")
     return board
 
 
-def _validated(board: Board) -> Board:
+def _check_reachable(board: Board) -> Board:
     """Return ``board`` if a game can reach the position.
 
     Raises:
@@ -271,7 +278,7 @@ def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once
             raise BoardError(f"{place}[{i}] occurs more than 255 times: {cell}")
 
 
-def _one_line(sent: dict[str, Any], key: str) -> str:
+def _parse_line(sent: dict[str, Any], key: str) -> str:
     value = json_fields.string(sent, key, "", "").strip()
     if len(value) > 200 or not value.isprintable():
         raise BoardError(

@@ -33,16 +33,16 @@ from battlesnake_server.replay_viewer.replay_library import (
 )
 from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
-from battlesnake_server.web.pages import error_response, number
+from battlesnake_server.web.pages import error_response, query_integer
 
 REPLAYS_PER_PAGE = 24
 
-_CARD_WAIT_S = 4.0
+_CARDS_TIMEOUT_S = 4.0
 """Maximum time that a page waits for the cards of new files, in seconds."""
 
 _MAX_KNOWN_CARDS = 256
 
-_UNREAD = "not read yet; reload this page"
+_UNREAD_MESSAGE = "not read yet; reload this page"
 
 _known_cards: dict[LibraryEntry, ReplayCard] = {}
 _reading = threading.Lock()
@@ -72,7 +72,7 @@ class ReplayCard:
     error: str = ""
 
 
-def mount(
+def add_replay_pages(
     app: Flask,
     roots: Sequence[Path],
     prefix: str = "/replays",
@@ -108,21 +108,21 @@ def create_app(
     for root in roots:
         if not root.exists():
             raise ValueError(f"there is no file or directory {str(root)!r}; check the path")
-    app = pages.application("Replays", token=token)
-    mount(app, roots, "", address_policy)
+    app = pages.create_application("Replays", token=token)
+    add_replay_pages(app, roots, "", address_policy)
     return app
 
 
 @blueprint.get("/")
 def index() -> str:
     """Render one page of the list of games, newest game first."""
-    entries = _library().entries()
+    entries = _current_library().entries()
     pages = max(1, -(-len(entries) // REPLAYS_PER_PAGE))
-    page = number("page", 1, minimum=1, maximum=pages)
+    page = query_integer("page", 1, minimum=1, maximum=pages)
     shown = entries[(page - 1) * REPLAYS_PER_PAGE : page * REPLAYS_PER_PAGE]
     return render_template(
         "watch_list.html",
-        cards=cards(shown),
+        cards=load_cards(shown),
         total=len(entries),
         page=page,
         pages=pages,
@@ -132,7 +132,7 @@ def index() -> str:
 @blueprint.get("/replay/<path:key>")
 def show(key: str) -> str:
     """Render the page that plays back one game."""
-    return render_template("watch_game.html", key=_entry(key).key)
+    return render_template("watch_game.html", key=_find_entry(key).key)
 
 
 @blueprint.get("/data/<path:key>")
@@ -142,7 +142,7 @@ def data(key: str) -> Response:
     `frame_stream` defines the format.
     """
     try:
-        return frame_stream.respond(_entry(key).path) or abort(404)
+        return frame_stream.respond(_find_entry(key).path) or abort(404)
     except ReplayError as error:
         return error_response(str(error), 422)
 
@@ -151,7 +151,7 @@ def data(key: str) -> Response:
 def position(turn: int, form: str, key: str) -> Response:
     """Return one position in a format of `position_formats.respond`."""
     try:
-        return position_formats.respond(_entry(key).load().board(turn), form)
+        return position_formats.respond(_find_entry(key).load().board(turn), form)
     except ValueError as error:
         return error_response(str(error), 404)
     except WhatIfBusyError as error:
@@ -164,13 +164,13 @@ def analysis(key: str) -> Response:
 
     The response contains the analyzed turns, starting at the index ``?since=``.
     """
-    return pages.analysis(_entry(key).path)
+    return pages.analysis_response(_find_entry(key).path)
 
 
 @blueprint.post("/analysis/<path:key>")
 def start_analysis(key: str) -> Response:
     """Start the game's analysis in the background."""
-    return pages.start_analysis(_entry(key).path)
+    return pages.start_analysis(_find_entry(key).path)
 
 
 @blueprint.post("/fetch")
@@ -179,13 +179,13 @@ def fetch() -> Response:
 
     The request field ``game`` is the id or the address of the game.
     """
-    roots = [root for root in _library().roots if root.is_dir()]
+    roots = [root for root in _current_library().roots if root.is_dir()]
     if not roots:
         return error_response("this site shows no directory in which to save the game", 409)
     if not _fetching.acquire(blocking=False):
         return error_response("another game is being fetched; try again in a few seconds", 503)
     try:
-        source = json_fields.string(pages.body(), "game", "")
+        source = json_fields.string(pages.parse_body(), "game", "")
         path = roots[0] / f"{game_urls.find_engines(source)[1]}.jsonl.gz"
         if not path.exists():
             game_fetcher.fetch(source, current_app.extensions["address_policy"]).save(path)
@@ -193,53 +193,60 @@ def fetch() -> Response:
         return error_response(error)
     finally:
         _fetching.release()
-    key = next(entry.key for entry in _library().entries() if entry.path == path)
+    key = next(entry.key for entry in _current_library().entries() if entry.path == path)
     return jsonify(page=url_for("watch.show", key=key))
 
 
-def cards(entries: Sequence[LibraryEntry]) -> list[ReplayCard]:
+def load_cards(entries: Sequence[LibraryEntry]) -> list[ReplayCard]:
     """Return the cards of ``entries``.
 
-    A thread reads new files, small files first, because a game of 30,000 turns takes 30 s. After
-    `_CARD_WAIT_S` the thread continues, and the cards of the remaining files ask for a reload.
+    A thread reads new files, small files first, because reading a game of 30,000 turns lasts 30 s.
+    The function waits for at most `_CARDS_TIMEOUT_S` seconds. The cards of unread files contain a
+    message that suggests a reload. The thread reads the remaining files in the background.
     """
     found = {entry: card for entry in entries if (card := _known_cards.get(entry)) is not None}
     missing = sorted({*entries} - {*found}, key=lambda entry: entry.size)
     if missing:
         reader = threading.Thread(target=_read_cards, args=(missing, found), daemon=True)
         reader.start()
-        reader.join(_CARD_WAIT_S)
-    unread = [ReplayCard(entry.key, _when(entry), error=_UNREAD) for entry in entries]
+        reader.join(_CARDS_TIMEOUT_S)
+    unread = [
+        ReplayCard(entry.key, _format_modified_time(entry), error=_UNREAD_MESSAGE)
+        for entry in entries
+    ]
     return [found.get(entry, other) for entry, other in zip(entries, unread, strict=True)]
 
 
 def _read_cards(entries: Sequence[LibraryEntry], found: dict[LibraryEntry, ReplayCard]) -> None:
-    """Add the cards of ``entries`` to ``found``, unless another thread reads for too long."""
-    if not _reading.acquire(timeout=_CARD_WAIT_S):
+    """Add the cards of ``entries`` to ``found``.
+
+    No cards are added if another thread is still reading after `_CARDS_TIMEOUT_S` seconds.
+    """
+    if not _reading.acquire(timeout=_CARDS_TIMEOUT_S):
         return
     try:
         for entry in entries:
-            found[entry] = _known_cards.get(entry) or _card(entry)
+            found[entry] = _known_cards.get(entry) or _build_card(entry)
     finally:
         _reading.release()
 
 
-def _card(entry: LibraryEntry) -> ReplayCard:
+def _build_card(entry: LibraryEntry) -> ReplayCard:
     try:
-        card = _read_card(entry)
+        card = _load_card(entry)
     except (TooLittleMemoryError, OSError, MemoryError) as error:  # A later attempt may succeed.
         reason = str(error) or f"{entry.key} needs more memory than is available"
-        return ReplayCard(entry.key, _when(entry), error=reason)
-    except Exception as error:  # No file may break the list.
+        return ReplayCard(entry.key, _format_modified_time(entry), error=reason)
+    except Exception as error:  # A damaged file must not break the list of games.
         reason = str(error) if isinstance(error, ReplayError) else f"cannot be read: {error!r}"
-        card = ReplayCard(entry.key, _when(entry), error=reason)
+        card = ReplayCard(entry.key, _format_modified_time(entry), error=reason)
     while len(_known_cards) >= _MAX_KNOWN_CARDS:
         del _known_cards[next(iter(_known_cards))]
     _known_cards[entry] = card
     return card
 
 
-def _read_card(entry: LibraryEntry) -> ReplayCard:
+def _load_card(entry: LibraryEntry) -> ReplayCard:
     replay = entry.load()
     last = replay.last
     winner = last.winner
@@ -247,22 +254,32 @@ def _read_card(entry: LibraryEntry) -> ReplayCard:
     picture = json.dumps({**game, "frame": replay_json.frame(last)}, allow_nan=False)
     eliminated = tuple(not snake.alive for snake in last.snakes)
     return ReplayCard(
-        entry.key, _when(entry), last.turn, game, eliminated, picture, winner.id if winner else None
+        entry.key,
+        _format_modified_time(entry),
+        last.turn,
+        game,
+        eliminated,
+        picture,
+        winner.id if winner else None,
     )
 
 
-def _when(entry: LibraryEntry) -> str:
+def _format_modified_time(entry: LibraryEntry) -> str:
     try:
         return datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):  # Clocks and archives set any date.
+    except (
+        ValueError,
+        OverflowError,
+        OSError,
+    ):  # The modification time of a file may be any number.
         return ""
 
 
-def _library() -> Library:
+def _current_library() -> Library:
     return cast(Library, current_app.extensions["library"])
 
 
-def _entry(key: str) -> LibraryEntry:
-    return _library().find(key) or abort(
+def _find_entry(key: str) -> LibraryEntry:
+    return _current_library().find(key) or abort(
         404, "This game does not exist; its file may have been moved."
     )

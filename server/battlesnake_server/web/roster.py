@@ -55,11 +55,11 @@ class Roster:
         self._address_policy = address_policy
         self._entries: dict[str, RosterEntry] = {}
         for entrant in parse_entrants(list(extra_snakes), address_policy):
-            self._add(RosterEntry(entrant.label, _describe(entrant), entrant))
+            self._add_entry(RosterEntry(entrant.label, _describe(entrant), entrant))
         for name in snakes.names():
-            self._add(RosterEntry(name, snakes.description(name), Entrant(name, name)))
+            self._add_entry(RosterEntry(name, snakes.description(name), Entrant(name, name)))
 
-    def _add(self, entry: RosterEntry) -> None:
+    def _add_entry(self, entry: RosterEntry) -> None:
         self._entries.setdefault(entry.name, entry)
 
     @property
@@ -80,11 +80,11 @@ class Roster:
         if isinstance(name, str) and name in self._entries:
             return self._entries[name].entrant
         if isinstance(name, str) and name.startswith(("http://", "https://")):
-            return self._entrant_at(name, field)
+            return self._entrant_at_url(name, field)
         known = ", ".join(self._entries)
         raise BoardError(f"{field}: unknown snake {format_value(name)}; choose one of {known}")
 
-    def _entrant_at(self, url: str, field: str) -> Entrant:
+    def _entrant_at_url(self, url: str, field: str) -> Entrant:
         if not self.allow_urls:
             raise BoardError(
                 f"{field}: {format_value(url)} is not allowed; start the arena with "
@@ -110,7 +110,7 @@ def _describe(entrant: Entrant) -> str:
     if entrant.is_remote:
         return "remote"
     if snakes.is_bundle(entrant.source):
-        Bundle.load(entrant.source)  # Policy rules are loaded later, on selection.
+        Bundle.load(entrant.source)  # Policy rules are loaded when a visitor selects the snake.
         return "bundle"
     local_strategy_factory(entrant)
     return "policy" if entrant.is_policy else snakes.description(entrant.source)
@@ -130,7 +130,9 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
         strategy = make_strategy(local_strategy_factory(entrant), board.game.seed)
         try:
             decision = snakes.to_decision(strategy(board.copy(), time_s))
-        except BaseException as error:  # A user's snake may even raise SystemExit.
+        except (
+            BaseException
+        ) as error:  # A user's snake may raise any exception, including SystemExit.
             reason = str(error) or type(error).__name__
             raise ValueError(f"{entrant.label} cannot play this position: {reason}") from error
     if decision.move not in MOVES:

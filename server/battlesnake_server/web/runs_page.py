@@ -34,7 +34,7 @@ blueprint = Blueprint("runs", __name__)
 
 
 class ShownGame(NamedTuple):
-    """Game of a run, with its card."""
+    """Recorded game of a run, and the card of the game."""
 
     game: run_view.RecordedGame
     card: replay_pages.ReplayCard
@@ -48,8 +48,8 @@ def create_app(runs: RunsView, token: str | None = None) -> Flask:
         token: Access token required to start analyses and to fetch games; None allows every visitor
             to act.
     """
-    app = pages.application("Runs", blueprint, token=token)
-    replay_pages.mount(app, [runs.directory])
+    app = pages.create_application("Runs", blueprint, token=token)
+    replay_pages.add_replay_pages(app, [runs.directory])
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
     return app
@@ -58,11 +58,11 @@ def create_app(runs: RunsView, token: str | None = None) -> Flask:
 @blueprint.get("/")
 def index() -> str:
     """Render the table of all runs, and the curves of the selected runs."""
-    with _refreshed() as runs:
+    with _refreshed_runs() as runs:
         names = request.args.getlist("run")
         chosen = [run for run in runs if run.name in names] or runs
         chosen = chosen[: charts.MAX_RUNS]
-        counted = ((run.name, charts.build_cause_chart(run, _axis())) for run in chosen)
+        counted = ((run.name, charts.build_cause_chart(run, _requested_axis())) for run in chosen)
         return render_template(
             "runs.html",
             runs=runs,
@@ -80,21 +80,21 @@ def as_json() -> Response:
 
     The page updates the table when the JSON changes.
     """
-    with _refreshed() as runs:
+    with _refreshed_runs() as runs:
         return jsonify([run.to_dict() for run in runs])
 
 
 @blueprint.get("/run/<name>")
 def show(name: str) -> str:
     """Render the curves, the strength, the games and the settings of a run."""
-    with _refreshed() as runs:
-        run = _find(runs, name)
+    with _refreshed_runs() as runs:
+        run = _find_run(runs, name)
         games = run.games()
         return render_template(
             "run.html",
             run=run,
-            deaths=charts.build_cause_chart(run, _axis()),
-            shown=_cards(games),
+            deaths=charts.build_cause_chart(run, _requested_axis()),
+            shown=_load_cards(games),
             unrecorded=[game.iteration for game in games if game.path is None],
             **_chart_variables([run]),
         )
@@ -102,23 +102,23 @@ def show(name: str) -> str:
 
 @blueprint.get("/run/<name>.json")
 def run_as_json(name: str) -> Response:
-    """Return the JSON of one run."""
-    with _refreshed() as runs:
-        run = _find(runs, name)
+    """Return one run as JSON."""
+    with _refreshed_runs() as runs:
+        run = _find_run(runs, name)
         return jsonify(run.to_dict() | {"games": [game.iteration for game in run.games()]})
 
 
-def _cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
+def _load_cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
     known = [game for game in games if game.path in entries][:_MAX_CARDS]
-    cards = replay_pages.cards([entries[game.path] for game in known if game.path is not None])
+    cards = replay_pages.load_cards([entries[game.path] for game in known if game.path is not None])
     return [ShownGame(game, card) for game, card in zip(known, cards, strict=True)]
 
 
 @contextmanager
-def _refreshed() -> Iterator[list[RunView]]:
-    """Yield all runs with new data.
+def _refreshed_runs() -> Iterator[list[RunView]]:
+    """Refresh all runs, and yield their views.
 
     Only one request at a time reads the files.
     """
@@ -126,13 +126,13 @@ def _refreshed() -> Iterator[list[RunView]]:
         yield cast(RunsView, current_app.extensions["runs"]).refresh()
 
 
-def _find(runs: list[RunView], name: str) -> RunView:
+def _find_run(runs: list[RunView], name: str) -> RunView:
     return next((run for run in runs if run.name == name), None) or abort(404)
 
 
 def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
     """Return the template variables of the charts, which both pages use."""
-    axis, span = _axis(), _span()
+    axis, span = _requested_axis(), _requested_span()
     asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SMOOTHING_SPANS}
     return {
         "charts": charts.build_charts(runs, axis, span),
@@ -142,12 +142,12 @@ def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
     }
 
 
-def _axis() -> str:
+def _requested_axis() -> str:
     asked = request.args.get("axis", _DEFAULT_AXIS)
     return asked if asked in charts.AXES else _DEFAULT_AXIS
 
 
-def _span() -> int:
+def _requested_span() -> int:
     asked = request.args.get("span", _DEFAULT_SPAN, int)
     return asked if asked in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
 

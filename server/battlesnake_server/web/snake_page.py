@@ -9,8 +9,13 @@ from flask import Blueprint, render_template, request
 from battlesnake_gym.rules import MOVES
 from battlesnake_server.arena.ratings import CI_95_Z_SCORE
 from battlesnake_server.arena.results import History
-from battlesnake_server.web.leaderboard import ENDINGS, history, requested_tournament, tournaments
-from battlesnake_server.web.pages import missing
+from battlesnake_server.web.leaderboard import (
+    ENDING_LABELS,
+    find_history,
+    list_tournaments,
+    requested_tournament,
+)
+from battlesnake_server.web.pages import render_missing_page
 
 blueprint = Blueprint("snake", __name__)
 
@@ -22,7 +27,7 @@ Longer histories are subsampled.
 
 _MAX_OPENINGS = 8
 
-_CLOCKWISE = ("up", "right", "down", "left")
+_CLOCKWISE_MOVES = ("up", "right", "down", "left")
 _ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
 
 
@@ -56,20 +61,21 @@ class Opening:
 def show(name: str) -> str | tuple[str, int]:
     """Render the page of one snake, for one tournament or for all games."""
     tournament = requested_tournament()
-    found = history(name, tournament)
+    found = find_history(name, tournament)
     if found is None:
-        return missing(f"{name[:80]} has not played a game here.")
+        return render_missing_page(f"{name[:80]} has not played a game here.")
     line, games = found
     against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
     return render_template(
         "arena_snake.html",
-        name=name, line=line, curve=curve(games.ratings), against=against,
-        openings=openings(games), killers=games.killers.most_common(), endings=ENDINGS,
-        choices=tournaments(), chosen=tournament, page=request.path,
+        name=name, line=line, curve=build_rating_curve(games.ratings),
+        against=against, openings=find_common_openings(games),
+        killers=games.killers.most_common(), endings=ENDING_LABELS,
+        choices=list_tournaments(), chosen=tournament, page=request.path,
     )  # fmt: skip
 
 
-def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
+def build_rating_curve(ratings: list[tuple[float, float]]) -> RatingCurve:
     """Return the curve of the ratings after each game.
 
     Args:
@@ -94,23 +100,23 @@ def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
     return RatingCurve(" ".join(points([mu for mu, _ in shown])), " ".join(area), low, high)
 
 
-def openings(games: History) -> list[Opening]:
+def find_common_openings(games: History) -> list[Opening]:
     """Return the most frequent openings, rotated so that the first move is up."""
     counted: dict[str, list[int]] = {}
     for moves, number in games.openings.items():
-        total = counted.setdefault(turned(moves), [0, 0])
+        total = counted.setdefault(rotate_to_up(moves), [0, 0])
         total[0] += number
         total[1] += games.openings_won[moves]
     most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:_MAX_OPENINGS]
     return [Opening(arrows, *numbers) for arrows, numbers in most]
 
 
-def turned(moves: str) -> str:
-    """Return the arrows of initials of moves, rotated so that the first move is up.
+def rotate_to_up(moves: str) -> str:
+    """Convert initials of moves to arrows, rotated so that the first move is up.
 
-    >>> turned("lluu"), turned("rrdd")
+    >>> rotate_to_up("lluu"), rotate_to_up("rrdd")
     ('↑↑→→', '↑↑→→')
     """
-    by_letter = {move[0]: _CLOCKWISE.index(move) for move in MOVES}
+    by_letter = {move[0]: _CLOCKWISE_MOVES.index(move) for move in MOVES}
     first = by_letter[moves[0]]
-    return "".join(_ARROWS[_CLOCKWISE[(by_letter[one] - first) % 4]] for one in moves)
+    return "".join(_ARROWS[_CLOCKWISE_MOVES[(by_letter[one] - first) % 4]] for one in moves)
