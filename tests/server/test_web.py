@@ -302,7 +302,9 @@ def test_broadcast_keeps_only_recent_games() -> None:
 def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
     broadcast = Broadcast()
     results = list(
-        play_tournament(web_site.SETUP, 1, 2, replays=tmp_path, on_game_event=broadcast.publish_event)
+        play_tournament(
+            web_site.SETUP, 1, 2, replays=tmp_path, on_game_event=broadcast.publish_event
+        )
     )
     assert len(results) == 3
     for result in results:
