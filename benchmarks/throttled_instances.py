@@ -28,7 +28,7 @@ _TRAIN = """
 import sys
 from battlesnake_gym.cli.main import main
 from sagemaker_rl import ray_launcher
-ray_launcher.local_cpus = lambda: 64
+ray_launcher.num_local_cpus = lambda: 64
 sys.exit(main())
 """
 """Training script that reports enough CPUs for all env runners."""

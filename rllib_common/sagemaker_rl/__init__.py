@@ -1,4 +1,4 @@
-"""Training scripts as SageMaker jobs, on one machine or on a Ray cluster.
+"""Package that runs training scripts on one machine, on a Ray cluster or as SageMaker jobs.
 
 A training script subclasses `sagemaker_rl.ray_launcher.SageMakerRayLauncher`.
 """
@@ -8,13 +8,14 @@ from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036  (a job's image may have an older Python)
     raise ImportError(
-        f"this is Python {sys.version_info[0]}.{sys.version_info[1]}, and training needs 3.11; "
-        "SageMaker's own RLlib images are too old: give the estimator the image_uri of an image "
+        f"training needs Python 3.11, got {sys.version_info[0]}.{sys.version_info[1]}; "
+        "SageMaker's own RLlib images are too old: set the estimator's image_uri to an image "
         "built from deployment/training/Dockerfile"
     )
 
-# SageMaker copies each dependency next to the script, so in a job the folder `heuristics` contains
-# `battlesnake_heuristics`. Clones and installations have no such folder next to this package.
+# SageMaker copies each dependency next to the script. In a job, the folder `heuristics` therefore
+# contains `battlesnake_heuristics`. Clones and installations have no such folder next to this
+# package.
 _HEURISTICS = Path(__file__).resolve().parent.parent / "heuristics"
 if _HEURISTICS.is_dir() and str(_HEURISTICS) not in sys.path:
     sys.path.insert(0, str(_HEURISTICS))

@@ -1,6 +1,6 @@
-"""Base launcher of training scripts.
+"""Base class of launchers, which training scripts subclass.
 
-The launcher trains an RLlib algorithm with given hyperparameters and writes checkpoints. A training
+A launcher trains an RLlib algorithm with given hyperparameters and writes checkpoints. A training
 script subclasses `SageMakerRayLauncher` and defines its experiment. This module handles options,
 SageMaker's environment, Ray, curves, checkpoints and signals::
 
@@ -48,13 +48,13 @@ from sagemaker_rl.cluster.ray_node import (
     LOOPBACK,
     RayNode,
     RayNodeError,
-    connect,
-    connected_ray,
-    free_port,
+    connect_to_ray,
+    find_free_port,
     private_auth_token,
+    ray_connection,
 )
 from sagemaker_rl.cluster.rendezvous import ClusterError
-from sagemaker_rl.cluster.roles import local_cpus, run_head, run_worker
+from sagemaker_rl.cluster.roles import num_local_cpus, run_head, run_worker
 from sagemaker_rl.job import hyperparameters, process_environment, utilization
 from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import (
@@ -76,24 +76,24 @@ from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.job.utilization import Utilization
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
-from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, MAIN_CURVES, TrainingRun
+from sagemaker_rl.runs.training_run import CPU_MINUTES_RESULT, CSV_COLUMNS, MAIN_CURVES, TrainingRun
 
 _HEALTH_PROBE_TIMEOUT_S = 1.0
-"""Timeout of a health probe of lost env runners in a cluster, in seconds.
+"""Timeout of RLlib's health probe of lost env runners in a cluster, in seconds.
 
 RLlib's default is 30 s.
 """
 
-_VALID_MESSAGE = "the hyperparameters are fine"
-"""Last line of the output of ``--dry-run`` if all hyperparameters are valid."""
+_VALID_MESSAGE = "the hyperparameters are valid"
+"""Last output line of ``--dry-run`` if all hyperparameters are valid."""
 
 _PARAMS_FILE = "params.json"
-"""JSON file with hyperparameters and RLlib's configuration in the model folder."""
+"""Name of the JSON file in the model directory that contains the checkpoint's metadata."""
 
 
 @dataclass(frozen=True)
 class TrainingHyperparameters:
-    """Algorithm, stop conditions and resources of a training."""
+    """Algorithm, stop conditions and resources of a training run."""
 
     algorithm: str = hyperparameter("DQN", "training algorithm")
     num_iters: int | None = hyperparameter(
@@ -118,26 +118,26 @@ class TrainingHyperparameters:
     seed: int | None = hyperparameter(None, "random seed (default: none)")
     allow_idle_instances: bool = hyperparameter(
         False,
-        "accept a job in --dry-run and the preflight even if more than half of its GPUs or "
+        "accept a job in --dry-run and the preflight check even if more than half of its GPUs or "
         "instances would be idle",
     )
 
 
 @dataclass(frozen=True)
 class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
-    """Hyperparameters of every experiment; subclasses add further hyperparameters."""
+    """Hyperparameters that every experiment has; subclasses add further hyperparameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Last log lines of a run: its strength, its model files and the next command."""
+    """Text of a run's last log lines: strength, model files and next command."""
 
     strength: str
     model: str
     next_command: str
 
 
-def print_summary(result: str, summary: RunSummary, folder: Path) -> None:
+def report_summary(result: str, summary: RunSummary, folder: Path) -> None:
     """Write the run report into ``folder``, and log the five summary lines of the run."""
     page = _write_report(folder)
     log_line(f"result: {result}")
@@ -148,8 +148,11 @@ def print_summary(result: str, summary: RunSummary, folder: Path) -> None:
 
 
 def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
-    if CPU_MINUTES not in columns:
-        raise HyperparameterError("this training does not count CPU time; use minutes instead")
+    """Reject the stop condition ``cpu_minutes`` if it is invalid or not supported."""
+    if CPU_MINUTES_RESULT not in columns:
+        raise HyperparameterError(
+            "cpu_minutes: this algorithm does not count CPU time; use minutes instead"
+        )
     if not 0 < minutes < math.inf:
         raise HyperparameterError(f"cpu_minutes must be more than 0, got {minutes}")
 
@@ -159,7 +162,7 @@ _REPORT_ENTRY_POINTS = "battlesnake_gym.run_reports"
 
 
 def _write_report(folder: Path) -> str:
-    """Write ``report.html`` and return its path, or the reason for a missing report.
+    """Write ``report.html``, and return a log message with its path or the reason for its absence.
 
     If a job's image contains only the training packages, the report is missing.
     """
@@ -193,16 +196,14 @@ class SageMakerRayLauncher:
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
     main_curves: ClassVar[Mapping[str, str]] = MAIN_CURVES
     channels: ClassVar[tuple[str, ...]] = ()
-    """Data channels of a job that the experiment reads (`job/job_environment.py`)."""
+    """Names of the data channels that the experiment reads (see `job/job_environment.py`)."""
 
     def register_env_creator(self) -> None:
         """Register the environment with Ray Tune."""
         raise NotImplementedError
 
     def get_experiment_config(self, hyperparameters: Any) -> AlgorithmConfig:
-        """Return RLlib's configuration of the experiment.
-
-        The method starts no processes.
+        """Return RLlib's configuration of the experiment, without starting processes.
 
         Raises:
             ValueError: If a hyperparameter has an invalid value.
@@ -210,7 +211,7 @@ class SageMakerRayLauncher:
         raise NotImplementedError
 
     def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the hyperparameters in ``given`` under their current names.
+        """Return the hyperparameters in ``given``, keyed by their current names.
 
         Raises:
             ValueError: If a legacy name has no equivalent.
@@ -223,7 +224,8 @@ class SageMakerRayLauncher:
         """Return the hyperparameters implied by ``given``, and a log line or "".
 
         Args:
-            given: Explicit hyperparameters, which override the returned hyperparameters.
+            given: Hyperparameters that the user set; the launcher uses them instead of the returned
+                values.
             before: Hyperparameters of the resumed run or job.
 
         Raises:
@@ -232,13 +234,11 @@ class SageMakerRayLauncher:
         return {}, ""
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return the default number of env runners.
-
-        The default is one env runner per CPU, minus one CPU for the driver.
+        """Return the default number of env runners: one per CPU, minus one CPU for the driver.
 
         Args:
             config: RLlib's configuration of the experiment.
-            cpus: CPUs of all instances together.
+            cpus: Total number of CPUs of all instances.
         """
         return max(cpus - 1, 1)
 
@@ -249,26 +249,26 @@ class SageMakerRayLauncher:
         return Utilization(1 + runners, learners + runners * config.num_gpus_per_env_runner)
 
     def default_run_name(self, hyperparameters: Any) -> str:
-        """Return the default name of the run; each experiment has a different name."""
+        """Return the default name of the run; each experiment has a different default name."""
         return str(hyperparameters.algorithm)
 
     def check_host(self, config: AlgorithmConfig) -> None:
-        """Reject a machine that lacks a requirement of the environment.
+        """Check that this machine meets the requirements of the environment.
 
         Every instance calls this method.
 
         Raises:
-            ValueError: If a requirement is missing; the message names the remedy.
+            ValueError: If a requirement is not met; the message names the remedy.
         """
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """Return the identity of a checkpoint: values that a resuming run must share.
+        """Return the identity of a checkpoint: the values that a resumed run must share.
 
-        The launcher calls this method with the final configuration before training starts, so the
-        method also makes the last checks.
+        The launcher calls this method with the final configuration before training starts. An
+        override can therefore also check the final configuration.
 
         Returns:
-            JSON values by name.
+            JSON values, keyed by name.
 
         Raises:
             ValueError: If the configuration is invalid.
@@ -276,22 +276,23 @@ class SageMakerRayLauncher:
         return {"algorithm": config.algo_class.__name__}
 
     def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
-        """Finish the training after the last iteration and before the last checkpoint.
+        """Run the experiment's last step after the last iteration and before the last checkpoint.
 
-        The method may add metrics to ``results``. If a signal stops training, the method is not
-        called.
+        The method may add metrics to ``results``. If a signal stops training, the launcher does not
+        call the method.
         """
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Play a game with the current policy, and write its replay to ``path``.
+        """Play a game with the current policy, and write the replay of the game to ``path``.
 
         Args:
-            algorithm: The algorithm in training.
-            path: File to write.
+            algorithm: RLlib's algorithm, whose policy plays.
+            path: Replay file to write.
             filmed: Whether to return the game as a GIF.
 
         Returns:
-            The GIF, or None if ``filmed`` is False or the environment does not support GIFs.
+            The GIF file's content, or None if ``filmed`` is False or the environment does not
+            support GIFs.
         """
         return None
 
@@ -299,7 +300,7 @@ class SageMakerRayLauncher:
         """Export the last checkpoint into ``model_dir``, even if training was stopped.
 
         Returns:
-            The last lines of the run's log.
+            The text of the last log lines of the run.
         """
         return RunSummary(
             strength="not measured; the curves are in progress.csv",
@@ -312,22 +313,22 @@ class SageMakerRayLauncher:
         """Train with options and environment variables, and return the exit status.
 
         In a cluster, every instance calls this method. All instances except the head node only run
-        Ray nodes, and end with the head node's status.
+        Ray nodes, and end with the head node's exit status.
 
         Returns:
             Exit status: 0 if training is complete; 1 if training diverged, or the cluster did not
             form or failed; 2 if the settings are invalid; 143, 130 or 129 if SIGTERM, Ctrl-C or
-            SIGHUP stopped training. The reason of 1 and 2 is on stderr. A stopped run has a
+            SIGHUP stopped training. Statuses 1 and 2 have a reason on stderr. A stopped run has a
             checkpoint and an exported model, and the same command resumes the run.
         """
-        # A script without its own train command has imported torch before this call.
+        # Scripts without a train command of their own import torch before this call.
         limit_torch_threads()
-        process_environment.set_defaults()
-        # RLlib prints long warnings about settings that this project chose deliberately.
+        process_environment.set_default_variables()
+        # RLlib logs long warnings about settings that this project chose deliberately.
         for name in ("ray", "ray.rllib"):
             logging.getLogger(name).setLevel(logging.ERROR)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
-            # In the training image, this process inherits the ignored SIGTERM of
+            # In the training image, this process inherits an ignored SIGTERM from
             # sagemaker-training.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         launcher = cls()
@@ -345,10 +346,13 @@ class SageMakerRayLauncher:
         lock_stack: ExitStack,
         prog: str | None,
     ) -> int:
-        """Train with parsed options; ``lock_stack`` contains the run directory's lock."""
+        """Train with parsed options, and return the exit status.
+
+        ``lock_stack`` closes the lock of the run directory.
+        """
         try:
             check_channels(self.channels)
-            settings = self._read(arguments, rest)
+            settings = self._read_settings(arguments, rest)
             membership = settings.membership
             # Every instance checks this condition, so an error ends all instances immediately.
             if settings.autoscale_minutes and None in (
@@ -360,8 +364,8 @@ class SageMakerRayLauncher:
                 )
             config = self._configure(settings)
             messages = [settings.preset_message] if settings.preset_message else []
-            if not (arguments.dry_run and utilization.instance_capacities(os.environ)):
-                # The machine of a dry run before a job is not the machine of the job.
+            if not (arguments.dry_run and utilization.load_instance_groups(os.environ)):
+                # A dry run before a job may run on another machine than the job.
                 messages += filter(None, [check_memory(config)])
             if arguments.dry_run:
                 self.checkpoint_identity(config)
@@ -370,11 +374,11 @@ class SageMakerRayLauncher:
                 return 0
             check_cuda_driver(os.environ)
             self.check_host(config)
-            if settings.alone:
-                check_cpus(config, local_cpus())
+            if settings.is_single_machine:
+                check_cpus(config, num_local_cpus())
                 check_gpus(config, torch.cuda.device_count())
             run = (
-                self._make_run(arguments, settings, config, lock_stack)
+                self._lock_and_create_run(arguments, settings, config, lock_stack)
                 if membership.is_head
                 else None
             )
@@ -390,7 +394,7 @@ class SageMakerRayLauncher:
             if run is None:
                 return run_worker(membership, settings.plain)
             with run.tracked_status():
-                return self._run(run, settings)
+                return self._run_training(run, settings)
         except (
             CheckpointError,
             ClusterError,
@@ -419,28 +423,28 @@ class SageMakerRayLauncher:
         add = parser.add_argument
         add("--name", help="run name (default: derived from the experiment or algorithm)")
         add("--runs-dir", type=Path, default=Path("runs"), metavar="DIR",
-            help="directory that holds all runs")  # fmt: skip
+            help="parent directory of all run directories")  # fmt: skip
         add("--resume", action=argparse.BooleanOptionalAction, default=True,
             help="resume from the run's latest checkpoint; --no-resume deletes the run and "
             "starts over")  # fmt: skip
-        add("--trust-checkpoint", action="store_true", help="unpickle the checkpoint even if it "
-            "contains code; only for checkpoints you made yourself")  # fmt: skip
+        add("--trust-checkpoint", action="store_true", help="load a checkpoint even if it may "
+            "execute code; only for checkpoints you made yourself")  # fmt: skip
         add("--dry-run", action="store_true", help="validate the settings and exit; does not "
             "check that enough CPUs and GPUs exist")  # fmt: skip
         add("--ray-address", metavar="ADDRESS", help="connect to a running Ray cluster: HOST:PORT "
             "of its head node, or auto (default: start Ray on this machine)")  # fmt: skip
-        add("--autoscale-timeout", type=positive, metavar="MINUTES", help="ask the cluster's "
-            "autoscaler for enough CPUs and wait up to MINUTES; needs --ray-address and "
+        add("--autoscale-timeout", type=positive, metavar="MINUTES", help="request enough "
+            "CPUs from the cluster's autoscaler and wait up to MINUTES; needs --ray-address and "
             "--num-env-runners")  # fmt: skip
-        hyperparameters.add_flags(parser, self.hyperparameters_class)
+        hyperparameters.add_options(parser, self.hyperparameters_class)
         return parser
 
-    def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _RunSettings:
-        """Return all hyperparameters after checking their names and types."""
+    def _read_settings(self, arguments: argparse.Namespace, rest: list[str]) -> _RunSettings:
+        """Return the settings of the run after checking names and types of the hyperparameters."""
         cls = self.hyperparameters_class
         given = self.translate_legacy_hyperparameters(
             hyperparameters.resolve_aliases(
-                hyperparameters.collect(arguments, rest, os.environ), cls
+                hyperparameters.collect_values(arguments, rest, os.environ), cls
             )
         )
         presets, message = self.experiment_defaults(given, _checkpoint_hyperparameters(arguments))
@@ -479,18 +483,18 @@ class SageMakerRayLauncher:
         self.register_env_creator()
         config = self.get_experiment_config(plain)
         hyperparameters.apply_overrides(config, settings.overrides)
-        # The CPUs of the other instances are unknown until the instances join. Therefore, equal
-        # instances are assumed.
+        # The numbers of CPUs of the other instances are unknown until the instances join. The
+        # launcher therefore assumes equal instances.
         instances = 1 + len(membership.workers)
         config.num_env_runners = self._num_env_runners(
-            config, plain.num_env_runners, local_cpus() * instances
+            config, plain.num_env_runners, num_local_cpus() * instances
         )
         if not membership.is_single_instance and address is not None:
             raise HyperparameterError(
                 f"--ray-address is {address}, but this job has {instances} instances, which form "
                 "their own cluster; leave out --ray-address, or use one instance"
             )
-        if not settings.alone and config.num_env_runners == 0:
+        if not settings.is_single_machine and config.num_env_runners == 0:
             many = f"{instances} instances" if address is None else "the machines of a cluster"
             raise HyperparameterError(
                 f"there are {many}, but num_env_runners is 0, so all except one would be idle; "
@@ -501,35 +505,36 @@ class SageMakerRayLauncher:
         return config
 
     def _check_instances(self, config: AlgorithmConfig, settings: _RunSettings) -> list[str]:
-        """Return lines with the expected utilization of a job's instances.
+        """Return log lines with the expected utilization of a job's instances.
 
-        The names of the instance types determine the vCPUs and GPUs.
+        The names of the instance types determine the numbers of vCPUs and GPUs.
 
         Raises:
-            HyperparameterError: If there are more env runners than vCPUs, or idle instances.
+            HyperparameterError: If there are more env runners than vCPUs, or too many idle
+                instances.
         """
-        if not (groups := utilization.instance_capacities(os.environ)):
+        if not (groups := utilization.load_instance_groups(os.environ)):
             return []
         plain, cpus = settings.plain, sum(group.instances * group.cpus for group in groups)
         config.num_env_runners = self._num_env_runners(config, plain.num_env_runners, cpus)
         if "num_gpus_per_learner" not in settings.overrides:
             config.num_gpus_per_learner = min(groups[0].gpus, 1)
         check_cpus(config, cpus)
-        if plain.rl_cluster_type:  # The instances of the other job are unknown here.
+        if plain.rl_cluster_type:  # The instances of the other job are unknown in this job.
             return []
         runners_named = plain.num_env_runners is not None
         return utilization.utilization_report(
             groups, self.expected_utilization(config), plain.allow_idle_instances, runners_named
         )
 
-    def _make_run(
+    def _lock_and_create_run(
         self,
         arguments: argparse.Namespace,
         settings: _RunSettings,
         config: AlgorithmConfig,
         lock_stack: ExitStack,
     ) -> TrainingRun:
-        """Lock the run directory until ``lock_stack`` is closed, and return the run."""
+        """Lock the run directory until ``lock_stack`` is closed, and return the training run."""
         plain = settings.plain
         job = JobPaths.from_environment(
             arguments.name or self.default_run_name(plain), arguments.runs_dir
@@ -542,7 +547,9 @@ class SageMakerRayLauncher:
         lock_stack.enter_context(run_dir.lock_run_dir(job.output_dir))
         damaged: list[str] = []
         checkpoint = (
-            checkpoints.newest(job.checkpoint_dir, damaged.append) if arguments.resume else None
+            checkpoints.newest_checkpoint(job.checkpoint_dir, damaged.append)
+            if arguments.resume
+            else None
         )
         if damaged and checkpoint is None:
             damaged.append("no checkpoint is complete, so training starts from scratch")
@@ -569,17 +576,21 @@ class SageMakerRayLauncher:
         )
 
     def _num_env_runners(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
+        """Return the number of env runners; ``wanted`` overrides the default."""
         return self.default_num_env_runners(config, cpus) if wanted is None else wanted
 
-    def _run(self, run: TrainingRun, settings: _RunSettings) -> int:
+    def _run_training(self, run: TrainingRun, settings: _RunSettings) -> int:
+        """Train and export the model, and return the exit status."""
         checkpoints.delete_unfinished(run.job.checkpoint_dir)
         if run.checkpoint is None:
-            checkpoints.delete_all(run.job.checkpoint_dir)
+            checkpoints.delete_checkpoints(run.job.checkpoint_dir)
         run.restore_progress_csv()
         with deferred_stop_signals(raise_immediately=True) as stop_signals:
             try:
                 self._train(run, settings, stop_signals)
-            except BaseException:  # Ray wraps other errors, but not `StoppedBeforeTrainingError`.
+            except (
+                BaseException
+            ):  # Ray does not wrap `StoppedBeforeTrainingError`, but wraps other errors.
                 if not (stop_signals and stop_signals.raise_immediately):
                     raise
                 run.stopped_by = stop_signals[0]
@@ -602,25 +613,26 @@ class SageMakerRayLauncher:
     def _train(
         self, run: TrainingRun, settings: _RunSettings, stop_signals: PendingSignals
     ) -> None:
+        """Start Ray or connect to a cluster, and train."""
         address = settings.address
         if not settings.membership.is_single_instance:
             with run_head(settings.membership, settings.plain, stop_signals) as head:
-                self._train_on(
+                self._train_on_cluster(
                     head.cpus, head.gpus, run, settings, stop_signals, all_ready=head.all_ready
                 )
                 if run.stopped_by:
-                    head.stopped()
+                    head.report_stop()
         elif address is not None:
             with (
-                connected_ray(address) as resources,
-                autoscaled(resources, run.config, settings.autoscale_minutes) as now,
+                ray_connection(address) as resources,
+                autoscaled_resources(resources, run.config, settings.autoscale_minutes) as now,
             ):
-                self._train_on(*now, run, settings, stop_signals)
-        elif not run.finished:
+                self._train_on_cluster(*now, run, settings, stop_signals)
+        elif not run.is_finished:
             with local_ray():
                 run.train(stop_signals)
 
-    def _train_on(
+    def _train_on_cluster(
         self,
         cpus: int,
         gpus: int,
@@ -629,33 +641,35 @@ class SageMakerRayLauncher:
         stop_signals: PendingSignals,
         all_ready: bool = True,
     ) -> None:
-        """Train with as many env runners as the cluster's CPUs allow.
+        """Train with as many env runners as the CPUs of the cluster allow.
 
-        If the cluster grows, more env runners start.
+        If the cluster grows, additional env runners start.
         """
         config, wanted = run.config, settings.plain.num_env_runners
         self._use_remote_gpu(config, gpus, settings.overrides)
 
         def num_runners(cpus: int) -> int:
+            """Return the number of env runners for a cluster with ``cpus`` CPUs."""
             return min(self._num_env_runners(config, wanted, cpus), max_env_runners(config, cpus))
 
         config.num_env_runners = (
             self._num_env_runners(config, wanted, cpus) if all_ready else num_runners(cpus)
         )
-        # While a machine is missing, RLlib probes the machine's env runners repeatedly.
+        # While a machine is missing, RLlib repeatedly probes the env runners of this machine.
         config.env_runner_health_probe_timeout_s = min(
             config.env_runner_health_probe_timeout_s, _HEALTH_PROBE_TIMEOUT_S
         )
         run.max_env_runners = lambda: num_runners(int(ray.cluster_resources().get("CPU", 0)))
         check_cpus(config, cpus)
         check_gpus(config, gpus)
-        if not run.finished:
+        if not run.is_finished:
             run.train(stop_signals)
 
     def _use_remote_gpu(self, config: AlgorithmConfig, gpus: int, given: Mapping[str, Any]) -> None:
-        """Use a GPU of another machine for the learner.
+        """Configure the learner to use a GPU of another machine.
 
-        This requires that this machine has no GPU and that the user did not choose a learner.
+        The method changes the configuration only if this machine has no GPU and the user did not
+        configure the learner.
         """
         asked = {"num_learners", "num_gpus_per_learner"} & given.keys()
         if asked or config.num_gpus_per_learner or not gpus:
@@ -665,7 +679,7 @@ class SageMakerRayLauncher:
             log_line("the learner uses a GPU of another machine of this cluster")
 
     def _export_and_report(self, run: TrainingRun) -> None:
-        """Export the last checkpoint and report the run, even if training was stopped."""
+        """Export the last checkpoint, and report the run, even if training was stopped."""
         assert run.checkpoint is not None
         summary = self.export_model(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
@@ -684,23 +698,24 @@ class SageMakerRayLauncher:
             call = f"download_artifacts(estimator, Path('runs/{run.job.name}'))"
             where = "sagemaker_rl.job.source_files"
             summary = replace(summary, next_command=f"{where}.{call} downloads the run")
-        print_summary(result, summary, run.job.output_dir)
+        report_summary(result, summary, run.job.output_dir)
 
 
 def _checkpoint_hyperparameters(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the hyperparameters of the checkpoint that a named run or job resumes."""
+    """Return the hyperparameters in the checkpoint that a named run or job resumes."""
     job = JobPaths.from_environment(arguments.name or "", arguments.runs_dir)
-    last = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
+    last = checkpoints.newest_checkpoint(job.checkpoint_dir) if arguments.resume else None
     return {} if last is None else dict(checkpoints.read_metadata(last)["hyperparameters"])
 
 
 def _config_fields() -> list[str]:
-    """Return the fields of RLlib's configuration that every algorithm has."""
+    """Return the names of RLlib's configuration fields that every algorithm has."""
     return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
 
 
 def _disk_full_message(run: TrainingRun, error: OSError) -> str:
-    last = checkpoints.newest(run.job.checkpoint_dir)
+    """Return the message about a full disk, with the remedy."""
+    last = checkpoints.newest_checkpoint(run.job.checkpoint_dir)
     remedy = f"the same command resumes from {last}" if last else "run the command again"
     path = error.filename or run.job.checkpoint_dir.parent
     return f"no space to write {path} ({error.strerror}); free space, then {remedy}"
@@ -708,7 +723,7 @@ def _disk_full_message(run: TrainingRun, error: OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RunSettings:
-    """Settings of a run: hyperparameters and overrides of RLlib's configuration."""
+    """Settings of a run: hyperparameters, overrides of RLlib's configuration, and cluster."""
 
     values: dict[str, Any]
     plain: Any
@@ -717,18 +732,18 @@ class _RunSettings:
     """Log line about implied hyperparameters, or ""."""
     membership: Membership
     address: str | None
-    """Address of a running Ray cluster, or None to start Ray."""
+    """Address of a running Ray cluster, or None to start Ray on this machine."""
     autoscale_minutes: int | None
-    """Maximum minutes to wait for the cluster's autoscaler, or None."""
+    """Maximum duration of the wait for the cluster's autoscaler, in minutes, or None."""
 
     @property
-    def alone(self) -> bool:
+    def is_single_machine(self) -> bool:
         """Whether this machine is the only machine of the run."""
         return self.membership.is_single_instance and self.address is None
 
     @property
     def given_config(self) -> dict[str, Any]:
-        """Given fields of RLlib's configuration, under their hyperparameter names."""
+        """Overrides of RLlib's configuration, keyed by their hyperparameter names."""
         return {
             f"{hyperparameters.CONFIG_PREFIX}{name}": value
             for name, value in self.overrides.items()
@@ -737,14 +752,14 @@ class _RunSettings:
 
 @contextmanager
 def local_ray(num_cpus: int | None = None) -> Iterator[None]:
-    """Start Ray on this machine for this process only, unless Ray is initialized.
+    """Start Ray on this machine for this process only, unless Ray is already initialized.
 
-    Ray listens on the loopback interface only, so that other machines cannot reach it.
-    The node is a `RayNode`, which survives a signal to the process group of this process.
-    Containers and batch systems send such signals.
+    Ray listens only on the loopback interface, so that other machines cannot reach Ray. The node is
+    a `RayNode`, which survives a signal to the process group of this process. Containers and batch
+    systems send such signals.
 
     Args:
-        num_cpus: CPUs that Ray may use; None for all CPUs that this process may use.
+        num_cpus: Number of CPUs that Ray may use; None for all CPUs that this process may use.
 
     Raises:
         RayNodeError: If Ray does not start.
@@ -752,12 +767,12 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    port = free_port()
-    node = RayNode.head(LOOPBACK, port, local_cpus() if num_cpus is None else num_cpus)
+    port = find_free_port()
+    node = RayNode.create_head(LOOPBACK, port, num_local_cpus() if num_cpus is None else num_cpus)
     with private_auth_token():
         try:
             node.start()
-            connect(f"{LOOPBACK}:{port}", loopback=True, log_to_driver=False)
+            connect_to_ray(f"{LOOPBACK}:{port}", loopback=True, log_to_driver=False)
             yield
         finally:
             ray.shutdown()
@@ -765,38 +780,37 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def autoscaled(
-    there: tuple[int, int], config: AlgorithmConfig, minutes: int | None
+def autoscaled_resources(
+    resources: tuple[int, int], config: AlgorithmConfig, timeout_minutes: int | None
 ) -> Iterator[tuple[int, int]]:
-    """Wait for a cluster's autoscaler, and yield the cluster's CPUs and GPUs.
+    """Wait for a cluster's autoscaler, and yield the cluster's numbers of CPUs and GPUs.
 
     When the block ends, the autoscaler may remove machines.
 
     Args:
-        there: Current CPUs and GPUs of the cluster.
-        config: RLlib's configuration, with its number of env runners.
-        minutes: Maximum time to wait; None to use the current machines.
+        resources: Current numbers of CPUs and GPUs of the cluster.
+        config: RLlib's configuration with the required number of env runners.
+        timeout_minutes: Maximum duration of the wait, in minutes; None to use the current machines.
 
     Raises:
-        ClusterError: If the cluster still has too few CPUs when the time is up.
+        ClusterError: If the cluster has too few CPUs after ``timeout_minutes`` minutes.
     """
-    if minutes is None:
-        yield there
+    if timeout_minutes is None:
+        yield resources
         return
     from ray.autoscaler.sdk import request_resources
 
     enough = (n for n in itertools.count(1) if max_env_runners(config, n) >= config.num_env_runners)
     wanted = next(enough)
-    until = time.monotonic() + 60 * minutes
+    until = time.monotonic() + 60 * timeout_minutes
     try:
         request_resources(num_cpus=wanted)
         while (cpus := int(ray.cluster_resources().get("CPU", 0))) < wanted:
             if time.monotonic() > until:
                 raise ClusterError(
-                    f"{wanted} CPUs are needed and {cpus} are there after {minutes} minutes; raise "
-                    "the "
-                    "cluster's maximum number of machines or --autoscale-timeout, or lower "
-                    "num_env_runners"
+                    f"the cluster has {cpus} of {wanted} needed CPUs after {timeout_minutes} "
+                    "minutes; raise the cluster's maximum number of machines or "
+                    "--autoscale-timeout, or lower num_env_runners"
                 )
             time.sleep(1)
         yield cpus, int(ray.cluster_resources().get("GPU", 0))
@@ -807,16 +821,16 @@ def autoscaled(
 def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``values`` without the fields of `ClusterHyperparameters`.
 
-    These fields do not affect checkpoints.
+    The settings of the cluster do not affect checkpoints.
     """
     names = {field.name for field in fields(ClusterHyperparameters)}
     return {name: value for name, value in values.items() if name not in names}
 
 
 def save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:
-    """Copy the checkpoint into the model folder and write `_PARAMS_FILE`.
+    """Copy the checkpoint into the model directory, and write `_PARAMS_FILE`.
 
-    SageMaker packs the model folder as ``model.tar.gz``.
+    SageMaker packs the model directory as ``model.tar.gz``.
     """
     shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
     text = json.dumps(metadata, indent=2) + "\n"

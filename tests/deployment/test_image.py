@@ -78,7 +78,7 @@ def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Co
         home = folder / f"{host}-container"
         instance = Instance(host, home / host, hosts, values, set(), ["code"])
         instance.prepare()
-        (instance.channel("code") / "sourcedir.tar.gz").write_bytes(packed)
+        (instance.channel_folder("code") / "sourcedir.tar.gz").write_bytes(packed)
         name = f"{network.tag}-{host}"
         settings = config(name, host, instance.folder, one.namespace)
         (home / "config.json").write_text(json.dumps(settings))

@@ -14,9 +14,9 @@ def main() -> None:
     address, head = os.environ["NODE_ADDRESS"], os.environ["HEAD_ADDRESS"]
     cpus = int(os.environ["NODE_CPUS"])
     if address == head:
-        node = RayNode.head(address, PORT, cpus)
+        node = RayNode.create_head(address, PORT, cpus)
     else:
-        node = RayNode.worker(address, f"{head}:{PORT}", cpus)
+        node = RayNode.create_worker(address, f"{head}:{PORT}", cpus)
     node.start()
     log_line("the node has started")
     signal.pause()

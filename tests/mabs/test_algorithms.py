@@ -116,7 +116,7 @@ def test_one_policy_for_each_snake_is_a_setting(
         *("--rl.training.config.minibatch_size", "32", "--runs-dir", str(run_folder)),
     ]
     assert main([*command, "--num-iters", "1"]) == 0
-    newest = checkpoints.find(run_folder / "hill-ppo")
+    newest = checkpoints.find_checkpoint(run_folder / "hill-ppo")
     modules = newest / "learner_group" / "learner" / "rl_module"
     assert sorted(p.name for p in modules.iterdir() if p.is_dir()) == ["snake_0", "snake_1"]
     boards = np.zeros((1, 10, 5, 5), np.uint8)

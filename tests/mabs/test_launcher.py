@@ -181,7 +181,7 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
     done = run(*COMMAND, "runs", "export", checkpoint, "-o", onnx)
     assert done.returncode == 2
-    assert "or is damaged (it names posix.system)" in done.stderr
+    assert "or is damaged (the pickle contains posix.system)" in done.stderr
     assert "Traceback" not in done.stderr
     assert not ran.exists()
 
@@ -343,7 +343,7 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
         trained.append([float(row["cpu_minutes"]) for row in rows(run)])
         assert trained[-1][-1] >= minutes
         said = capsys.readouterr().out
-        assert bool(re.search(r"training got \d+% of a CPU", said)) == (minutes == 0.05)
+        assert bool(re.search(r"training used \d+% of a CPU", said)) == (minutes == 0.05)
     assert trained[0] == trained[1] == trained[2][: len(trained[0])]
     assert all(minutes < 0.05 for minutes in trained[2][:-1])
 
@@ -428,7 +428,7 @@ def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     out, err = command.communicate()
     assert command.returncode == 130, err
     assert "Traceback" not in err
-    last = checkpoints.newest(run / "checkpoints")
+    last = checkpoints.newest_checkpoint(run / "checkpoints")
     assert last is not None
     assert f"resumes from {last}" in out
     assert checkpoints.read_metadata(last)["training_iteration"] == len(rows(run))
@@ -464,7 +464,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     (told,) = [line for line in done.stderr.splitlines() if "No space left" in line]
-    last = checkpoints.newest(tmp_path / "kept" / "runs" / "DQN-5x5-2" / "checkpoints")
+    last = checkpoints.newest_checkpoint(tmp_path / "kept" / "runs" / "DQN-5x5-2" / "checkpoints")
     assert last is not None
     assert told.startswith("no space to write small/runs/DQN-5x5-2")
     assert told.endswith(

@@ -28,7 +28,7 @@ from sagemaker.train.model_trainer import ModelTrainer
 from sagemaker_rl.job import preflight
 from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, SCRIPT_COMMAND, split_s3_uri
 from sagemaker_rl.simulator.local_job import REGION
-from sagemaker_rl.simulator.simulated_session import IMAGE, ROLE, SimulatedSession
+from sagemaker_rl.simulator.simulated_session import IMAGE_REPOSITORY, ROLE_NAME, SimulatedSession
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,8 +38,8 @@ def trainer(session: SimulatedSession, source_dir: str, **hyperparameters: Any) 
     account, bucket = session.account_id(), session.default_bucket()
     return ModelTrainer(
         sagemaker_session=session,
-        role=f"arn:aws:iam::{account}:role/{ROLE}",
-        training_image=f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE}:latest",
+        role=f"arn:aws:iam::{account}:role/{ROLE_NAME}",
+        training_image=f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE_REPOSITORY}:latest",
         source_code=SourceCode(
             source_dir=source_dir, command=SCRIPT_COMMAND.format(script="train-mabs.py")
         ),
@@ -106,8 +106,8 @@ def documented(session: SimulatedSession) -> dict[str, Any]:
         listing = listing.replace(here, there)
     account = session.account_id()
     names = {
-        "image_uri": f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE}:latest",
-        "role": f"arn:aws:iam::{account}:role/{ROLE}",
+        "image_uri": f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE_REPOSITORY}:latest",
+        "role": f"arn:aws:iam::{account}:role/{ROLE_NAME}",
         "folders": {
             "source_dir": ROOT / "rllib_src",
             "dependencies": [ROOT / o for o in PROJECT_DEPENDENCIES],

@@ -38,18 +38,18 @@ NUMBERS = collections.OrderedDict(
 
 
 def test_the_last_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
-    assert checkpoints.newest(tmp_path) is None
+    assert checkpoints.newest_checkpoint(tmp_path) is None
     for iteration in (9, 10, 100):
         checkpoints.save(Algorithm(iteration), tmp_path, FACTS)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
         "checkpoint_000010",
         "checkpoint_000100",
     ]
-    newest = checkpoints.newest(tmp_path)
+    newest = checkpoints.newest_checkpoint(tmp_path)
     assert newest is not None
     assert (newest / "weights").read_text() == "100"
     assert checkpoints.read_metadata(newest) == FACTS
-    assert checkpoints.find(newest) == checkpoints.find(tmp_path) == newest
+    assert checkpoints.find_checkpoint(newest) == checkpoints.find_checkpoint(tmp_path) == newest
 
 
 def test_files_come_along_and_belong_to_it(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_files_come_along_and_belong_to_it(tmp_path: Path) -> None:
         newest = checkpoints.save(Algorithm(iteration), folder, FACTS, [curves])
     assert (newest / curves.name).read_text() == curves.read_text()
     (newest / curves.name).unlink()  # as in an incomplete copy
-    assert checkpoints.newest(folder) == folder / "checkpoint_000001"
+    assert checkpoints.newest_checkpoint(folder) == folder / "checkpoint_000001"
 
 
 def test_a_half_written_checkpoint_does_not_count(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_half_written_checkpoint_does_not_count(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [whole], "a full disk has no room for the rest"
     # Left by a killed process.
     (tmp_path / "checkpoint_000002.unfinished").mkdir()
-    assert checkpoints.newest(tmp_path) == whole
+    assert checkpoints.newest_checkpoint(tmp_path) == whole
     # The next attempt replaces it.
     checkpoints.save(Algorithm(2), tmp_path, FACTS)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [
@@ -102,7 +102,7 @@ def test_a_checkpoint_is_on_disk_before_it_has_its_name_and_the_older_ones_go(
 def test_deleting_spares_other_files(tmp_path: Path) -> None:
     checkpoints.save(Algorithm(1), tmp_path, FACTS)
     (tmp_path / "notes.txt").write_text("mine")
-    checkpoints.delete_all(tmp_path)
+    checkpoints.delete_checkpoints(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -116,7 +116,7 @@ def test_checkpoints_of_killed_processes_are_deleted(tmp_path: Path) -> None:
     checkpoints.delete_unfinished(tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
     leftover.mkdir()
-    checkpoints.delete_all(tmp_path)
+    checkpoints.delete_checkpoints(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -138,11 +138,11 @@ def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> N
     whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
     part = checkpoints.save(Algorithm(2), tmp_path, FACTS)
     (part / "weights").write_text("")
-    assert checkpoints.newest(tmp_path) == whole
+    assert checkpoints.newest_checkpoint(tmp_path) == whole
     (part / "weights").unlink()
-    assert checkpoints.newest(tmp_path) == whole
+    assert checkpoints.newest_checkpoint(tmp_path) == whole
     (whole / checkpoints.CHECKPOINT_METADATA_FILE).write_text("{")
-    assert checkpoints.newest(tmp_path) is None
+    assert checkpoints.newest_checkpoint(tmp_path) is None
 
 
 def test_every_damaged_checkpoint_that_is_passed_over_is_reported(
@@ -153,13 +153,13 @@ def test_every_damaged_checkpoint_that_is_passed_over_is_reported(
     (short / "weights").write_text("")
     (bare / checkpoints.CHECKPOINT_METADATA_FILE).unlink()
     told: list[str] = []
-    assert checkpoints.newest(tmp_path, told.append) == whole
+    assert checkpoints.newest_checkpoint(tmp_path, told.append) == whole
     size = (whole / "weights").stat().st_size
     assert told == [
         f"skipping the damaged checkpoint {bare}: metadata.json is missing or damaged",
         f"skipping the damaged checkpoint {short}: weights has 0 of {size} bytes",
     ]
-    assert checkpoints.find(tmp_path) == whole
+    assert checkpoints.find_checkpoint(tmp_path) == whole
     assert capsys.readouterr().err.splitlines() == told
 
 
@@ -197,7 +197,7 @@ def test_what_may_be_read_besides_is_named(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(range(3)))
     with pytest.raises(CheckpointError, match=r"builtins\.range"):
         checkpoints.load_numeric_pickle(path)
-    assert checkpoints.load_numeric_pickle(path, also={("builtins", "range")}) == range(3)
+    assert checkpoints.load_numeric_pickle(path, also_allowed={("builtins", "range")}) == range(3)
 
 
 def refused(checkpoint: Path, why: str) -> None:

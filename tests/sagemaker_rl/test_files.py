@@ -13,11 +13,11 @@ import pytest
 from battlesnake_gym.engine import engine
 from sagemaker_rl.job.source_files import (
     PROJECT_DEPENDENCIES,
-    bucket_and_key,
-    compiled_files,
     copy_sources,
-    is_wanted,
+    find_compiled_files,
+    is_source_path,
     merge_source_dir,
+    split_s3_uri,
 )
 from sagemaker_rl.simulator.local_job import pack_sources
 from tests.processes import run
@@ -50,7 +50,7 @@ def packed_by_the_sdk(estimator: Callable[..., Any], session: Any) -> Callable[.
     def packed(**sources: Any) -> set[str]:
         one = estimator("", "", entry_point="train-mabs.py", **sources)
         one._prepare_for_training("packed")
-        bucket, key = bucket_and_key(one.uploaded_code.s3_prefix)
+        bucket, key = split_s3_uri(one.uploaded_code.s3_prefix)
         body = session.boto_session.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
         return members(body.read())
 
@@ -67,7 +67,7 @@ def test_the_sdk_packs_no_compiled_files_of_this_machine(
     }
     assert {Path(name).suffix for name in packed_by_the_sdk(**folders)} & {".so", ".pyd"}
     arrived = packed_by_the_sdk(**copy_sources(**folders))
-    assert not [name for name in arrived if not all(map(is_wanted, Path(name).parts))]
+    assert not [name for name in arrived if not all(map(is_source_path, Path(name).parts))]
     assert tracked() <= arrived, "nothing else is missing"
     here = [ROOT / folder for folder in PROJECT_DEPENDENCIES]
     assert members(pack_sources(ROOT / SOURCE_DIR, here)) == arrived, (
@@ -83,7 +83,7 @@ def test_nothing_compiled_is_left_by_the_questions_before(
 
     estimator("import helping\n", "WORD = 1\n")  # creates the folders
     sources = copy_sources(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])
-    list(preflight._script(estimator("", "", **sources), {}))
+    list(preflight._check_with_script(estimator("", "", **sources), {}))
     assert sorted(path.name for path in Path(sources["source_dir"]).parent.rglob("*")) == [
         "source",
         "train.py",
@@ -121,8 +121,8 @@ def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) 
     (copy,) = map(Path, sources["dependencies"])
     assert copy.name == "lib"
     assert {path.name: path.read_text() for path in copy.iterdir()} == {"a.py": "lib/a.py"}
-    assert {f"lib/{path.name}" for path in compiled_files(tmp_path / "lib")} == set(compiled)
-    assert not list(compiled_files(copy))
+    assert {f"lib/{path.name}" for path in find_compiled_files(tmp_path / "lib")} == set(compiled)
+    assert not list(find_compiled_files(copy))
 
 
 def test_folders_that_are_none_or_overwrite_each_other_are_refused(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_one_folder_holds_what_a_tarball_would() -> None:
     there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     prefix = f"{SOURCE_DIR}/"
     assert {name.removeprefix(prefix) for name in tracked()} <= there
-    assert not list(compiled_files(folder))
+    assert not list(find_compiled_files(folder))
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_one_folder_holds_what_a_tarball_would() -> None:
     ],
 )
 def test_an_address_has_a_bucket_and_a_key(address: str, parts: tuple[str, str]) -> None:
-    assert bucket_and_key(address) == parts
+    assert split_s3_uri(address) == parts
 
 
 @pytest.mark.parametrize("address", ["", "runs/a", "s3:/runs/a", "s3:///a", "file:///runs/a"])
 def test_anything_else_is_refused_by_its_name(address: str) -> None:
     message = f"{address!r} is not an S3 URI; use s3://BUCKET/FOLDER"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        bucket_and_key(address)
+        split_s3_uri(address)

@@ -9,8 +9,8 @@ import pytest
 
 from sagemaker_rl.job.hyperparameters import (
     HyperparameterError,
-    add_flags,
-    collect,
+    add_options,
+    collect_values,
     hyperparameter,
     name_aliases,
     resolve_overrides,
@@ -40,10 +40,10 @@ CONFIG: dict[str, Any] = {
 
 def read(argv: list[str], sm_hps: dict[str, Any] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_flags(parser, Wanted)
+    add_options(parser, Wanted)
     arguments, rest = parser.parse_known_args(argv)
     environ = {} if sm_hps is None else {"SM_HPS": json.dumps(sm_hps)}
-    return collect(arguments, rest, environ)
+    return collect_values(arguments, rest, environ)
 
 
 def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
@@ -164,7 +164,7 @@ def test_mistakes_in_dotted_names(name: str, value: Any, message: str) -> None:
     [
         (["--lr"], "--lr needs a value"),
         (["runs"], "unexpected argument 'runs'"),
-        (["--hyperparameter", "lr"], "--hyperparameter takes NAME=VALUE"),
+        (["--hyperparameter", "lr"], "--hyperparameter must be NAME=VALUE"),
     ],
 )
 def test_flags_that_make_no_sense(argv: list[str], message: str) -> None:
@@ -175,7 +175,7 @@ def test_flags_that_make_no_sense(argv: list[str], message: str) -> None:
 @pytest.mark.parametrize(("text", "message"), [("{", "not JSON"), ("[1]", "JSON object")])
 def test_sm_hps_must_be_a_json_object(text: str, message: str) -> None:
     with pytest.raises(HyperparameterError, match=message):
-        collect(argparse.Namespace(hyperparameter=[]), [], {"SM_HPS": text})
+        collect_values(argparse.Namespace(hyperparameter=[]), [], {"SM_HPS": text})
 
 
 def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:
@@ -196,7 +196,7 @@ def test_an_error_names_the_alias_that_was_typed(flag: str, named: str) -> None:
         num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",))
 
     parser = argparse.ArgumentParser()
-    add_flags(parser, Renamed)
+    add_options(parser, Renamed)
     arguments = parser.parse_args([flag, "20"])
     message = name_aliases("num_snakes must be at most 16, got 20", arguments, Renamed)
     assert message == f"{named} must be at most 16, got 20"

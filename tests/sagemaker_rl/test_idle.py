@@ -15,8 +15,8 @@ import pytest
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 
-from sagemaker_rl.cluster.membership import own_address
-from sagemaker_rl.cluster.ray_node import RayNode, free_port, private_auth_token
+from sagemaker_rl.cluster.membership import find_own_address
+from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.utilization import InstanceGroup, Utilization, utilization_report
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
@@ -102,9 +102,9 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
             4,
             {"algorithm": "APEX", "s3_bucket": "runs", "s3_prefix": "one"}
             | {"rl_cluster_type": "secondary"},
-            "the hyperparameters are fine",
+            "the hyperparameters are valid",
         ),
-        ("local", 3, {"algorithm": "APEX", "num_env_runners": 2}, "the hyperparameters are fine"),
+        ("local", 3, {"algorithm": "APEX", "num_env_runners": 2}, "the hyperparameters are valid"),
     ],
 )
 def test_what_would_work_is_said(
@@ -127,13 +127,13 @@ def test_procgen_is_known_too(check: Any) -> None:
 
 def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
     groups = [InstanceGroup("ml.g5.2xlarge", 1, 8, 1), InstanceGroup("ml.c5.4xlarge", 2, 16, 0)]
-    assert utilization_report(groups, Utilization(math.inf, 1), allowed=False) == [
+    assert utilization_report(groups, Utilization(math.inf, 1), allow_idle=False) == [
         "ml.g5.2xlarge: 8.0 of 8 vCPUs would be busy (100%), 1 of 1 GPUs (100%)",
         "ml.c5.4xlarge: 32.0 of 32 vCPUs would be busy (100%); 2 of 2 instances would be enough",
     ]
-    utilization_report(groups, Utilization(16, 1), allowed=False)
+    utilization_report(groups, Utilization(16, 1), allow_idle=False)
     with pytest.raises(HyperparameterError, match="0 of 2 instances would be enough"):
-        utilization_report(groups, Utilization(8, 1), allowed=False)
+        utilization_report(groups, Utilization(8, 1), allow_idle=False)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_gpu_of_another_machine_learns(gpus: int, given: dict[str, Any], learn
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a learner here would have a GPU")
 def test_the_learner_goes_to_the_machine_with_the_gpu(tmp_path: Path) -> None:
     """Ray has a GPU on this machine, on which torch then finds none."""
-    host, port = own_address(socket.gethostname()), free_port()
-    head = RayNode.head(host, port, 4)
+    host, port = find_own_address(socket.gethostname()), find_free_port()
+    head = RayNode.create_head(host, port, 4)
     head._arguments.append("--num-gpus=1")
     words = ["--algorithm", "APEX", "--num-snakes", "2", "--board-size", "5", "--num-iters", "1"]
     words += ["--rl.training.config.min_time_s_per_iteration", "1", "--num-env-runners", "1"]

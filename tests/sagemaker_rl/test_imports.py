@@ -52,7 +52,7 @@ def test_an_image_with_an_old_python() -> None:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
     done = processes.run(sys.executable, "-S", "-c", code, env=environment)
     assert done.returncode == 1
-    assert done.stderr.startswith("this is Python 3.8, and training needs 3.11")
+    assert done.stderr.startswith("training needs Python 3.11, got 3.8")
     assert done.stderr.count("\n") == 1
 
 

@@ -144,7 +144,7 @@ def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
             given["num_iters"] = 1
         else:
             given.update(SHORT)
-            if estimator.entry_point == legacy_listings.PROCGEN:
+            if estimator.entry_point == legacy_listings.PROCGEN_SCRIPT:
                 given["rl.training.config.minibatch_size"] = 64
         fit(estimator, wait=False)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.simulator.local_job import Instance, LocalJob, read_hyperparameters
+from sagemaker_rl.simulator.local_job import Instance, LocalJob, parse_hyperparameters
 from tests import processes
 from tests.sagemaker_rl.test_clusters import SMALL
 
@@ -41,7 +41,7 @@ def job(sources: Path, **changes: Any) -> LocalJob:
 
 
 def test_every_instance_gets_its_configuration(sources: Path) -> None:
-    instances = job(sources, instance_count=1, secondary_instance_count=2)._instances()
+    instances = job(sources, instance_count=1, secondary_instance_count=2)._make_instances()
     assert [one.name for one in instances] == [
         "primary/algo-1",
         "secondary/algo-1",
@@ -56,7 +56,7 @@ def test_every_instance_gets_its_configuration(sources: Path) -> None:
     (last.folder / "output" / "failure").write_text("old")
     last.prepare()
     assert (last.folder / "checkpoints" / "old").exists()
-    assert not last.failure
+    assert not last.failure_reason
     config = last.folder / "input" / "config"
     resources = json.loads((config / "resourceconfig.json").read_text())
     assert resources["current_host"] == "algo-2"
@@ -71,7 +71,7 @@ def test_every_instance_gets_its_configuration(sources: Path) -> None:
 
 
 def test_a_single_instance_needs_no_cluster(sources: Path) -> None:
-    (one,) = job(sources)._instances()
+    (one,) = job(sources)._make_instances()
     assert not any(name.startswith(("rl_", "s3_")) for name in one.hyperparameters)
     assert one.cpus == os.sched_getaffinity(0)
 
@@ -113,7 +113,7 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
     file = tmp_path / "some.json"
     file.write_text('{"seed": 1, "map": "royale"}')
     words = [str(file), "seed=2", '{"rl.training.config.lr": 5e-5}', "name=a=b"]
-    assert read_hyperparameters(words) == {
+    assert parse_hyperparameters(words) == {
         "seed": 2,
         "map": "royale",
         "rl.training.config.lr": 5e-5,
@@ -121,7 +121,7 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
     }
     for wrong in ("seed", "{seed}"):
         with pytest.raises(HyperparameterError):
-            read_hyperparameters([wrong])
+            parse_hyperparameters([wrong])
 
 
 def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:

@@ -57,7 +57,7 @@ def test_set_variables_override_the_defaults(monkeypatch: pytest.MonkeyPatch) ->
     }
     assert process_environment.actor_variables() == expected
     assert "OMP_WAIT_POLICY" not in os.environ
-    process_environment.set_defaults()
+    process_environment.set_default_variables()
     assert {name: os.environ[name] for name in expected} == expected
 
 

@@ -82,7 +82,7 @@ def test_a_check_starts_nothing_and_counts_no_processors(
     for hosts in ('["algo-1", "algo-2"]', '["algo-1"]'):
         monkeypatch.setenv("SM_HOSTS", hosts)
         assert CartPole.train_main(["--dry-run"]) == 0
-        assert "the hyperparameters are fine" in capsys.readouterr().out
+        assert "the hyperparameters are valid" in capsys.readouterr().out
     monkeypatch.setenv("SM_HPS", '{"num_itres": 1}')
     assert CartPole.train_main(["--dry-run"]) == 2
     assert not (job / "model").exists()

@@ -22,7 +22,7 @@ def test_sockets_fit_under_any_tmpdir(monkeypatch: pytest.MonkeyPatch, length: i
     with tempfile.TemporaryDirectory(prefix="x" * (length - 13), dir="/tmp") as parent:
         assert len(parent) == length
         monkeypatch.setattr(tempfile, "tempdir", parent)
-        directory = ray_node._ray_dir()
+        directory = ray_node._create_ray_dir()
         directory.delete()
     assert len(os.fsencode(directory.path / SOCKET)) <= 107
     # A short TMPDIR is used, because it may be the only directory with space.
@@ -36,7 +36,7 @@ def test_a_full_directory_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         RayNodeError, match=r"/tmp has 9 KiB of free space.*set TMPDIR to"
     ) as raised:
-        ray_node._ray_dir()
+        ray_node._create_ray_dir()
     assert "\n" not in str(raised.value)
 
 
@@ -44,7 +44,7 @@ def test_a_directory_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tempfile, "tempdir", "/proc/1")
     monkeypatch.setattr(ray_node, "_MIN_FREE_BYTES", 0)
     with pytest.raises(RayNodeError, match=r"cannot create a directory in /proc/1: .*; set TMPDIR"):
-        ray_node._ray_dir()
+        ray_node._create_ray_dir()
 
 
 def test_of_a_traceback_only_the_last_line_is_shown() -> None:

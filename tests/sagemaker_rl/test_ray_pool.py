@@ -40,12 +40,15 @@ MATCH = ["my_rules.py", "hungry", "--board-size=7", "--move-time=5", "--max-turn
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
     """Return the cluster's address and its second node; only this directory has the rules file."""
-    from sagemaker_rl.cluster.membership import own_address
-    from sagemaker_rl.cluster.ray_node import RayNode, free_port, private_auth_token
+    from sagemaker_rl.cluster.membership import find_own_address
+    from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
 
-    host, port = own_address(socket.gethostname()), free_port()
+    host, port = find_own_address(socket.gethostname()), find_free_port()
     with private_auth_token(), ExitStack() as nodes:
-        for node in RayNode.head(host, port, 1), RayNode.worker(host, f"{host}:{port}", 1):
+        for node in (
+            RayNode.create_head(host, port, 1),
+            RayNode.create_worker(host, f"{host}:{port}", 1),
+        ):
             node.start()
             nodes.callback(node.stop)
         monkeypatch.chdir(tmp_path)
@@ -83,9 +86,9 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
         stored.append(game)
         if len(stored) == 20:
             second.stop()
-        if len(killed) < 3 and second.running:
+        if len(killed) < 3 and second.is_running:
             for number, command in below(second._process.pid).items():
-                if command.startswith("ray::_call") and number not in killed:
+                if command.startswith("ray::_run_task") and number not in killed:
                     os.kill(number, signal.SIGKILL)
                     killed.add(number)
         return store(*game)

@@ -18,7 +18,7 @@ from sagemaker_rl.cluster.membership import (
     Membership,
     S3Discovery,
 )
-from sagemaker_rl.cluster.ray_node import free_port
+from sagemaker_rl.cluster.ray_node import find_free_port
 from sagemaker_rl.cluster.rendezvous import (
     ClusterError,
     ClusterHead,
@@ -41,7 +41,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def names() -> HostNameDiscovery:
-    return HostNameDiscovery("localhost", free_port())
+    return HostNameDiscovery("localhost", find_free_port())
 
 
 class Meeting:
@@ -56,7 +56,7 @@ class Meeting:
         head = ClusterHead(workers, discovery, "127.0.0.1", RAY)
         self.heads.append(head)
         if opened:
-            head.open()
+            head.accept_workers()
         return head
 
     def joining(
@@ -78,7 +78,7 @@ class Meeting:
 
     def close(self) -> None:
         for head in self.heads:
-            head.end(0, "the test is over")
+            head.end_run(0, "the test is over")
         for link in self.links:
             link.close()
         self._pool.shutdown()
@@ -99,7 +99,7 @@ def formed(
     joined = {name: meeting.joining(name, discovery, workers=workers) for name in workers}
     for one in joined.values():
         one.result().link.send({"ready": True})
-    assert head.wait(PATIENCE, shown.append) == 4 * len(workers)
+    assert head.wait_for_workers(PATIENCE, shown.append) == 4 * len(workers)
     return head, {name: one.result() for name, one in joined.items()}
 
 
@@ -114,9 +114,9 @@ def test_workers_receive_the_run_of_the_head(meeting: Meeting, names: HostNameDi
         assert (joined.run_id, joined.token) == (head.run.run_id, head.run.token)
         assert joined.ray_address == RAY
         joined.link.send({"ready": True})
-    assert head.wait(PATIENCE, shown.append) == 8
+    assert head.wait_for_workers(PATIENCE, shown.append) == 8
     assert shown[-1] == "2 of 2 workers are ready"
-    head.end(0, "done")
+    head.end_run(0, "done")
     for one in (early, late):
         assert one.result().link.receive() == {"shutdown": 0, "reason": "done"}
 
@@ -126,7 +126,7 @@ def test_a_timeout_names_the_missing_workers(meeting: Meeting, names: HostNameDi
     meeting.joining("algo-3", names, workers=PAIR).result()
     until(lambda: head._joined)
     with pytest.raises(ClusterError) as error:
-        head.wait(0.5)
+        head.wait_for_workers(0.5)
     assert "algo-2 did not join" in str(error.value)
     assert "algo-3 joined but did not start Ray" in str(error.value)
 
@@ -138,7 +138,7 @@ def test_a_late_worker_is_named_and_joins_later(meeting: Meeting, names: HostNam
     meeting.joining("algo-3", names, workers=everybody).result().link.send({"ready": True})
     until(lambda: len(head._joined) == 2 and head._joined["algo-3"].ready)
     shown: list[str] = []
-    assert head.wait(0.5, shown.append) == 4
+    assert head.wait_for_workers(0.5, shown.append) == 4
     assert not head.all_workers_ready
     assert "algo-2 did not join; algo-10 joined but did not start Ray; starting" in shown[-1]
     late.send({"ready": True})
@@ -157,7 +157,7 @@ def test_a_worker_stops_waiting_for_the_head(meeting: Meeting, names: HostNameDi
 @pytest.mark.parametrize(
     ("name", "host", "message"),
     [
-        ("algo-2", "127.0.0.9", "it comes from 127.0.0.1 instead of 127.0.0.9"),
+        ("algo-2", "127.0.0.9", "its address is 127.0.0.1 instead of 127.0.0.9"),
         ("algo-2", "no-such-host.invalid", "does not resolve"),
     ],
 )
@@ -168,7 +168,7 @@ def test_unknown_addresses_are_rejected(
     with pytest.raises(ClusterError, match=message):
         meeting.joining(name, names, 0.2, host).result()
     with pytest.raises(ClusterError) as error:
-        head.wait(0.1)
+        head.wait_for_workers(0.1)
     assert f"rejected {name}: " in str(error.value)
     assert message in str(error.value)
 
@@ -191,7 +191,7 @@ def test_noise_on_the_port_has_no_effect(meeting: Meeting, names: HostNameDiscov
             connection.sendall(noise)
     silent = socket.create_connection(("localhost", names.port))
     meeting.joining("algo-2", names).result().link.send({"ready": True})
-    assert head.wait(PATIENCE) == 4
+    assert head.wait_for_workers(PATIENCE) == 4
     silent.close()
 
 
@@ -213,12 +213,12 @@ def test_the_head_notices_immediately_when_a_worker_ends(
     head, joined = formed(meeting, names, PAIR, shown)
     joined["algo-3"].link.close()
     until(lambda: "algo-3 was lost: " in shown[-1])
-    assert "it may rejoin. 1 of 2 workers are ready" in shown[-1]
-    assert "it has sent nothing" not in shown[-1], "the closed socket is noticed, not the silence"
+    assert "the worker may rejoin. 1 of 2 workers are ready" in shown[-1]
+    assert "no message arrived" not in shown[-1], "the closed socket is noticed, not the silence"
     again = meeting.joining("algo-3", names, workers=PAIR).result()
     again.link.send({"ready": True})
     until(lambda: shown[-1] == "algo-3 is ready: 2 of 2 workers are ready")
-    head.end(0, "done")
+    head.end_run(0, "done")
     for one in (joined["algo-2"], again):
         assert one.link.receive() == {"shutdown": 0, "reason": "done"}
 
@@ -231,7 +231,7 @@ def test_a_worker_lost_before_the_start_may_rejoin(
     meeting.joining("algo-2", names, workers=PAIR).result().link.close()
     until(lambda: head._lost)
     shown: list[str] = []
-    assert head.wait(0.1, shown.append) == 4
+    assert head.wait_for_workers(0.1, shown.append) == 4
     assert "algo-2 did not join; algo-2 was lost: " in shown[-1]
     meeting.joining("algo-2", names, workers=PAIR).result().link.send({"ready": True})
     until(lambda: head.all_workers_ready)
@@ -243,7 +243,7 @@ def test_the_head_shows_that_a_worker_leaves(meeting: Meeting, names: HostNameDi
     link = meeting.joining("algo-2", names).result().link
     link.send({"ready": True})
     shown: list[str] = []
-    head.wait(PATIENCE, shown.append)
+    head.wait_for_workers(PATIENCE, shown.append)
     link.send({"leaving": "a stop was requested"})
     until(lambda: shown[-1] == "algo-2 stops: a stop was requested")
 
@@ -257,7 +257,7 @@ def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
     threading.Timer(8, beating.send, [{"hello": 1}]).start()
     assert listening.receive() == {"hello": 1}
     beating._closed.set()
-    with pytest.raises(ConnectionLostError, match=r"it has sent nothing for 6 s"):
+    with pytest.raises(ConnectionLostError, match=r"no message arrived for 6 s"):
         listening.receive()
     listening.close()
     beating.close()
@@ -282,15 +282,15 @@ def test_two_jobs_meet_through_s3(meeting: Meeting, bucket: S3Discovery) -> None
     head = meeting.head(["secondary/algo-1"], bucket)
     assert early.result().run_id == head.run.run_id
     early.result().link.send({"ready": True})
-    assert head.wait(PATIENCE) == 4
-    head.end(0, "done")
-    with pytest.raises(DiscoveryError, match=r"there is no s3://runs/run-7/cluster.json yet"):
-        bucket.find()
+    assert head.wait_for_workers(PATIENCE) == 4
+    head.end_run(0, "done")
+    with pytest.raises(DiscoveryError, match=r"s3://runs/run-7/cluster.json does not exist yet"):
+        bucket.find_head()
 
 
 def test_announcements_of_earlier_runs_are_ignored(meeting: Meeting, bucket: S3Discovery) -> None:
-    nobody = ClusterRun("old", "secret", "127.0.0.1", free_port())
-    bucket.announce(nobody)
+    nobody = ClusterRun("old", "secret", "127.0.0.1", find_free_port())
+    bucket.publish_address(nobody)
     joining = meeting.joining("secondary/algo-1", bucket)
     until(joining.running)
     head = meeting.head(["secondary/algo-1"], bucket)
@@ -303,9 +303,11 @@ def test_another_run_at_the_announced_address_is_not_joined(
     other = meeting.head(["secondary/algo-1"], bucket)
     for changed in ({"run_id": "old"}, {"token": "guessed"}):
         note = {"run_id": other.run.run_id, "token": other.run.token} | changed
-        bucket.announce(ClusterRun(**note, address="127.0.0.1", port=other.run.port))
+        bucket.publish_address(ClusterRun(**note, address="127.0.0.1", port=other.run.port))
         joining = meeting.joining("secondary/algo-1", bucket, 0.3)
-        with pytest.raises(ClusterError, match=r"it belongs to run old|does not have the secret"):
+        with pytest.raises(
+            ClusterError, match=r"the worker belongs to run old|does not have the secret"
+        ):
             joining.result()
 
 
@@ -324,14 +326,14 @@ def test_a_secondary_job_of_another_size_ends_both_jobs(
     with pytest.raises(ClusterError, match=message):
         last.result(PATIENCE)
     with pytest.raises(ClusterError, match=message):
-        head.wait(PATIENCE)
+        head.wait_for_workers(PATIENCE)
 
 
 def test_a_cluster_that_has_ended_accepts_no_worker(
     meeting: Meeting, names: HostNameDiscovery
 ) -> None:
     head = meeting.head(["algo-2"], names)
-    head.end(0, "done")
+    head.end_run(0, "done")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("localhost", names.port), PATIENCE)
     # The same applies to a cluster that ends during the handshake.
@@ -341,7 +343,7 @@ def test_a_cluster_that_has_ended_accepts_no_worker(
     link = JsonConnection(socket.create_connection(address, PATIENCE))
     link.send(hello)
     assert "run_id" in link.receive()
-    head.end(0, "done")
+    head.end_run(0, "done")
     link.send({"joined": True})
     with pytest.raises(ConnectionLostError, match="closed the connection"):
         link.receive()
@@ -351,17 +353,17 @@ def test_a_cluster_that_has_ended_accepts_no_worker(
 def test_a_newer_announcement_is_kept(meeting: Meeting, bucket: S3Discovery) -> None:
     old = meeting.head(["secondary/algo-1"], bucket)
     new = meeting.head(["secondary/algo-1"], bucket)
-    old.end(0, "done")
-    assert bucket.find() == new.run
+    old.end_run(0, "done")
+    assert bucket.find_head() == new.run
 
 
 def test_bucket_errors_name_the_cause(bucket: S3Discovery) -> None:
     run = ClusterRun("a", "b", "127.0.0.1", 1)
     with pytest.raises(BucketError, match="there is no bucket nowhere; check s3_bucket"):
-        S3Discovery("nowhere", "run-7", "us-east-1").announce(run)
-    bucket._call("put_object", Body=b"[1, 2]")
+        S3Discovery("nowhere", "run-7", "us-east-1").publish_address(run)
+    bucket._call_s3("put_object", Body=b"[1, 2]")
     with pytest.raises(DiscoveryError, match="not a head node's address; use a unique s3_prefix"):
-        bucket.find()
+        bucket.find_head()
 
 
 def test_a_worker_does_not_wait_for_a_missing_bucket(meeting: Meeting, bucket: S3Discovery) -> None:
@@ -384,7 +386,7 @@ def test_permanent_bucket_errors(bucket: S3Discovery, code: str, message: str) -
     with Stubber(bucket._s3) as stubber:
         stubber.add_client_error("get_object", code)
         with pytest.raises(BucketError, match=message):
-            bucket.find()
+            bucket.find_head()
 
 
 def test_temporary_bucket_errors(meeting: Meeting, bucket: S3Discovery) -> None:
@@ -393,5 +395,5 @@ def test_temporary_bucket_errors(meeting: Meeting, bucket: S3Discovery) -> None:
     with Stubber(bucket._s3) as stubber:
         stubber.add_client_error("get_object", "SlowDown", "Please reduce your request rate.")
         with pytest.raises(DiscoveryError, match="SlowDown: Please reduce") as error:
-            bucket.find()
+            bucket.find_head()
     assert not isinstance(error.value, BucketError)

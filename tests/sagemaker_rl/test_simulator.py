@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, METRIC_DEFINITIONS
 from sagemaker_rl.job.source_files import download_artifacts
-from sagemaker_rl.simulator.training_jobs import _instances
+from sagemaker_rl.simulator.training_jobs import _make_instances
 from tests import run_summary
 
 SCRIPT = """
@@ -112,7 +112,7 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint(
     session.interrupt(estimator.latest_training_job.name, after="waiting")
     estimator.logs()
     said = capsys.readouterr().out
-    assert "the instances were interrupted; the job resumes on new ones" in said
+    assert "the instances were interrupted; the job resumes on new instances" in said
     assert "going on from 12" in said
     # A new job finds the checkpoint of the old one in S3.
     again = job(hyperparameters={"wait": True})
@@ -129,7 +129,7 @@ def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
     """Stop a job after a line of its log, and return its description."""
     estimator.fit(wait=False)
     name = estimator.latest_training_job.name
-    for line in session.sagemaker_client.job(name).log(wait=True):
+    for line in session.sagemaker_client.get_job(name).iter_log(wait=True):
         if word in line:
             estimator.latest_training_job.stop()
     described: dict[str, Any] = estimator.latest_training_job.describe()
@@ -264,9 +264,15 @@ def test_a_tuner_without_a_score_fails_and_says_so(tuner: Any) -> None:
 def test_a_tuner_can_be_stopped(tuner: Any, session: Any) -> None:
     one = tuner(hyperparameters={"wait": True}, max_jobs=3)
     one.fit(wait=False)
-    first = next(session.sagemaker_client.tuning_job(one.latest_tuning_job.name).log(wait=True))
+    first = next(
+        session.sagemaker_client.get_tuning_job(one.latest_tuning_job.name).iter_log(wait=True)
+    )
     name = first.partition(":")[0]
-    next(line for line in session.sagemaker_client.job(name).log(wait=True) if "waiting" in line)
+    next(
+        line
+        for line in session.sagemaker_client.get_job(name).iter_log(wait=True)
+        if "waiting" in line
+    )
     one.stop_tuning_job()
     one.wait()
     assert one.describe()["HyperParameterTuningJobStatus"] == "Stopped"
@@ -293,20 +299,20 @@ def request(count: int, **hyperparameters: Any) -> dict[str, Any]:
 
 
 def test_equal_instances_meet_in_the_bucket() -> None:
-    one, two = _instances(request(2, sagemaker_region="us-east-1", lr=1.0), Path("jobs/run"))
+    one, two = _make_instances(request(2, sagemaker_region="us-east-1", lr=1.0), Path("jobs/run"))
     assert one.hyperparameters == two.hyperparameters
     assert one.hyperparameters["s3_bucket"] == "mine"
     assert one.hyperparameters["s3_prefix"] == "run"
     assert one.hyperparameters["lr"] == 1.0
-    (alone,) = _instances(request(1), Path("jobs/run"))
+    (alone,) = _make_instances(request(1), Path("jobs/run"))
     assert not alone.hyperparameters
     assert alone.cpus == os.sched_getaffinity(0)
 
 
 def test_two_jobs_share_the_processors() -> None:
     values = {"s3_bucket": "other", "rl_num_instances_secondary": 1}
-    (first,) = _instances(request(1, rl_cluster_type="primary", **values), Path("p"))
-    (second,) = _instances(request(1, rl_cluster_type="secondary", **values), Path("s"))
+    (first,) = _make_instances(request(1, rl_cluster_type="primary", **values), Path("p"))
+    (second,) = _make_instances(request(1, rl_cluster_type="secondary", **values), Path("s"))
     assert first.cpus | second.cpus == os.sched_getaffinity(0)
     assert first.cpus.isdisjoint(second.cpus) or len(os.sched_getaffinity(0)) == 1
     assert first.hyperparameters["s3_bucket"] == "other"
@@ -388,6 +394,6 @@ def test_the_published_job_trains_and_gives_a_table(
     told = {word: what for word, _, what in said[begins : begins + len(run_summary.WORDS)]}
     assert tuple(told) == run_summary.WORDS
     assert told["report"].partition(",")[0].endswith("/report.html")
-    assert told["next"].startswith("sagemaker_rl.job.source_files.fetch(estimator, ")
+    assert told["next"].startswith("sagemaker_rl.job.source_files.download_artifacts(estimator, ")
     run = download_artifacts(estimator, tmp_path / "run")
     assert "</html>" in (run / "report.html").read_text()

@@ -17,7 +17,7 @@ import pytest
 import ray
 
 from sagemaker_rl.cluster import ray_node
-from sagemaker_rl.cluster.membership import own_address
+from sagemaker_rl.cluster.membership import find_own_address
 from sagemaker_rl.job.stop_signals import (
     PendingSignals,
     StoppedBeforeTrainingError,
@@ -162,19 +162,19 @@ def test_a_start_of_ray_that_does_nothing_is_begun_again(
 ) -> None:
     monkeypatch.setattr(ray_node, "_START_TIMEOUT_S", 20.0)
     monkeypatch.setattr(ray_node, "_SLOW_START_S", 1.0)
-    address = own_address("127.0.0.1")
-    node = ray_node.RayNode.head(address, ray_node.free_port(), 1)
+    address = find_own_address("127.0.0.1")
+    node = ray_node.RayNode.create_head(address, ray_node.find_free_port(), 1)
 
     def freeze() -> None:
-        until(lambda: node.running, STARTED)
+        until(lambda: node.is_running, STARTED)
         os.killpg(node._process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
 
     threading.Thread(target=freeze).start()
     try:
         node.start()
-        assert node.running
+        assert node.is_running
     finally:
         node.stop()
     said = capsys.readouterr()
-    assert "attempt 1 of 3: it has used no CPU time for 20 s" in said.out + said.err
+    assert "attempt 1 of 3: the start used no CPU time for 20 s" in said.out + said.err
     assert (said.out + said.err).count("Ray is slow to start") == 2, "once for each start"

@@ -48,7 +48,7 @@ class Algorithm:
 def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     algorithm: Any = Algorithm(restores=3)
-    assert training_run.build(algorithm) is algorithm
+    assert training_run.build_algorithm(algorithm) is algorithm
     assert not algorithm.stopped
 
 
@@ -56,14 +56,14 @@ def test_runners_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_run, "_ENV_RUNNER_START_TIMEOUT_S", 0.0)
     algorithm: Any = Algorithm(restores=1_000_000)
     with pytest.raises(RuntimeError, match="none of 2 env runners started"):
-        training_run.build(algorithm)
+        training_run.build_algorithm(algorithm)
     assert algorithm.stopped
 
 
 def test_the_driver_needs_no_runners() -> None:
     algorithm: Any = Algorithm(restores=1_000_000)
     algorithm.num_env_runners = 0
-    assert training_run.build(algorithm) is algorithm
+    assert training_run.build_algorithm(algorithm) is algorithm
 
 
 class Counting:
@@ -90,7 +90,9 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signal_after: int, last: float
 ) -> None:
     caught = PendingSignals()
-    monkeypatch.setattr(training_run, "build", lambda config: Counting(caught, signal_after))
+    monkeypatch.setattr(
+        training_run, "build_algorithm", lambda config: Counting(caught, signal_after)
+    )
     concluded: list[int] = []
 
     def conclude(algorithm: Counting, results: dict[str, Any]) -> None:
@@ -184,7 +186,7 @@ def _failed_env_runner(algorithm: Weighted, results: Any) -> None:
 def test_training_that_diverges_keeps_the_last_good_weights(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Any, reason: str
 ) -> None:
-    monkeypatch.setattr(training_run, "build", lambda config: Weighted(fault))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(fault))
     run = _run(tmp_path)
     run.train(PendingSignals())
     assert run.diverged.startswith(
@@ -203,7 +205,7 @@ def test_an_iteration_without_updates_has_not_diverged(
         _nan_loss(algorithm, results)
         results["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"] = 20
 
-    monkeypatch.setattr(training_run, "build", lambda config: Weighted(nothing_learned))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(nothing_learned))
     run = _run(tmp_path)
     run.train(PendingSignals())
     assert not run.diverged
@@ -214,7 +216,7 @@ def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     def fail(algorithm: Weighted, results: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(training_run, "build", lambda config: Weighted(fail))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(fail))
     with pytest.raises(ZeroDivisionError):
         _run(tmp_path).train(PendingSignals())
 
@@ -224,7 +226,7 @@ def test_a_network_that_is_nan_at_the_start_is_refused(
 ) -> None:
     algorithm = Weighted(None)
     algorithm._weight.fill_(math.inf)
-    monkeypatch.setattr(training_run, "build", lambda config: algorithm)
+    monkeypatch.setattr(training_run, "build_algorithm", lambda config: algorithm)
     with pytest.raises(checkpoints.CheckpointError, match="initial network: the network has weig"):
         _run(tmp_path).train(PendingSignals())
 
@@ -245,7 +247,7 @@ def test_a_long_iteration_is_aborted_for_the_checkpoint(
         threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
         time.sleep(60)
 
-    monkeypatch.setattr(training_run, "build", lambda config: Weighted(wait))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(wait))
     monkeypatch.setattr(training_run, "_ABORT_AFTER_S", 0.3)
     run = _run(tmp_path)
     began = time.monotonic()
@@ -269,8 +271,8 @@ def test_a_resumed_run_draws_other_random_numbers(
         seeds.append(config.seed)
         return Counting(PendingSignals())
 
-    monkeypatch.setattr(training_run, "build", build)
-    monkeypatch.setattr(training_run, "restore", lambda *_: None)
+    monkeypatch.setattr(training_run, "build_algorithm", build)
+    monkeypatch.setattr(training_run, "restore_algorithm", lambda *_: None)
     for iterations in (0, 1, 2):
         run = _run(tmp_path)
         run._iterations = iterations

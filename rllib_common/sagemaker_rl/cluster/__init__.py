@@ -1,1 +1,1 @@
-"""Formation of a Ray cluster from the instances of a job."""
+"""Formation of a Ray cluster from the instances of a SageMaker job."""

@@ -1,4 +1,4 @@
-"""Ray node on this instance, which ends when its parent process ends."""
+"""Ray node on this instance; the node ends when its parent process ends."""
 
 from __future__ import annotations
 
@@ -31,42 +31,47 @@ from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.process_environment import actor_variables
 
 _START_ATTEMPTS = 3
-"""Maximum number of starts of a Ray node.
+"""Maximum number of attempts to start a Ray node.
 
-A failed start is repeated. A slow start is not repeated.
+Only a failed start is repeated. A slow start is not repeated.
 """
 
 _SLOW_START_S = 60.0
-"""Seconds after which a slow start is logged."""
+"""Duration after which a slow start is logged, in seconds."""
 
 _START_TIMEOUT_S = 90.0
-"""Seconds without CPU usage after which a start counts as failed.
+"""Duration without CPU usage after which a start counts as failed, in seconds.
 
 A start on a slow machine still uses some CPU time.
 """
 
 LOOPBACK = "127.0.0.1"
-"""Address of a head node that other machines cannot reach."""
+"""IP address of a head node that other machines cannot reach."""
 
 _STOP_TIMEOUT_S = 1.0
-_STARTED = "Ray runtime started"
+"""Duration between SIGTERM and SIGKILL when a node is stopped, in seconds."""
+_STARTED_MESSAGE = "Ray runtime started"
+"""Text that ``ray start`` prints after a successful start."""
 
 _PR_SET_PDEATHSIG = 1
+"""Operation of Linux's ``prctl`` that sets the parent-death signal."""
 
 _MAX_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
-"""Maximum length of a socket's path (``sun_path`` without the final zero byte)."""
+"""Maximum length of a socket path, in bytes (``sun_path`` without the final zero byte)."""
 
-_RAY_SOCKET = "/bsgym-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
-"""Longest path of a Ray socket below the directory for temporary files."""
+_MAX_RAY_SOCKET_PATH = (
+    "/bsgym-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+)
+"""Longest path of a Ray socket, relative to the directory for temporary files."""
 
 _MIN_FREE_BYTES = 256 << 10
-"""Minimum free space for Ray's files in bytes; with less, a start fails after minutes.
+"""Minimum free space for Ray's files, in bytes.
 
-The files of a short training have about 200 KiB.
+With less free space, a start fails after minutes. A short training writes about 200 KiB.
 """
 
-_SHORT_DIR = "/tmp"
-"""Directory of Ray's files if the path of the directory for temporary files is too long."""
+_FALLBACK_DIR = "/tmp"
+"""Parent directory of Ray's files if the path of the temporary directory is too long."""
 
 
 class RayNodeError(RuntimeError):
@@ -74,7 +79,7 @@ class RayNodeError(RuntimeError):
 
 
 class RayNode:
-    """``ray start --block`` as a child process."""
+    """Ray node that runs ``ray start --block`` as a child process."""
 
     def __init__(self, arguments: list[str], *, loopback: bool = False) -> None:
         self._arguments = arguments
@@ -84,19 +89,19 @@ class RayNode:
         self._process: subprocess.Popen[str] | None = None
 
     @classmethod
-    def head(cls, address: str, port: int, cpus: int) -> RayNode:
-        """Return the head node, which the worker nodes join.
+    def create_head(cls, address: str, port: int, cpus: int) -> RayNode:
+        """Create the head node, which the worker nodes join.
 
         At `LOOPBACK`, the node listens only on this address, and worker nodes cannot join. At
-        another address, it listens on all interfaces.
+        another address, the node listens on all network interfaces.
         """
         flags = ["--head", f"--port={port}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
         flags += ["--include-dashboard=false", "--disable-usage-stats", "--no-monitor"]
         return cls(flags, loopback=address == LOOPBACK)
 
     @classmethod
-    def worker(cls, address: str, ray_address: str, cpus: int) -> RayNode:
-        """Return a worker node that joins the head node at ``ray_address``."""
+    def create_worker(cls, address: str, ray_address: str, cpus: int) -> RayNode:
+        """Create a worker node that joins the head node at ``ray_address``."""
         return cls(
             [f"--address={ray_address}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
         )
@@ -109,10 +114,10 @@ class RayNode:
                 returns without a running node.
 
         Raises:
-            RayNodeError: If the node did not start.
+            RayNodeError: If all attempts to start the node failed.
         """
         for attempt in range(1, _START_ATTEMPTS + 1):
-            if self._started(give_up) or give_up():
+            if self._start_once(give_up) or give_up():
                 return
             self.stop()
             reason = self._failure_reason()
@@ -120,25 +125,25 @@ class RayNode:
         raise RayNodeError(f"ray start failed {_START_ATTEMPTS} times; its last output: {reason}")
 
     def _failure_reason(self) -> str:
-        """Return Ray's last lines of output; of a traceback, only the last line."""
+        """Return Ray's last output lines, or only the last line of a traceback."""
         lines = [line for line in self._last_lines if line]
         if any(line.startswith('File "') for line in lines):
             lines = lines[-1:]
         return " | ".join(lines)
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the node's process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """End the node and all processes of the node."""
+        """Terminate the node and all processes of the node."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_TIMEOUT_S)
-            # Some processes of the node may still be running.
+            # Child processes of the node may outlive the node's main process.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -146,10 +151,11 @@ class RayNode:
         if directory is not None:
             directory.delete()
 
-    def _started(self, give_up: Callable[[], bool]) -> bool:
-        # Each node has its own directory, because nodes that start at the same time would share
+    def _start_once(self, give_up: Callable[[], bool]) -> bool:
+        """Start the node once, and return whether the start succeeded."""
+        # Each node has its own directory. Nodes that start at the same time would otherwise share
         # sockets.
-        self._directory = _ray_dir()
+        self._directory = _create_ray_dir()
         process = subprocess.Popen(
             [
                 *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
@@ -159,8 +165,8 @@ class RayNode:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            # Env runners must import the same modules as this process, independently of the
-            # script's folder.
+            # Env runners must import the same modules as this process, regardless of the script's
+            # directory.
             env=os.environ
             | actor_variables()
             | ({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if self._loopback else {})
@@ -168,11 +174,11 @@ class RayNode:
             # A signal to this process's group must not end the node before the checkpoint is
             # written.
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_configure_child_signals,
         )
         self._process = process
         started = threading.Event()
-        threading.Thread(target=self._read, args=(process, started), daemon=True).start()
+        threading.Thread(target=self._read_output, args=(process, started), daemon=True).start()
         began = worked = time.monotonic()
         used, slow = 0.0, False
         while process.poll() is None and not give_up():
@@ -182,34 +188,37 @@ class RayNode:
             if now - worked > _START_TIMEOUT_S:
                 before, used, worked = used, _cpu_seconds(process.pid), now
                 if used <= before:
-                    self._last_lines.append(f"it has used no CPU time for {_START_TIMEOUT_S:g} s")
+                    self._last_lines.append(
+                        f"the start used no CPU time for {_START_TIMEOUT_S:g} s"
+                    )
                     return False
             if now - began > _SLOW_START_S and not slow:
                 slow = True
-                log_line("Ray starts slowly on this busy machine; waiting for it")
+                log_line("Ray starts slowly on this busy machine; the start continues")
         return False
 
-    def _read(self, process: subprocess.Popen[str], started: threading.Event) -> None:
+    def _read_output(self, process: subprocess.Popen[str], started: threading.Event) -> None:
+        """Collect Ray's last output lines, and set ``started`` after a successful start."""
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
                 self._last_lines.append(line.strip())
-                if _STARTED in line:
+                if _STARTED_MESSAGE in line:
                     started.set()
 
 
-def _ray_dir() -> TemporaryDir:
-    """Create the directory of a Ray node, in which the paths of sockets are short enough.
+def _create_ray_dir() -> TemporaryDir:
+    """Create a directory whose path is short enough for the sockets of a Ray node.
 
     Raises:
         RayNodeError: If the directory cannot be created.
     """
     parent = tempfile.gettempdir()
-    if len(os.fsencode(parent + _RAY_SOCKET)) > _MAX_SOCKET_PATH_BYTES:
-        parent = _SHORT_DIR
+    if len(os.fsencode(parent + _MAX_RAY_SOCKET_PATH)) > _MAX_SOCKET_PATH_BYTES:
+        parent = _FALLBACK_DIR
     remedy = (
         f"set TMPDIR to a directory with free space and a path of at most "
-        f"{_MAX_SOCKET_PATH_BYTES - len(_RAY_SOCKET)} characters"
+        f"{_MAX_SOCKET_PATH_BYTES - len(_MAX_RAY_SOCKET_PATH)} characters"
     )
     if (free := shutil.disk_usage(parent).free) < _MIN_FREE_BYTES:
         raise RayNodeError(
@@ -225,7 +234,7 @@ def _ray_dir() -> TemporaryDir:
 
 
 def _cpu_seconds(number: int) -> float:
-    """Return the CPU seconds of a process and its descendants."""
+    """Return the CPU time of a process and its descendants, in seconds."""
     seconds = 0.0
     with suppress(psutil.Error):
         parent = psutil.Process(number)
@@ -235,7 +244,7 @@ def _cpu_seconds(number: int) -> float:
     return seconds
 
 
-def connect(address: str, *, loopback: bool = False, **options: Any) -> None:
+def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> None:
     """Call `ray.init` without changing this process's SIGTERM handler.
 
     Ray's own handler would end the process without a checkpoint.
@@ -243,12 +252,12 @@ def connect(address: str, *, loopback: bool = False, **options: Any) -> None:
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
         loopback: Whether the head node is a `RayNode` at `LOOPBACK`.
-        **options: Options of `ray.init`.
+        **options: Keyword arguments of `ray.init`.
     """
     handler, set_handler = signal.getsignal(signal.SIGTERM), utils.set_sigterm_handler
     utils.set_sigterm_handler = lambda handler: None
     cluster = ray_constants.ENABLE_RAY_CLUSTER
-    # Ray would replace the loopback address by the address of this machine in its network.
+    # Ray would replace the loopback address with the network address of this machine.
     ray_constants.ENABLE_RAY_CLUSTER = cluster and not loopback
     try:
         ray.init(
@@ -260,36 +269,36 @@ def connect(address: str, *, loopback: bool = False, **options: Any) -> None:
         ray_constants.ENABLE_RAY_CLUSTER = cluster
         utils.set_sigterm_handler = set_handler
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray's C++ code replaces the handler, too
+            signal.signal(signal.SIGTERM, handler)  # Ray's C++ code also replaces the handler.
 
 
 @contextmanager
-def connected_ray(
+def ray_connection(
     address: str, environment: dict[str, Any] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Connect to the Ray cluster at ``address`` and yield its CPUs and GPUs.
+    """Connect to the Ray cluster at ``address``, and yield its numbers of CPUs and GPUs.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
-        environment: Ray's ``runtime_env`` of all tasks.
+        environment: ``runtime_env`` of all tasks (see Ray's documentation).
 
     Raises:
         ClusterError: If there is no cluster at this address.
     """
     try:
         if address != "auto":
-            # The address is checked first, because Ray would retry for minutes.
+            # This function checks the address first, because Ray would retry for minutes.
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=10).close()
-        # A `RayNode` passes on the variables, but the nodes of an existing cluster lack the
-        # variables. With a runtime_env, the first actors start later, because Ray's prestarted
-        # processes cannot be used.
+        # A `RayNode` passes these variables to its processes. An existing cluster lacks the
+        # variables. With a runtime_env, the first actors start later, because Ray cannot use its
+        # prestarted processes.
         runtime_env = {"env_vars": actor_variables(), **(environment or {})}
-        connect(address, log_to_driver=False, runtime_env=runtime_env)
+        connect_to_ray(address, log_to_driver=False, runtime_env=runtime_env)
     except (OSError, RuntimeError, ValueError) as error:
         raise ClusterError(
-            f"no Ray cluster at {address}: {error}; start one with `ray start --head`, and join it "
-            "from this machine and the others with `ray start --address HOST:PORT`"
+            f"no Ray cluster at {address}: {error}; start a cluster with `ray start --head`, and "
+            "join the cluster on each machine with `ray start --address HOST:PORT`"
         ) from None
     try:
         there = ray.cluster_resources()
@@ -298,47 +307,49 @@ def connected_ray(
         ray.shutdown()
 
 
-_AUTH_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
+_AUTH_ENV_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
+"""Environment variables of Ray's token authentication: mode and token file."""
 
 
 def set_auth_token(token: str, path: Path) -> None:
-    """Make Ray require ``token`` in this process and its children.
+    """Require ``token`` for all Ray connections of this process and its children.
 
-    ``path`` is the file that stores the token.
+    The function writes the token to the file ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(token)
-    os.environ.update(zip(_AUTH_VARIABLES, ("token", str(path.absolute())), strict=True))
+    os.environ.update(zip(_AUTH_ENV_VARIABLES, ("token", str(path.absolute())), strict=True))
     # Ray read its configuration on import, so the configuration must be read again.
     Config.initialize("")
 
 
 @contextmanager
 def private_auth_token() -> Iterator[None]:
-    """Make Ray require a token that only this process and its children can read."""
-    before = {name: os.environ.pop(name) for name in _AUTH_VARIABLES if name in os.environ}
+    """Require a Ray token that only this process and its children can read."""
+    before = {name: os.environ.pop(name) for name in _AUTH_ENV_VARIABLES if name in os.environ}
     with temporary_dir("token") as folder:
         set_auth_token(secrets.token_hex(32), folder / "token")
         try:
             yield
         finally:
-            for name in _AUTH_VARIABLES:
+            for name in _AUTH_ENV_VARIABLES:
                 os.environ.pop(name, None)
             os.environ.update(before)
             Config.initialize("")
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a TCP port that is currently free."""
     with socket.create_server(("", 0)) as server:
         port: int = server.getsockname()[1]
     return port
 
 
-def _die_with_parent() -> None:
-    # The parent may ignore SIGTERM while it writes a checkpoint. Ray must not inherit this setting.
+def _configure_child_signals() -> None:
+    """Make the child process receive SIGTERM when its parent process ends."""
+    # The parent may ignore SIGTERM while writing a checkpoint. Ray must not inherit this setting.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

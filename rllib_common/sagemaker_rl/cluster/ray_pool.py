@@ -14,16 +14,16 @@ from typing import Any, Self
 import ray
 
 from battlesnake_gym.common.temporary_dirs import temporary_dir
-from sagemaker_rl.cluster.ray_node import connected_ray
+from sagemaker_rl.cluster.ray_node import ray_connection
 from sagemaker_rl.cluster.rendezvous import ClusterError
 
 _TASKS_PER_CPU = 2
-"""Number of submitted tasks per CPU; with 2, no CPU waits for the next task."""
+"""Number of submitted tasks per CPU; with 2 tasks, no CPU waits for its next task."""
 
 _CPU_COUNT_INTERVAL_S = 1.0
-"""Seconds between two counts of the cluster's CPUs.
+"""Interval between two counts of the cluster's CPUs, in seconds.
 
-A count takes longer than submitting a task.
+Counting the CPUs is slower than submitting a task.
 """
 
 
@@ -34,7 +34,8 @@ class RayPool:
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
-        files: Files with relative paths. The tasks find the files under the same paths.
+        files: Relative paths of files that the tasks need. The tasks find the files at the same
+            relative paths.
 
     Raises:
         OSError: If there is no cluster at this address.
@@ -47,18 +48,20 @@ class RayPool:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / path)
         try:
-            cpus, _ = self._open.enter_context(connected_ray(address, {"working_dir": str(folder)}))
+            cpus, _ = self._open.enter_context(
+                ray_connection(address, {"working_dir": str(folder)})
+            )
         except ClusterError as error:
             self._open.close()
             raise ConnectionError(error) from None
         self.jobs, self._counted_at = _TASKS_PER_CPU * cpus, time.monotonic()
-        self._call = ray.remote(max_retries=-1)(_call)
+        self._call = ray.remote(max_retries=-1)(_run_task)
         self._running: dict[Future[Any], ray.ObjectRef[Any]] = {}
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        """Start a task.
+        """Submit a task.
 
-        A change in the number of CPUs takes effect after `_CPU_COUNT_INTERVAL_S` seconds.
+        The method updates the number of CPUs at most every `_CPU_COUNT_INTERVAL_S` seconds.
         """
         if time.monotonic() > self._counted_at + _CPU_COUNT_INTERVAL_S:
             self._counted_at = time.monotonic()
@@ -70,7 +73,7 @@ class RayPool:
         return future
 
     def abandon(self) -> None:
-        """Cancel the running games."""
+        """Cancel all running tasks."""
         for task in list(self._running.values()):
             ray.cancel(task, force=True)
 
@@ -83,5 +86,6 @@ class RayPool:
         self._open.close()
 
 
-def _call(work: Callable[..., Any], *arguments: Any) -> Any:
+def _run_task(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Call ``work`` in a Ray task, and return its result."""
     return work(*arguments)

@@ -1,7 +1,6 @@
 """Control connections between the head node and the worker nodes of a cluster.
 
-The head node waits for the worker nodes by name. The head node and the worker nodes detect a lost
-connection by missing heartbeats.
+The head node waits for the worker nodes by name. Missing heartbeats indicate a lost connection.
 """
 
 from __future__ import annotations
@@ -24,26 +23,29 @@ from sagemaker_rl.cluster.membership import (
 )
 
 _HEARTBEAT_INTERVAL_S = 1.0
+"""Interval between two heartbeats of a connection, in seconds."""
 _HEARTBEAT_TIMEOUT_S = 15.0
-"""Seconds without a message after which a connection counts as lost.
+"""Duration without a message after which a connection counts as lost, in seconds.
 
-The end of a process is detected immediately.
+The end of a process closes the connection immediately.
 """
 
 _MAX_MESSAGE_BYTES = 1 << 16
+"""Maximum length of a message, in bytes."""
 
-_HELLO_TIMEOUT_S = 5.0
-"""Seconds that a worker node waits for the head node's response before a retry."""
+_HANDSHAKE_TIMEOUT_S = 5.0
+"""Duration that a worker node waits for the head node's response before a retry, in seconds."""
 
 _HEAD_POLL_INTERVAL_S = 1.0
+"""Interval between two attempts to join the head node, in seconds."""
 
 
 class ConnectionLostError(ConnectionError):
-    """Error raised if a connection is lost; the message gives the reason."""
+    """Error raised if a connection is lost; the message states the reason."""
 
 
 class JsonConnection:
-    """Connection that transfers JSON objects, one object per line.
+    """TCP connection that transfers JSON objects, one object per line.
 
     Several threads may call `send` at the same time.
     """
@@ -59,7 +61,7 @@ class JsonConnection:
         self.own_address: str = connection.getsockname()[0]
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send one message.
+        """Send one JSON object.
 
         Raises:
             ConnectionLostError: If the connection is lost.
@@ -72,7 +74,7 @@ class JsonConnection:
             raise ConnectionLostError(f"the connection broke ({error})") from None
 
     def receive(self) -> dict[str, Any]:
-        """Wait for the next message that is not a heartbeat.
+        """Wait for the next message that is not a heartbeat, and return the message.
 
         Raises:
             ConnectionLostError: If the connection is lost.
@@ -81,29 +83,31 @@ class JsonConnection:
             try:
                 line = self._lines.readline(_MAX_MESSAGE_BYTES)
             except TimeoutError:
-                raise ConnectionLostError(
-                    f"it has sent nothing for {self._timeout_s:g} s"
-                ) from None
+                raise ConnectionLostError(f"no message arrived for {self._timeout_s:g} s") from None
             except (OSError, ValueError) as error:
                 raise ConnectionLostError(f"the connection broke ({error})") from None
             if not line:
                 raise ConnectionLostError(
-                    "it closed the connection without a message: its process has ended"
+                    "the other process closed the connection without a message"
                 )
             try:
                 message = json.loads(line)
             except ValueError:
-                raise ConnectionLostError("it sends no JSON objects") from None
+                raise ConnectionLostError("a message is not a JSON object") from None
             if not isinstance(message, dict):
-                raise ConnectionLostError("it sends no JSON objects")
+                raise ConnectionLostError("a message is not a JSON object")
             if message:
                 return message
 
     def start_heartbeat(self) -> None:
-        """Send heartbeats, which are empty messages, until the connection is closed."""
-        threading.Thread(target=self._beat, daemon=True).start()
+        """Start a thread that sends heartbeats until the connection is closed.
 
-    def _beat(self) -> None:
+        A heartbeat is an empty JSON object.
+        """
+        threading.Thread(target=self._send_heartbeats, daemon=True).start()
+
+    def _send_heartbeats(self) -> None:
+        """Send a heartbeat every `_HEARTBEAT_INTERVAL_S` seconds."""
         while not self._closed.wait(_HEARTBEAT_INTERVAL_S):
             try:
                 self.send({})
@@ -113,7 +117,7 @@ class JsonConnection:
     def close(self) -> None:
         """Close the connection; messages sent before this call are still delivered."""
         self._closed.set()
-        # The peer may have closed the connection already.
+        # The other instance may have closed the connection already.
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
@@ -126,6 +130,8 @@ class ClusterError(RuntimeError):
 
 @dataclass(slots=True)
 class _WorkerState:
+    """Joined worker node, as the head node records it: connection, CPUs and readiness."""
+
     link: JsonConnection
     cpus: int
     ready: bool = False
@@ -134,8 +140,7 @@ class _WorkerState:
 class ClusterHead:
     """Control server of the head node.
 
-    The server records which worker nodes joined, which are ready, and which were lost and may
-    rejoin.
+    The server records the joined, ready and lost worker nodes. A lost worker node may rejoin.
     """
 
     def __init__(
@@ -143,7 +148,7 @@ class ClusterHead:
     ) -> None:
         self._discovery = discovery
         self._server = socket.create_server(("", discovery.port), backlog=128)
-        self.run = ClusterRun.new(address, self._server.getsockname()[1])
+        self.run = ClusterRun.create(address, self._server.getsockname()[1])
         self.ray_address = ray_address
         self._workers = tuple(workers)
         self._joined: dict[str, _WorkerState] = {}
@@ -154,34 +159,36 @@ class ClusterHead:
         self._show: Callable[[str], None] = lambda text: None
         self._started = self._ended = False
 
-    def open(self) -> None:
-        """Accept connections of worker nodes.
+    def accept_workers(self) -> None:
+        """Start to accept connections of worker nodes, and publish the head node's address.
 
         Raises:
             DiscoveryError: If the address of the head node cannot be published.
         """
-        threading.Thread(target=self._accept, daemon=True).start()
-        self._discovery.announce(self.run)
+        threading.Thread(target=self._accept_connections, daemon=True).start()
+        self._discovery.publish_address(self.run)
 
-    def wait(self, seconds: float, show: Callable[[str], None] = lambda text: None) -> int:
-        """Wait until all worker nodes are ready or the time is up.
+    def wait_for_workers(
+        self, timeout_s: float, report: Callable[[str], None] = lambda text: None
+    ) -> int:
+        """Wait until all worker nodes are ready or the timeout has expired.
 
         A worker node that is ready later still joins the cluster.
 
         Args:
-            seconds: Maximum time to wait.
-            show: Function that receives a line for each worker node that is ready or lost, until
-                the end of the run. Threads of this class call the function.
+            timeout_s: Maximum duration of the wait, in seconds.
+            report: Function called with a line for each worker node that is ready or lost. Threads
+                of this class call the function until the end of the run.
 
         Returns:
-            Number of CPUs of the worker nodes that are ready.
+            Total number of CPUs of the ready worker nodes.
 
         Raises:
-            ClusterError: If no worker node is ready, or a worker node can never join; the message
-                names the worker node.
+            ClusterError: If no worker node is ready, or a worker node is rejected permanently. The
+                message names the worker node.
         """
-        deadline = time.monotonic() + seconds
-        self._show = show
+        deadline = time.monotonic() + timeout_s
+        self._show = report
         shown = -1
         with self._changed:
             while True:
@@ -190,31 +197,31 @@ class ClusterHead:
                 ready = [peer for peer in self._joined.values() if peer.ready]
                 if len(ready) > shown:
                     shown = len(ready)
-                    show(self._count())
+                    report(self._ready_workers_message())
                 if len(ready) == len(self._workers):
                     break
                 if not self._changed.wait(deadline - time.monotonic()):
-                    missing = f"after {seconds:g} s: {self._missing_workers_message()}"
+                    missing = f"after {timeout_s:g} s: {self._missing_workers_message()}"
                     if not ready:
                         raise ClusterError(missing)
-                    show(f"{missing}; starting without it, and it may join later")
+                    report(f"{missing}; starting without the missing workers, which may join later")
                     break
             self._started = True
             return sum(peer.cpus for peer in ready)
 
     @property
     def all_workers_ready(self) -> bool:
-        """Whether all worker nodes are ready now."""
+        """Whether all worker nodes are ready at present."""
         with self._changed:
             peers = list(self._joined.values())
         return len(peers) == len(self._workers) and all(peer.ready for peer in peers)
 
-    def end(self, status: int, reason: str) -> None:
-        """Send the end of the run to all worker nodes, and stop listening.
+    def end_run(self, status: int, reason: str) -> None:
+        """Send the shutdown message to all worker nodes, and stop listening.
 
         Args:
             status: Exit status of the head node; 0 if training is complete.
-            reason: Reason for the end, for the logs of the worker nodes.
+            reason: Reason for the end of the run, for the logs of the worker nodes.
         """
         with self._changed:
             if self._ended:
@@ -222,20 +229,21 @@ class ClusterHead:
             self._ended = True
             peers = list(self._joined.values())
         for peer in peers:
-            # A lost worker node needs no message.
+            # A lost worker node cannot receive the shutdown message.
             with suppress(ConnectionLostError):
                 peer.link.send({"shutdown": status, "reason": reason})
             peer.link.close()
-        # Closing alone would keep the socket open until the next connection. On Linux, shutdown
-        # wakes the accepting thread. On other systems, shutdown raises an error, because the socket
-        # is not connected.
+        # close() alone would keep the socket open until the next connection. On Linux, shutdown()
+        # wakes the accepting thread. On other systems, shutdown() raises an error, because the
+        # socket is not connected.
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         with suppress(DiscoveryError):
-            self._discovery.withdraw(self.run)
+            self._discovery.withdraw_address(self.run)
 
     def _missing_workers_message(self) -> str:
+        """Return a message about worker nodes that did not join, were lost or rejected."""
         never = [name for name in self._workers if name not in self._joined]
         late = [name for name, peer in self._joined.items() if not peer.ready]
         parts = []
@@ -247,16 +255,17 @@ class ClusterHead:
         parts += [f"rejected {name}: {reason}" for name, reason in self._rejections.items()]
         return "; ".join(parts)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
+        """Start a thread for each connection of a worker node."""
         while True:
             try:
                 connection, _ = self._server.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._serve_worker, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
-        """Serve one worker node from its first message to its last message."""
+    def _serve_worker(self, connection: socket.socket) -> None:
+        """Handle one worker node's connection from its first message to its last message."""
         try:
             link = JsonConnection(connection)
         except OSError:
@@ -270,10 +279,10 @@ class ClusterHead:
                 return
             if name:
                 link.start_heartbeat()
-                self._listen(name, link)
+                self._receive_messages(name, link)
 
     def _admit_worker(self, link: JsonConnection) -> str:
-        """Admit a worker node and return its name, or return "" after a rejection."""
+        """Admit a worker node and return its name, or reject the worker node and return ""."""
         hello = link.receive()
         name = str(hello.get("name"))
         temporary = self._rejection_reason(name, hello, link)
@@ -293,7 +302,7 @@ class ClusterHead:
         return name
 
     def _rejection_reason(self, name: str, hello: Mapping[str, Any], link: JsonConnection) -> str:
-        """Return the reason to reject a worker node now, or "" to accept the worker node."""
+        """Return the reason to reject a worker node temporarily, or ""."""
         reason = self._discovery.rejection_reason(self.run, hello, link.peer_address)
         if not reason and name in self._joined:
             reason = f"{name} has joined already"
@@ -302,11 +311,10 @@ class ClusterHead:
     def _permanent_rejection_reason(self, name: str, hello: Mapping[str, Any]) -> str:
         """Return the reason to reject a worker node permanently, or "".
 
-        A worker node can never join if the two jobs have different settings for the number of
-        instances.
+        A worker node can never join if the two jobs disagree on the number of instances.
         """
         mine, theirs = (
-            _job_of(name, workers) for workers in (self._workers, hello.get("workers", []))
+            _select_same_job(name, workers) for workers in (self._workers, hello.get("workers", []))
         )
         if name in mine and mine == theirs:
             return ""
@@ -317,13 +325,15 @@ class ClusterHead:
         )
 
     def _record_rejection(self, name: str, reason: str, permanent: bool) -> None:
+        """Record the reason for which a worker node was rejected."""
         with self._changed:
             self._rejections[name] = reason
             if permanent:
                 self._impossible = reason
                 self._changed.notify_all()
 
-    def _listen(self, name: str, link: JsonConnection) -> None:
+    def _receive_messages(self, name: str, link: JsonConnection) -> None:
+        """Process the messages of a worker node until its connection is lost."""
         while True:
             try:
                 message = link.receive()
@@ -335,27 +345,31 @@ class ClusterHead:
                     self._joined[name].ready = True
                     self._changed.notify_all()
                 if self._started:
-                    self._show(f"{name} is ready: {self._count()}")
+                    self._show(f"{name} is ready: {self._ready_workers_message()}")
             elif "leaving" in message:
                 self._show(f"{name} stops: {message['leaving']}")
 
     def _on_worker_lost(self, name: str, link: JsonConnection, reason: str) -> None:
+        """Remove a lost worker node, and report the reason."""
         with self._changed:
             if self._ended or self._joined[name].link is not link:
                 return
             del self._joined[name]
             self._lost[name] = reason
             self._changed.notify_all()
-        self._show(f"{name} was lost: {reason}; it may rejoin. {self._count()}")
+        self._show(
+            f"{name} was lost: {reason}; the worker may rejoin. {self._ready_workers_message()}"
+        )
 
-    def _count(self) -> str:
+    def _ready_workers_message(self) -> str:
+        """Return a message with the number of ready worker nodes."""
         ready = sum(peer.ready for peer in list(self._joined.values()))
         return f"{ready} of {len(self._workers)} workers are ready"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterWorker:
-    """Connection of a worker node that joined a cluster."""
+    """Joined worker node: its connection to the head node, and the data of the run."""
 
     link: JsonConnection
     run_id: str
@@ -363,43 +377,51 @@ class ClusterWorker:
     ray_address: str
 
 
-def join_cluster(me: Membership, discovery: Discovery, cpus: int, seconds: float) -> ClusterWorker:
+def join_cluster(
+    membership: Membership, discovery: Discovery, cpus: int, timeout_s: float
+) -> ClusterWorker:
     """Find the head node and join its cluster.
 
     Args:
-        me: Membership of this instance.
-        discovery: Method of finding the head node.
+        membership: Membership of this instance.
+        discovery: Method by which this instance finds the head node.
         cpus: Number of CPUs of this instance.
-        seconds: Maximum time to wait for the head node.
+        timeout_s: Maximum duration of the wait for the head node, in seconds.
 
     Raises:
-        ClusterError: If the head node did not respond in time, or rejects this instance
+        ClusterError: If the head node did not respond in time, or rejected this instance
             permanently.
         BucketError: If the address of the head node cannot be read from S3.
     """
-    hello = {"name": me.name, "host": me.host, "workers": me.workers, "cpus": cpus}
-    deadline = time.monotonic() + seconds
+    hello = {
+        "name": membership.name,
+        "host": membership.host,
+        "workers": membership.workers,
+        "cpus": cpus,
+    }
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
-            return _request_join(discovery.find(), hello)
+            return _request_join(discovery.find_head(), hello)
         except BucketError:
             raise
         except (DiscoveryError, ConnectionLostError, OSError) as error:
             reason = error
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"{me.head} did not respond within {seconds:g} s: {reason}; start both jobs with "
-                "the same settings, and allow all traffic between the instances"
+                f"{membership.head} did not respond within {timeout_s:g} s: {reason}; start both "
+                "jobs with the same settings, and allow all traffic between the instances"
             )
         time.sleep(_HEAD_POLL_INTERVAL_S)
 
 
 def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> ClusterWorker:
-    connection = socket.create_connection((run.address, run.port), timeout=_HELLO_TIMEOUT_S)
+    """Connect to the head node and perform the handshake."""
+    connection = socket.create_connection((run.address, run.port), timeout=_HANDSHAKE_TIMEOUT_S)
     link = JsonConnection(connection)
     try:
         link.send({**hello, "run_id": run.run_id, "token": run.token})
-        connection.settimeout(_HELLO_TIMEOUT_S)
+        connection.settimeout(_HANDSHAKE_TIMEOUT_S)
         answer = link.receive()
         if "rejected" in answer:
             rejected = f"the head at {run.address} rejects this instance: {answer['rejected']}"
@@ -417,6 +439,6 @@ def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> ClusterWorker:
     return ClusterWorker(link, str(answer["run_id"]), str(answer["token"]), str(answer["ray"]))
 
 
-def _job_of(name: str, workers: Iterable[str]) -> set[str]:
-    """Return the ``workers`` that belong to the same job as ``name``."""
+def _select_same_job(name: str, workers: Iterable[str]) -> set[str]:
+    """Return the names in ``workers`` that belong to the same job as ``name``."""
     return {other for other in workers if other.rpartition("/")[0] == name.rpartition("/")[0]}

@@ -1,4 +1,4 @@
-"""Roles of the instances of a cluster.
+"""Control flow of the head node and the worker nodes of a cluster.
 
 The head node trains, and the worker nodes run Ray nodes for the training.
 """
@@ -22,9 +22,9 @@ from sagemaker_rl.cluster.membership import (
     HostNameDiscovery,
     Membership,
     S3Discovery,
-    own_address,
+    find_own_address,
 )
-from sagemaker_rl.cluster.ray_node import RayNode, connect, free_port, set_auth_token
+from sagemaker_rl.cluster.ray_node import RayNode, connect_to_ray, find_free_port, set_auth_token
 from sagemaker_rl.cluster.rendezvous import (
     ClusterError,
     ClusterHead,
@@ -38,35 +38,35 @@ STOPPED_EXIT_STATUS = 128 + signal.SIGTERM
 """Exit status of a job that shut down cleanly after a stop request."""
 
 _STOP_TIMEOUT_S = 90.0
-"""Maximum seconds between SIGTERM and the end of this instance.
+"""Maximum duration between SIGTERM and the end of this instance, in seconds.
 
-SageMaker kills the instance after 120 s.
+SageMaker kills the instance 120 s after SIGTERM.
 """
 
 _NODE_POLL_INTERVAL_S = 1.0
-"""Seconds between two checks of an instance's Ray node."""
+"""Interval between two checks of an instance's Ray node, in seconds."""
 
 
-def local_cpus() -> int:
+def num_local_cpus() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 class HeadContext:
-    """State of a running cluster on its head node."""
+    """Running cluster, from the perspective of the head node."""
 
     def __init__(self, server: ClusterHead, cpus: int, gpus: int, all_ready: bool) -> None:
         self._server = server
         self.cpus = cpus
         """Number of CPUs of all instances that were ready at the start."""
         self.gpus = gpus
-        """Number of GPUs of all instances."""
+        """Number of GPUs of the cluster at the start."""
         self.all_ready = all_ready
-        """Whether all instances were ready at the start."""
+        """Whether all worker nodes were ready at the start."""
 
-    def stopped(self) -> None:
+    def report_stop(self) -> None:
         """Send the exit status of a stopped job to the worker nodes."""
-        self._server.end(STOPPED_EXIT_STATUS, "a stop was requested")
+        self._server.end_run(STOPPED_EXIT_STATUS, "a stop was requested")
 
 
 @contextmanager
@@ -76,40 +76,42 @@ def run_head(
     """Start Ray on all instances and connect this process to the cluster.
 
     Args:
-        membership: This instance, which is the head node.
-        settings: Settings for the discovery of the instances.
+        membership: Membership of this instance, which is the head node.
+        settings: Hyperparameters of the discovery of instances.
         stop_signals: Stop signals received so far. If the block raises after a signal, the
             worker nodes receive the status of a stopped job.
 
     Raises:
-        ClusterError: If no worker node joined in time, or a worker node can never join.
+        ClusterError: If no worker node joined in time, or a worker node was rejected permanently.
         DiscoveryError: If the head node's address cannot be published.
         RayNodeError: If Ray does not start on this instance.
     """
-    address = own_address(membership.host)
-    ray_address = f"{address}:{free_port()}"
-    server = ClusterHead(membership.workers, _discovery(membership, settings), address, ray_address)
+    address = find_own_address(membership.host)
+    ray_address = f"{address}:{find_free_port()}"
+    server = ClusterHead(
+        membership.workers, _make_discovery(membership, settings), address, ray_address
+    )
     set_auth_token(server.run.token, _token_path())
-    cpus = local_cpus()
-    node = RayNode.head(address, int(ray_address.rpartition(":")[2]), cpus)
+    cpus = num_local_cpus()
+    node = RayNode.create_head(address, int(ray_address.rpartition(":")[2]), cpus)
     try:
         log_line(
             f"run {server.run.run_id}: {membership.name} waits for {', '.join(membership.workers)}"
         )
         node.start()
-        server.open()
-        cpus += server.wait(60 * settings.rl_join_timeout_minutes, log_line)
-        connect(ray_address)
+        server.accept_workers()
+        cpus += server.wait_for_workers(60 * settings.rl_join_timeout_minutes, log_line)
+        connect_to_ray(ray_address)
         gpus = int(ray.cluster_resources().get("GPU", 0))
         yield HeadContext(server, cpus, gpus, server.all_workers_ready)
     except BaseException as error:
         if stop_signals:
-            server.end(STOPPED_EXIT_STATUS, "a stop was requested")
+            server.end_run(STOPPED_EXIT_STATUS, "a stop was requested")
         else:
-            server.end(1, str(error) or type(error).__name__)
+            server.end_run(1, str(error) or type(error).__name__)
         raise
     else:
-        server.end(0, "training is done")
+        server.end_run(0, "training is done")
     finally:
         ray.shutdown()
         node.stop()
@@ -126,31 +128,39 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
     log_line(f"{membership.name} searches for {membership.head}")
     joined = join_cluster(
         membership,
-        _discovery(membership, settings),
-        local_cpus(),
+        _make_discovery(membership, settings),
+        num_local_cpus(),
         60 * settings.rl_join_timeout_minutes,
     )
     log_line(f"run {joined.run_id}: {membership.name} has joined {membership.head}")
     set_auth_token(joined.token, _token_path())
-    node = RayNode.worker(joined.link.own_address, joined.ray_address, local_cpus())
+    node = RayNode.create_worker(joined.link.own_address, joined.ray_address, num_local_cpus())
     try:
-        return _serve(membership, joined.link, node)
+        return _run_node_until_shutdown(membership, joined.link, node)
     finally:
         node.stop()
         joined.link.close()
 
 
-def _serve(membership: Membership, link: JsonConnection, node: RayNode) -> int:
-    """Run a Ray node until the shutdown message, or until this instance must stop."""
-    shutdown_message = _ShutdownMessage(link)
+def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node: RayNode) -> int:
+    """Run a Ray node until the shutdown message arrives or a stop signal ends the instance.
+
+    Returns:
+        Exit status of the head node.
+
+    Raises:
+        ClusterError: If the head node was lost or has failed.
+        RayNodeError: If Ray does not start on this instance.
+    """
+    shutdown_message = _ShutdownListener(link)
     shutdown_message.start()
     with _graceful_stop(link, shutdown_message):
         while not shutdown_message.has_arrived():
             node.start(give_up=shutdown_message.has_arrived)
             if not shutdown_message.has_arrived():
-                with suppress(ConnectionLostError):  # the receiving thread reports the loss
+                with suppress(ConnectionLostError):  # The listener thread reports the loss.
                     link.send({"ready": True})
-            while node.running and not shutdown_message.has_arrived():
+            while node.is_running and not shutdown_message.has_arrived():
                 shutdown_message.wait(_NODE_POLL_INTERVAL_S)
             if not shutdown_message.has_arrived():
                 log_line(f"the Ray node of {membership.name} has ended; restarting it")
@@ -166,7 +176,7 @@ def _serve(membership: Membership, link: JsonConnection, node: RayNode) -> int:
     return status
 
 
-class _ShutdownMessage(threading.Thread):
+class _ShutdownListener(threading.Thread):
     """Thread that waits for the head node's shutdown message, even while Ray starts."""
 
     def __init__(self, link: JsonConnection) -> None:
@@ -176,65 +186,76 @@ class _ShutdownMessage(threading.Thread):
         self._message: dict[str, Any] | ConnectionLostError = {}
 
     def run(self) -> None:
+        """Receive the shutdown message."""
         try:
-            self.set(self._link.receive())
+            self.set_message(self._link.receive())
         except ConnectionLostError as error:
-            self.set(error)
+            self.set_message(error)
 
-    def set(self, message: dict[str, Any] | ConnectionLostError) -> None:
-        """Store the message if no message has arrived before."""
+    def set_message(self, message: dict[str, Any] | ConnectionLostError) -> None:
+        """Store the shutdown message, or the loss of the connection, unless one is stored."""
         if not self._arrived.is_set():
             self._message = message
         self._arrived.set()
 
     def has_arrived(self) -> bool:
-        """Whether the shutdown message has arrived."""
+        """Return whether the shutdown message has arrived or the connection is lost."""
         return self._arrived.is_set()
 
-    def wait(self, seconds: float) -> None:
-        """Wait at most ``seconds`` seconds for the shutdown message."""
-        self._arrived.wait(seconds)
+    def wait(self, timeout_s: float) -> None:
+        """Wait at most ``timeout_s`` seconds for the shutdown message."""
+        self._arrived.wait(timeout_s)
 
     def message(self) -> dict[str, Any]:
-        """Return the shutdown message, or raise `ConnectionLostError`."""
+        """Return the shutdown message.
+
+        Raises:
+            ConnectionLostError: If the connection was lost before the message arrived.
+        """
         if isinstance(self._message, ConnectionLostError):
             raise self._message
         return self._message
 
 
 @contextmanager
-def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownMessage) -> Iterator[None]:
+def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownListener) -> Iterator[None]:
     """Stop this instance at most `_STOP_TIMEOUT_S` after SIGTERM.
 
-    If SageMaker stops all instances, the head node ends the worker nodes earlier, after a
-    checkpoint that needs their env runners. If SageMaker stops only this instance, training
-    continues without the instance. A second SIGTERM ends this process.
+    If SageMaker stops all instances, the head node first writes a checkpoint, which needs the env
+    runners of the worker nodes. The head node then ends the worker nodes. If SageMaker stops only
+    this instance, training continues without the instance. A second SIGTERM ends this process.
     """
 
-    def leave(number: int, frame: FrameType | None) -> None:
+    def on_sigterm(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # A separate thread sends the message, because the interrupted thread may be sending.
-        threading.Thread(target=_announce_stop, args=(link, shutdown_message), daemon=True).start()
+        # A separate thread sends the message, because the interrupted thread may hold the sending
+        # lock.
+        threading.Thread(target=_leave_cluster, args=(link, shutdown_message), daemon=True).start()
 
-    before = signal.signal(signal.SIGTERM, leave)
+    before = signal.signal(signal.SIGTERM, on_sigterm)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _announce_stop(link: JsonConnection, shutdown_message: _ShutdownMessage) -> None:
+def _leave_cluster(link: JsonConnection, shutdown_message: _ShutdownListener) -> None:
+    """Announce the stop of this instance to the head node, and wait for the shutdown."""
     with suppress(ConnectionLostError):
         link.send({"leaving": f"a stop was requested; at most {_STOP_TIMEOUT_S:g} s remain"})
     shutdown_message.wait(_STOP_TIMEOUT_S)
-    shutdown_message.set({"shutdown": STOPPED_EXIT_STATUS, "reason": "a stop was requested"})
+    shutdown_message.set_message(
+        {"shutdown": STOPPED_EXIT_STATUS, "reason": "a stop was requested"}
+    )
 
 
-def _discovery(membership: Membership, settings: ClusterHyperparameters) -> Discovery:
+def _make_discovery(membership: Membership, settings: ClusterHyperparameters) -> Discovery:
+    """Return the discovery by S3 if a bucket is set, or the discovery by host names."""
     if settings.s3_bucket is None:
         return HostNameDiscovery(membership.head_host)
     return S3Discovery(settings.s3_bucket, settings.s3_prefix or "", settings.aws_region)
 
 
 def _token_path() -> Path:
+    """Return the path of the file that stores Ray's token."""
     return base_folder() / "ray_auth_token"

@@ -1,1 +1,1 @@
-"""Commands of `battlesnake-gym` in this package, one module each."""
+"""Commands of `battlesnake-gym` that this package defines, one module per command."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, natural, positive, print_error, output_dir
+from battlesnake_gym.common.command_line import Parser, natural, output_dir, positive, print_error
 from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES
-from sagemaker_rl.simulator.local_job import LocalJob, read_channels, read_hyperparameters
+from sagemaker_rl.simulator.local_job import LocalJob, parse_channels, parse_hyperparameters
 
 
 def parser() -> Parser:
@@ -28,27 +28,31 @@ def parser() -> Parser:
     add("--secondary-instance-count", type=natural, default=0,
         help="number of instances of a secondary job that runs env runners")  # fmt: skip
     add("--hyperparameters", nargs="+", default=[], metavar="NAME=VALUE",
-        help="hyperparameters; also JSON objects and .json files")  # fmt: skip
+        help="hyperparameters as NAME=VALUE, JSON objects or .json files")  # fmt: skip
     add("--channels", nargs="+", default=[], metavar="NAME=PATH",
-        help="data channels: files or directories, such as policy=runs/first/model")  # fmt: skip
+        help="file or directory of each data channel, such as policy=runs/first/model")  # fmt: skip
     add("--job-dir", type=output_dir, default=Path("sagemaker-local") / "job",
-        help="directory of the job; its checkpoints are resumed")  # fmt: skip
+        help="job directory; the job resumes from existing checkpoints")  # fmt: skip
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Simulate a job; return the exit status of the first failed instance, or 0."""
+    """Simulate a job.
+
+    Returns:
+        Exit status of the first failed instance, or 0.
+    """
     arguments = parser().parse_args(argv)
     try:
         job = LocalJob(
             entry_point=arguments.entry_point,
             source_dir=arguments.source_dir,
             dependencies=arguments.dependencies,
-            hyperparameters=read_hyperparameters(arguments.hyperparameters),
+            hyperparameters=parse_hyperparameters(arguments.hyperparameters),
             folder=arguments.job_dir,
             instance_count=arguments.instance_count,
             secondary_instance_count=arguments.secondary_instance_count,
-            channels=read_channels(arguments.channels),
+            channels=parse_channels(arguments.channels),
         )
         return job.fit()
     except ValueError as error:

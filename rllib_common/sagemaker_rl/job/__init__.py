@@ -1,1 +1,1 @@
-"""Training job: hyperparameters, directories, sources, data and checks."""
+"""Parts of a training job: hyperparameters, directories, source files, channels and checks."""

@@ -1,11 +1,11 @@
 """Hyperparameters from command-line options and SageMaker's ``SM_HPS``.
 
-Plain names (``num_snakes``) are the fields of a dataclass. Dotted names set fields of RLlib's
-configuration: ``rl.training.config.lr`` sets ``lr``, and
-``rl.training.config.replay_buffer_config.capacity`` sets an entry of a dictionary.
+A plain name (``num_snakes``) is a field of a dataclass. A name with the prefix
+``rl.training.config.`` sets a field of RLlib's configuration: ``rl.training.config.lr`` sets
+``lr``, and ``rl.training.config.replay_buffer_config.capacity`` sets a dictionary entry.
 
 Values are JSON (``5e-5``, ``true``, ``[256, 256]``). A value that is not valid JSON is a string.
-Unknown names and wrong types are rejected.
+Unknown names and values of the wrong type raise `HyperparameterError`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from battlesnake_gym.common.suggestions import nearest_name
 
 CONFIG_PREFIX = "rl.training.config."
-"""Prefix of the fields of RLlib's configuration."""
+"""Prefix of hyperparameters that set fields of RLlib's configuration."""
 
 LEGACY_RLLIB_NAMES = {
     "num_sgd_iter": "num_epochs",
@@ -39,15 +39,15 @@ LEGACY_RLLIB_NAMES = {
     "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
     "lambda_": "lambda",
 }
-"""Current names of RLlib's fields by their former names in published examples."""
+"""Current names of RLlib's settings, keyed by their former names in published examples."""
 
 _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
 """Prefixes of the hyperparameters that SageMaker and its tuner add to a job.
 
-``sagemaker-training`` removes these hyperparameters; the scripts of SDK 3 do not.
+``sagemaker-training`` removes these hyperparameters; the start scripts of the SDK 3 do not.
 """
 
-_H = TypeVar("_H")
+_HyperparametersT = TypeVar("_HyperparametersT")
 
 
 class HyperparameterError(ValueError):
@@ -55,20 +55,20 @@ class HyperparameterError(ValueError):
 
 
 def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) -> Any:
-    """Return a field of a hyperparameter dataclass.
+    """Return a dataclass field for a hyperparameter.
 
     Args:
         default: Default value.
-        help_text: Line in ``--help``.
-        aliases: Other accepted names, which ``--help`` does not show.
+        help_text: Help text in ``--help``.
+        aliases: Other accepted names, which ``--help`` omits.
     """
     return dataclasses.field(default=default, metadata={"help": help_text, "aliases": aliases})
 
 
-def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
-    """Add an option for every field.
+def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
+    """Add a command-line option for every field of the dataclass ``cls``.
 
-    Option names have dashes, or underscores as in SageMaker's arguments.
+    Option names contain dashes, or underscores as in SageMaker's arguments.
     """
     group = parser.add_argument_group(
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
@@ -78,7 +78,9 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
             add = functools.partial(group.add_argument, dest=f"hyperparameter.{name}",
                                     metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
             dashes = f"--{name.replace('_', '-')}"
-            shown = _help(field).replace("%", "%%") if name == field.name else argparse.SUPPRESS
+            shown = (
+                _help_text(field).replace("%", "%%") if name == field.name else argparse.SUPPRESS
+            )
             add(dashes, help=shown)
             if dashes != f"--{name}":
                 add(f"--{name}", help=argparse.SUPPRESS)
@@ -92,7 +94,8 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
     )
 
 
-def _help(field: dataclasses.Field[Any]) -> str:
+def _help_text(field: dataclasses.Field[Any]) -> str:
+    """Return the help text of a field, with its default value."""
     text: str = field.metadata["help"]
     return text if field.default in (None, False) else f"{text} (default: {field.default})"
 
@@ -107,17 +110,20 @@ def strip_sagemaker_arguments(argv: Sequence[str], environ: Mapping[str, str]) -
     return [] if list(argv) == [str(word) for word in repeated] else list(argv)
 
 
-def collect(
+def collect_values(
     arguments: argparse.Namespace, rest: list[str], environ: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return all given hyperparameters; options override ``SM_HPS``.
+    """Return all hyperparameters that the user set; options override ``SM_HPS``.
 
-    The hyperparameters that SageMaker itself adds are omitted.
+    The result omits the hyperparameters that SageMaker itself adds.
 
     Args:
         arguments: Arguments parsed by argparse.
         rest: Arguments that argparse did not recognize.
         environ: Environment variables.
+
+    Returns:
+        Parsed JSON values, keyed by name.
 
     Raises:
         HyperparameterError: If ``SM_HPS`` or an argument is malformed.
@@ -128,23 +134,23 @@ def collect(
         raise HyperparameterError(f"SM_HPS is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise HyperparameterError(f"SM_HPS must be a JSON object, got {given!r}")
-    # SageMaker passes numbers as strings if they were set as strings.
+    # The user may have set a number as a string. SageMaker passes this string unchanged.
     values = {
-        name: parse(value) if isinstance(value, str) else value
+        name: parse_value(value) if isinstance(value, str) else value
         for name, value in given.items()
         if not name.startswith(_SERVICE_PREFIXES)
     }
     values |= {
-        name.removeprefix("hyperparameter."): parse(text)
+        name.removeprefix("hyperparameter."): parse_value(text)
         for name, text in vars(arguments).items()
         if name.startswith("hyperparameter.")
     }
-    values |= dict(_pair(text, "--hyperparameter") for text in arguments.hyperparameter)
-    return values | dict(_flags(rest))
+    values |= dict(_parse_pair(text, "--hyperparameter") for text in arguments.hyperparameter)
+    return values | dict(_parse_options(rest))
 
 
 def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """Return ``values`` with aliases replaced with the names of the hyperparameters.
+    """Return ``values`` with aliases replaced by the names of the hyperparameters.
 
     Raises:
         HyperparameterError: If a hyperparameter is set under two names.
@@ -155,14 +161,17 @@ def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]
         name = name_of.get(given, given)
         if name in resolved or (name != given and name in values):
             raise HyperparameterError(
-                f"{given} and {name} set the same value; give only one of them"
+                f"{given} and {name} set the same value; use only one of the names"
             )
         resolved[name] = value
     return resolved
 
 
 def name_aliases(message: str, arguments: argparse.Namespace, cls: type[Any]) -> str:
-    """Return ``message`` with the alias that was typed, if it starts with a hyperparameter."""
+    """Return ``message`` with the typed alias instead of the hyperparameter's name.
+
+    Messages that do not start with the name of a hyperparameter stay unchanged.
+    """
     for field in dataclasses.fields(cls):
         for alias in _aliases(field):
             if f"hyperparameter.{alias}" in arguments and message.startswith(f"{field.name} "):
@@ -171,14 +180,15 @@ def name_aliases(message: str, arguments: argparse.Namespace, cls: type[Any]) ->
 
 
 def _aliases(field: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """Return the aliases of a hyperparameter."""
     aliases: tuple[str, ...] = field.metadata.get("aliases", ())
     return aliases
 
 
-def parse(text: str) -> Any:
-    """Return the JSON value of ``text``, or ``text`` if the JSON is invalid.
+def parse_value(text: str) -> Any:
+    """Return the JSON value of ``text``, or ``text`` itself if the JSON is invalid.
 
-    >>> parse("5e-5"), parse("1.0"), parse("true"), parse("DQN")
+    >>> parse_value("5e-5"), parse_value("1.0"), parse_value("true"), parse_value("DQN")
     (5e-05, 1.0, True, 'DQN')
     """
     try:
@@ -189,20 +199,20 @@ def parse(text: str) -> Any:
 
 def split_rllib_overrides(
     values: Mapping[str, Any],
-    cls: type[_H],
+    cls: type[_HyperparametersT],
     ignored: Iterable[str] = (),
     config_fields: Iterable[str] = ("lr",),
-) -> tuple[_H, dict[str, Any]]:
-    """Split hyperparameters into the dataclass ``cls`` and RLlib's overrides.
+) -> tuple[_HyperparametersT, dict[str, Any]]:
+    """Split hyperparameters into an instance of ``cls`` and overrides of RLlib's configuration.
 
     Args:
-        values: All hyperparameters by name.
+        values: Values of all hyperparameters, keyed by name.
         cls: Dataclass of the plain hyperparameters.
-        ignored: Names to skip.
+        ignored: Names of hyperparameters to skip.
         config_fields: Fields of RLlib's configuration to suggest for an unknown name.
 
     Returns:
-        The dataclass, and the overrides by dotted names without `CONFIG_PREFIX`.
+        The dataclass instance, and the overrides, keyed by dotted names without `CONFIG_PREFIX`.
 
     Raises:
         HyperparameterError: If a name is unknown, a value has the wrong type, or a number is not
@@ -216,11 +226,13 @@ def split_rllib_overrides(
         if name.startswith(CONFIG_PREFIX):
             overrides[name.removeprefix(CONFIG_PREFIX)] = value
         elif name in types_of:
-            plain[name] = convert(name, value, types_of[name])
+            plain[name] = convert_value(name, value, types_of[name])
             if isinstance(plain[name], int | float) and plain[name] < 0:
                 raise HyperparameterError(f"hyperparameter {name} must be 0 or more, got {value}")
         elif name not in ignored:
-            raise unknown(name, [*types_of, *(CONFIG_PREFIX + field for field in config_fields)])
+            raise unknown_name_error(
+                name, [*types_of, *(CONFIG_PREFIX + field for field in config_fields)]
+            )
     return cls(**plain), overrides
 
 
@@ -244,19 +256,20 @@ def _check_finite(name: str, value: Any) -> None:
 
 
 def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
-    """Set fields of RLlib's ``config`` by dotted names.
+    """Set fields of RLlib's ``config``; the keys of ``overrides`` are dotted names.
 
     Raises:
         HyperparameterError: If a name is unknown or a value has the wrong type.
     """
     known = {}
     for key, value in config.to_dict().items():
-        # Some fields are properties; the dictionary has their names with an underscore.
+        # Some fields are properties. The dictionary contains the names of these fields with an
+        # underscore.
         public = key.removeprefix("_")
         if public == key or isinstance(getattr(type(config), public, None), property):
             known[public] = value
     changed = resolve_overrides(known, overrides)
-    if "model_config" in changed:  # a complete model_config may omit unchanged entries
+    if "model_config" in changed:  # A user's model_config may omit unchanged entries.
         config.rl_module(model_config=config.model_config | changed.pop("model_config"))
     config.update_from_dict(changed)
 
@@ -264,8 +277,8 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
 def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the top-level entries of ``config`` that ``overrides`` change.
 
-    A new value must have the type of the old value, unless the old value has no type to check. An
-    integer is converted to float if the old value is a float.
+    A new value must have the type of the old value, unless the old value has no type to check. If
+    the old value is a float, an integer is converted to float.
 
     Raises:
         HyperparameterError: If a name is unknown or a value has the wrong type.
@@ -274,9 +287,9 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
     for name, value in overrides.items():
         first, *path = name.split(".")
         if first not in config:
-            raise unknown(CONFIG_PREFIX + first, [CONFIG_PREFIX + key for key in config])
+            raise unknown_name_error(CONFIG_PREFIX + first, [CONFIG_PREFIX + key for key in config])
         node: dict[str, Any] = changed
-        node.setdefault(first, _copy(config[first]))
+        node.setdefault(first, _copy_dicts(config[first]))
         key = first
         for part in path:
             node, key = node[key], part
@@ -286,15 +299,15 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
                     if isinstance(node, dict)
                     else []
                 )
-                raise unknown(CONFIG_PREFIX + name, known)
-        node[key] = _like(CONFIG_PREFIX + name, value, node[key])
+                raise unknown_name_error(CONFIG_PREFIX + name, known)
+        node[key] = _convert_like(CONFIG_PREFIX + name, value, node[key])
     return changed
 
 
-def convert(name: str, value: Any, kind: Any) -> Any:
-    """Convert ``value`` to ``kind``: int, float, bool, str, or a union with None.
+def convert_value(name: str, value: Any, kind: Any) -> Any:
+    """Convert ``value`` to the type ``kind``: int, float, bool, str, or a union with None.
 
-    >>> convert("gamma", 1, float)
+    >>> convert_value("gamma", 1, float)
     1.0
     """
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
@@ -311,46 +324,53 @@ def convert(name: str, value: Any, kind: Any) -> Any:
     raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}")
 
 
-def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
-    """Return the error for an unknown name, with the most similar known name."""
+def unknown_name_error(name: str, known: Iterable[str]) -> HyperparameterError:
+    """Return the error for an unknown name; the message suggests the most similar known name."""
     close = nearest_name(name, sorted(known))
-    hint = f"did you mean {close}?" if close else "--help lists them"
+    hint = f"did you mean {close}?" if close else "--help lists all hyperparameters"
     return HyperparameterError(f"unknown hyperparameter {name}; {hint}")
 
 
-def _like(name: str, value: Any, default: Any) -> Any:
+def _convert_like(name: str, value: Any, default: Any) -> Any:
+    """Convert ``value`` to the type of ``default``, the current value of the setting."""
     scalar = isinstance(default, bool | int | float | str)
     if not scalar or isinstance(value, list | dict) or value is None:
-        # Schedules may replace numbers, and null disables many settings.
+        # A schedule may replace a number, and null disables many settings.
         return value
     kind: Any = type(default)
     if kind is int:
-        # A fraction or "auto" may replace an integer.
+        # A fraction or the string "auto" may replace an integer.
         kind = int | float | str
-    return convert(name, value, kind if kind is not str else str | int | float | bool)
+    return convert_value(name, value, kind if kind is not str else str | int | float | bool)
 
 
-def _copy(value: Any) -> Any:
-    return {key: _copy(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+def _copy_dicts(value: Any) -> Any:
+    """Return a copy of nested dictionaries; other values are not copied."""
+    return (
+        {key: _copy_dicts(entry) for key, entry in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
-def _pair(text: str, flag: str) -> tuple[str, Any]:
+def _parse_pair(text: str, flag: str) -> tuple[str, Any]:
+    """Split ``NAME=VALUE`` into the name and the parsed value."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise HyperparameterError(f"{flag} takes NAME=VALUE, got {text!r}")
-    return name, parse(value)
+        raise HyperparameterError(f"{flag} must be NAME=VALUE, got {text!r}")
+    return name, parse_value(value)
 
 
-def _flags(rest: list[str]) -> Iterable[tuple[str, Any]]:
-    """Yield the names and values of ``--NAME VALUE`` and ``--NAME=VALUE``."""
+def _parse_options(rest: list[str]) -> Iterable[tuple[str, Any]]:
+    """Yield name and value of each option of the form ``--NAME VALUE`` or ``--NAME=VALUE``."""
     words = iter(rest)
     for word in words:
         if not word.startswith("--"):
             raise HyperparameterError(f"unexpected argument {word!r}")
         if "=" in word:
-            yield _pair(word.removeprefix("--"), word)
+            yield _parse_pair(word.removeprefix("--"), word)
             continue
         value = next(words, None)
         if value is None:
             raise HyperparameterError(f"{word} needs a value")
-        yield word.removeprefix("--"), parse(value)
+        yield word.removeprefix("--"), parse_value(value)

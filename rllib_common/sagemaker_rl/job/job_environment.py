@@ -1,4 +1,4 @@
-"""Environment of a training job: directories, channels, instances and log.
+"""Environment of a training job: directories, channels, instances and log lines.
 
 In a job, all files are under SageMaker's ``/opt/ml``. Outside a job, all files are in one run
 directory.
@@ -21,15 +21,15 @@ from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 _SDK_CHANNELS = ("code", "sm_drivers")
-"""Channels in which `ModelTrainer` (SDK 3) passes the sources and start scripts."""
+"""Channels through which `ModelTrainer` (SDK 3) passes source files and start scripts."""
 
 _ARCHIVE_SUFFIX = ".tar.gz"
-"""Suffix of model artifacts, which SageMaker does not unpack in a channel."""
+"""File name suffix of model artifacts; SageMaker does not unpack these files in a channel."""
 
 _VCPUS_BY_SIZE = {"medium": 2, "large": 2, "xlarge": 4}
-"""vCPUs by the last word of an instance type.
+"""Number of vCPUs, keyed by the size in an instance type.
 
-``8xlarge`` has eight times the vCPUs of ``xlarge``.
+A multiple such as ``8xlarge`` has eight times the vCPUs of ``xlarge``.
 """
 
 _GPUS_BY_FAMILY = {
@@ -40,7 +40,7 @@ _GPUS_BY_FAMILY = {
     "p5": {48: 8},
     "p6": {48: 8},
 }
-"""Number of GPUs by family and size, for instance types with more than one GPU."""
+"""Number of GPUs, keyed by family and size, for instance types with more than one GPU."""
 
 LOGGED_METRICS = (
     "training_iteration",
@@ -75,7 +75,7 @@ LOGGED_METRICS = (
     "elo_best",
     "ladder_score",
 )
-"""Metrics in the log line of an iteration, at most 40 as in SageMaker."""
+"""Metrics in the log line of an iteration; SageMaker accepts at most 40 metrics."""
 
 METRIC_DEFINITIONS = [
     {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in LOGGED_METRICS
@@ -90,25 +90,25 @@ METRIC_DEFINITIONS = [
 _RLLIB_STYLE_METRICS = ("episode_reward_mean", "episode_reward_max")
 """Metrics that the log line repeats in RLlib's former format.
 
-``RLEstimator`` parses this format with ``default_metric_definitions(RLToolkit.RAY)``, as in
-published examples.
+``RLEstimator`` parses this format with ``default_metric_definitions(RLToolkit.RAY)``. Published
+examples use these definitions.
 """
 
 FAILURE_FILE = Path("output") / "failure"
-"""File under ``/opt/ml`` with the reason of a failure.
+"""Path of the failure reason's file, relative to ``/opt/ml``.
 
 SageMaker shows the first 1,024 characters as ``FailureReason``.
 """
 
 
 def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return SageMaker's ``/opt/ml``, or the equivalent folder of a simulated job."""
+    """Return SageMaker's directory ``/opt/ml``, or the equivalent directory of a simulated job."""
     return Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
 
 
 @dataclass(frozen=True, slots=True)
 class JobPaths:
-    """Directories of one training job, which may not exist yet."""
+    """Directories of one training job; a directory may not exist yet."""
 
     name: str
     output_dir: Path
@@ -119,13 +119,13 @@ class JobPaths:
     """Directory of the model artifacts, such as the exported policy."""
     in_sagemaker: bool
     intermediate_dir: Path | None = None
-    """Directory that SageMaker uploads to S3 while the job runs."""
+    """Directory that SageMaker uploads to S3 while the job runs, or None."""
 
     @classmethod
     def from_environment(
         cls, name: str, runs: Path = Path("runs"), environ: Mapping[str, str] = os.environ
     ) -> JobPaths:
-        """Return SageMaker's directories in a job, or the directories in ``runs/NAME``."""
+        """Create the paths of SageMaker's directories, or of ``runs/NAME`` outside a job."""
         in_sagemaker = "SM_MODEL_DIR" in environ
         run = runs / name
         base = base_folder(environ)
@@ -144,19 +144,21 @@ class JobPaths:
 
 
 def channel_names(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the data channels of this job.
+    """Return the names of this job's data channels.
 
-    In a preflight check, channels have names but no directories yet.
+    In a preflight check, the channels have no directories yet.
     """
     found: list[str] = json.loads(environ.get("SM_CHANNELS") or "[]")
     return [name for name in found if name not in _SDK_CHANNELS]
 
 
-def check_channels(read: Collection[str], environ: Mapping[str, str] = os.environ) -> None:
-    """Reject channels that the script does not read.
+def check_channels(
+    script_channels: Collection[str], environ: Mapping[str, str] = os.environ
+) -> None:
+    """Reject data channels that the script does not read.
 
     Args:
-        read: Names of the channels that the script reads.
+        script_channels: Names of the channels that the script reads.
         environ: Environment variables.
 
     Raises:
@@ -164,21 +166,26 @@ def check_channels(read: Collection[str], environ: Mapping[str, str] = os.enviro
             channel.
     """
     for name in channel_names(environ):
-        if name not in read:
-            known = f"it reads {', '.join(read)}" if read else "it reads none"
+        if name not in script_channels:
+            known = (
+                f"it reads {', '.join(script_channels)}"
+                if script_channels
+                else "it reads no channels"
+            )
             raise HyperparameterError(
-                f"the script does not read the data channel {name!r}; {known}: rename it or leave "
-                "it out of fit()"
+                f"the script does not read the data channel {name!r}; {known}: rename the "
+                "channel or omit it from fit()"
             )
 
 
 def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the directory of a data channel, or None if there is no directory.
+    """Return the directory of a data channel, or None if the job does not have the channel.
 
-    A packed file (``model.tar.gz``) is unpacked next to itself into a directory (``model``).
+    The function unpacks each archive (``model.tar.gz``) into a directory next to the archive
+    (``model``).
 
     Raises:
-        HyperparameterError: If the channel is empty or the packed file is damaged.
+        HyperparameterError: If the channel is empty or an archive is damaged.
     """
     where = environ.get(f"SM_CHANNEL_{name.upper()}")
     if where is None:
@@ -198,13 +205,15 @@ def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path |
     return path
 
 
-def vcpus(instance_type: str) -> int | None:
-    """Return the number of vCPUs of an instance type, or None if unknown.
+def num_instance_vcpus(instance_type: str) -> int | None:
+    """Return the number of vCPUs of an instance type, or None if the number is unknown.
 
-    The number follows from the size in the name, which is correct for nearly all instance types.
+    The size in the name determines the number, which is correct for nearly all instance types.
 
-    >>> vcpus("ml.c5.2xlarge"), vcpus("ml.m5.large"), vcpus("local")
-    (8, 2, None)
+    >>> num_instance_vcpus("ml.c5.2xlarge"), num_instance_vcpus("ml.m5.large")
+    (8, 2)
+    >>> num_instance_vcpus("local") is None
+    True
     """
     match = re.fullmatch(r"ml\.[\w-]+\.(\d*)(medium|large|xlarge)", instance_type)
     if match is None:
@@ -212,13 +221,15 @@ def vcpus(instance_type: str) -> int | None:
     return int(match[1] or 1) * _VCPUS_BY_SIZE[match[2]]
 
 
-def gpus(instance_type: str) -> int:
+def num_instance_gpus(instance_type: str) -> int:
     """Return the number of NVIDIA GPUs of an instance type.
 
-    Only the families g and p have GPUs.
+    Only instance types of the families g and p have GPUs.
 
-    >>> gpus("ml.g5.2xlarge"), gpus("ml.p4d.24xlarge"), gpus("ml.c5.xlarge")
-    (1, 8, 0)
+    >>> num_instance_gpus("ml.g5.2xlarge"), num_instance_gpus("ml.p4d.24xlarge")
+    (1, 8)
+    >>> num_instance_gpus("ml.c5.xlarge")
+    0
     """
     match = re.match(r"ml\.([gp])(\d)\w*\.(\d*)", instance_type)
     if match is None:
@@ -230,8 +241,8 @@ def gpus(instance_type: str) -> int:
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the instance groups of this job from ``SM_RESOURCE_CONFIG``.
 
-    The list is empty outside a job. A job with equal instances has one group. Each group has an
-    ``instance_type`` and ``hosts``.
+    The list is empty outside a job. A job with equal instances has one group. The keys of each
+    group include ``instance_type`` and ``hosts``.
     """
     resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
     groups: list[dict[str, Any]] = resources.get("instance_groups") or []
@@ -245,9 +256,9 @@ def log_line(text: str) -> None:
 
 
 def metric_line(numbers: Mapping[str, float]) -> str:
-    """Return the log line of one iteration.
+    """Return the log line with the metrics of one iteration.
 
-    NaN and infinite metrics are omitted.
+    The line omits NaN and infinite metrics.
 
     >>> metric_line({"training_iteration": 2, "loss": float("nan"), "env_steps": 2e6})
     'training_iteration=2 env_steps=2000000'
@@ -263,7 +274,7 @@ def metric_line(numbers: Mapping[str, float]) -> str:
 
 
 def find_disk_full_error(error: BaseException | None) -> OSError | None:
-    """Return the error of a full disk that caused ``error`` directly or indirectly, or None."""
+    """Return the disk-full error that directly or indirectly caused ``error``, or None."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             return error
@@ -276,12 +287,12 @@ def report_failure(
 ) -> None:
     """Write the reason of a failure to stderr and to the job's failure file.
 
-    An existing failure file is kept.
+    The function does not overwrite an existing failure file.
 
     Args:
         reason: Reason of the failure, in one line.
         environ: Environment variables.
-        prog: Name of the command, written before the reason on stderr.
+        prog: Name of the command, which precedes the reason on stderr.
     """
     sys.stderr.write(f"{prog}: {reason}\n" if prog else f"{reason}\n")
     sys.stderr.flush()

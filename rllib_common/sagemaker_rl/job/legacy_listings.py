@@ -1,13 +1,13 @@
-"""Support for the published listings of the two starter kits and their blog posts.
+"""Support for the published code listings of the two starter kits and their blog posts.
 
 Call `enable_legacy_listings` before a pasted listing, in an AWS account or in a simulation::
 
     legacy_listings.enable_legacy_listings(SimulatedSession())
 
 ``from sagemaker.rl import RLEstimator`` then imports this module's `RLEstimator`. This class
-accepts the arguments of the SDK 1 and 2. It replaces the kits' scripts, folders and image with this
-project's versions, and logs a line for each replacement. The SDK 3 has no ``RLEstimator``; see
-docs/sagemaker.md.
+accepts the arguments of the SDK 1 and 2. The class replaces the kits' scripts, folders and image
+with this project's versions, and logs a line for each replacement. The SDK 3 has no
+``RLEstimator``; see docs/sagemaker.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import battlesnake_gym
 from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, log_line
 from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_sources
 
-_ROOT = Path(battlesnake_gym.__file__).parents[1]
+_REPOSITORY_DIR = Path(battlesnake_gym.__file__).parents[1]
+"""Directory of this project's repository."""
 _STARTER_PACK_FOLDERS = (
     "sagemaker_rl",
     "BattlesnakeGym",
@@ -32,9 +33,9 @@ _STARTER_PACK_FOLDERS = (
     "common",
     "utils",
 )
-"""Folders of the kits that `PROJECT_DEPENDENCIES` replace; other folders are kept."""
+"""Folders of the starter kits that `PROJECT_DEPENDENCIES` replace; other folders are kept."""
 
-_SDK1_NAMES = {
+_SDK1_ARGUMENT_NAMES = {
     "image_name": "image_uri",
     **{
         f"train_{word}": word
@@ -43,35 +44,37 @@ _SDK1_NAMES = {
     "train_max_run": "max_run",
     "train_max_wait": "max_wait",
 }
-"""Current argument names by their names in the SDK 1."""
+"""Current argument names, keyed by their names in the SDK 1."""
 
-PROCGEN = "train-procgen.py"
+PROCGEN_SCRIPT = "train-procgen.py"
+"""Name of this project's training script for Procgen."""
 _SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
     "train-mabs.py": ("train-mabs.py", {}),
     "train-mabs-dqn.py": ("train-mabs.py", {"algorithm": "DQN"}),
     "train-mabs-dqn-async.py": ("train-mabs.py", {"algorithm": "APEX"}),
-    "train-sagemaker.py": (PROCGEN, {"experiment": "single-instance"}),
-    "train-sagemaker-distributed.py": (PROCGEN, {"experiment": "homogeneous-cpu"}),
-    "train-sagemaker-distributed-cpu.py": (PROCGEN, {"experiment": "homogeneous-cpu"}),
-    "train-sagemaker-distributed-gpu.py": (PROCGEN, {"experiment": "homogeneous-gpu"}),
+    "train-sagemaker.py": (PROCGEN_SCRIPT, {"experiment": "single-instance"}),
+    "train-sagemaker-distributed.py": (PROCGEN_SCRIPT, {"experiment": "homogeneous-cpu"}),
+    "train-sagemaker-distributed-cpu.py": (PROCGEN_SCRIPT, {"experiment": "homogeneous-cpu"}),
+    "train-sagemaker-distributed-gpu.py": (PROCGEN_SCRIPT, {"experiment": "homogeneous-gpu"}),
 }
-"""This project's script and the published hyperparameters, by published script."""
+"""This project's script and its hyperparameters, keyed by the name of the published script."""
 
-_METRICS = {
+_CURRENT_METRIC_NAMES = {
     "episodes_total": "num_episodes",
     "timesteps_total": "env_steps",
     "num_steps_trained": "transitions_trained",
     "best_snake_episode_len_max": "Longest_snake",
 }
+"""Current names of metrics, keyed by their names in published listings."""
 _SIMULATION_LIMITS = {"num_workers": 1, "num_gpus": 0}
-"""Upper limits of hyperparameters in a simulation.
+"""Maximum values of hyperparameters in a simulation.
 
-The instances of a simulation share this machine.
+All instances of a simulation share this machine.
 """
 
 
 class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
-    """The SDK's estimator, which accepts the arguments of published listings."""
+    """Subclass of the SDK's estimator that accepts the arguments of published listings."""
 
     session: ClassVar[Any] = None
 
@@ -83,21 +86,24 @@ class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
 def enable_legacy_listings(session: Any = None) -> None:
     """Replace the SDK's ``RLEstimator``, so that published listings work.
 
-    Estimators without a session use ``session``.
+    ``session`` is the SageMaker session of estimators that specify no session.
     """
     RLEstimator.session = session
     sagemaker.rl.RLEstimator = RLEstimator
 
 
 def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any]:
-    """Return the arguments of the current estimator, and log a line for each change.
+    """Translate the arguments of a published listing, and log a line for each change.
+
+    Returns:
+        Arguments of the current SDK's estimator.
 
     Raises:
         ValueError: If this project is not a clone of its repository.
     """
-    values = {_SDK1_NAMES.get(name, name): value for name, value in given.items()}
-    for name in _SDK1_NAMES.keys() & given.keys():
-        log_line(f"{name} is now {_SDK1_NAMES[name]}")
+    values = {_SDK1_ARGUMENT_NAMES.get(name, name): value for name, value in given.items()}
+    for name in _SDK1_ARGUMENT_NAMES.keys() & given.keys():
+        log_line(f"{name} is now {_SDK1_ARGUMENT_NAMES[name]}")
     values["sagemaker_session"] = session
     toolkit = [name for name in ("toolkit", "toolkit_version", "framework") if name in values]
     for name in toolkit:
@@ -113,13 +119,13 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
         log_line("rl.training.upload_dir is now checkpoint_s3_uri")
     if values["entry_point"] in _SCRIPTS:
         script, implied = _SCRIPTS[values["entry_point"]]
-        if script == PROCGEN and "rl_cluster_type" in hyperparameters:
+        if script == PROCGEN_SCRIPT and "rl_cluster_type" in hyperparameters:
             implied = {"experiment": "heterogeneous"}
         folders = [Path(folder) for folder in values.get("dependencies", ())]
         extra = [one for one in folders if one.is_dir() and one.name not in _STARTER_PACK_FOLDERS]
         sources = copy_sources(
-            source_dir=_ROOT / "rllib_src",
-            dependencies=[*(_ROOT / one for one in PROJECT_DEPENDENCIES), *extra],
+            source_dir=_REPOSITORY_DIR / "rllib_src",
+            dependencies=[*(_REPOSITORY_DIR / one for one in PROJECT_DEPENDENCIES), *extra],
         )
         log_line(
             f"using entry_point rllib_src/{script} {implied or ''} with dependencies "
@@ -128,7 +134,7 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
         values |= {"entry_point": script, **sources}
         hyperparameters = implied | hyperparameters
     if hasattr(type(session), "newest_job"):
-        if values["entry_point"] == PROCGEN:  # set for large machines
+        if values["entry_point"] == PROCGEN_SCRIPT:  # The published values are for large machines.
             hyperparameters["num_env_runners"] = _SIMULATION_LIMITS["num_workers"]
         for name, limit in _SIMULATION_LIMITS.items():
             if hyperparameters.get(f"rl.training.config.{name}", limit) > limit:
@@ -136,14 +142,19 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
                 log_line(f"{name} is {limit} in a simulation")
     values["hyperparameters"] = hyperparameters
     if "metric_definitions" in values:
-        values["metric_definitions"] = [_metric(one) for one in values["metric_definitions"]]
+        values["metric_definitions"] = [
+            _update_metric_definition(one) for one in values["metric_definitions"]
+        ]
     return values
 
 
-def _metric(definition: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the metric definition with the current regex if the log has the metric."""
+def _update_metric_definition(definition: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a metric definition with the current regex.
+
+    If the log has no such metric, the function returns the definition unchanged.
+    """
     label = re.match(r"(\w+): ", definition["Regex"])
-    name = _METRICS.get(label[1], label[1]) if label else ""
+    name = _CURRENT_METRIC_NAMES.get(label[1], label[1]) if label else ""
     found = {one["Name"]: one for one in METRIC_DEFINITIONS}
     current = found.get(name) or found.get(name.removesuffix("_max"))
     return {**definition, "Regex": current["Regex"]} if current else definition

@@ -1,12 +1,12 @@
-"""Checks of a training job before the start of the job.
+"""Preflight checks that run before a training job starts.
 
     preflight.check(estimator)
     estimator.fit()
 
 With data channels, call ``preflight.check(estimator, inputs)`` and ``estimator.fit(inputs)``.
 The checks read the estimator and its AWS account, and run the training script with ``--dry-run``.
-Checks for which the caller lacks permissions are skipped. For example, users often cannot read
-roles.
+If the caller lacks the permissions for a check, the check is skipped. For example, users often
+cannot read roles.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.job.hyperparameters import parse
-from sagemaker_rl.job.job_environment import gpus, log_line
+from sagemaker_rl.job.hyperparameters import parse_value
+from sagemaker_rl.job.job_environment import log_line, num_instance_gpus
 from sagemaker_rl.job.source_files import (
     SCRIPT_COMMAND,
-    bucket_and_key,
-    compiled_files,
-    with_compiled_modules,
+    add_compiled_modules,
+    find_compiled_files,
+    split_s3_uri,
 )
 
-_DOCKERFILE = "deployment/training/Dockerfile"
-_NO_SUCH_IMAGE = (
+_DOCKERFILE_PATH = "deployment/training/Dockerfile"
+"""Path of the training image's Dockerfile in the repository."""
+_MISSING_IMAGE_ERROR_CODES = (
     "RepositoryNotFoundException",
     "ImageNotFoundException",
     "ParamValidationError",
 )
+"""Error codes with which ECR reports that an image does not exist."""
 
 
 class PreflightError(ValueError):
@@ -50,38 +52,40 @@ class PreflightError(ValueError):
 
 
 def check(estimator: Any, inputs: Any = None) -> None:
-    """Check a job for errors.
+    """Check a job for errors before the job starts.
 
-    The check takes some seconds, mostly for the start of the training script. A
+    The check lasts some seconds, mostly for the start of the training script. A
     ``HyperparameterTuner`` is checked with the first value of each range.
 
     Args:
         estimator: An ``RLEstimator`` of the SageMaker SDK 2, a ``ModelTrainer`` of the SDK 3, or a
             ``HyperparameterTuner``. The session of the estimator determines the AWS account.
-        inputs: Argument of ``fit`` (``train``): channels and their S3 URIs.
+        inputs: Argument ``inputs`` of ``fit``, or of ``train`` in the SDK 3: channels and their
+            S3 URIs.
 
     Raises:
         PreflightError: If the job cannot work; the message lists all problems.
     """
-    estimator, tuned = _with_first_values(as_estimator(estimator))
-    addresses = _addresses(inputs)
+    estimator, tuned = _split_tuner(as_estimator(estimator))
+    addresses = _channel_uris(inputs)
     problems = [problem for check_ in _CHECKS for problem in check_(estimator)]
-    problems += [*_tuner(estimator, tuned), *_channels(estimator, addresses)]
-    problems += _script(estimator, addresses)
+    problems += [*_check_tuner(estimator, tuned), *_check_channel_data(estimator, addresses)]
+    problems += _check_with_script(estimator, addresses)
     if problems:
         raise PreflightError(
             "\n".join(["this job cannot work:", *(f"- {one}" for one in problems)])
         )
 
 
-def _instances(estimator: Any) -> Iterator[str]:
-    groups = _groups(estimator)
+def _check_instances(estimator: Any) -> Iterator[str]:
+    """Yield problems of instance groups and spot settings."""
+    groups = _list_instance_groups(estimator)
     for group in groups:
         count = group["count"]
         if not isinstance(count, int) or count < 1:
             of = f" of group {group['name']!r}" if group["name"] else ""
             yield f"instance_count{of} must be at least 1, got {count!r}"
-    if len(groups) > 1 and not any(gpus(group["type"]) for group in groups):
+    if len(groups) > 1 and not any(num_instance_gpus(group["type"]) for group in groups):
         yield (
             "none of the instance_groups has a GPU; use instance_type and instance_count instead, "
             "or "
@@ -101,10 +105,10 @@ def _instances(estimator: Any) -> Iterator[str]:
             )
 
 
-def _groups(estimator: Any) -> list[dict[str, Any]]:
+def _list_instance_groups(estimator: Any) -> list[dict[str, Any]]:
     """Return name, instance type and number of instances of each instance group.
 
-    The name of a single group is empty.
+    If all instances are equal, the only group has the name "".
     """
     if estimator.instance_groups:
         return [
@@ -118,7 +122,7 @@ def _groups(estimator: Any) -> list[dict[str, Any]]:
     return [{"name": "", "type": str(estimator.instance_type), "count": estimator.instance_count}]
 
 
-def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
+def _make_resource_config(groups: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the content of ``SM_RESOURCE_CONFIG`` on the job's first instance."""
     hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
     left = iter(hosts)
@@ -136,7 +140,8 @@ def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _sources(estimator: Any) -> Iterator[str]:
+def _check_sources(estimator: Any) -> Iterator[str]:
+    """Yield problems of the training script and its dependencies."""
     script = Path(estimator.source_dir or ".") / estimator.entry_point
     if not script.is_file():
         yield f"there is no {script}; entry_point is a file in source_dir"
@@ -156,7 +161,7 @@ def _sources(estimator: Any) -> Iterator[str]:
                 f"folder without the folder; write {str(folder).rstrip('/')}"
             )
     folders = [Path(folder) for folder in (estimator.source_dir or ".", *estimator.dependencies)]
-    if compiled := [path for folder in folders for path in compiled_files(folder)]:
+    if compiled := [path for folder in folders for path in find_compiled_files(folder)]:
         yield (
             f"the job would include {compiled[0].name}, which was compiled for this machine; "
             "give the estimator **sagemaker_rl.job.source_files.copy_sources(source_dir=..., "
@@ -164,7 +169,8 @@ def _sources(estimator: Any) -> Iterator[str]:
         )
 
 
-def _names(estimator: Any) -> Iterator[str]:
+def _check_hyperparameter_names(estimator: Any) -> Iterator[str]:
+    """Yield hyperparameter names that the shell of the SDK 3 cannot export."""
     for name in estimator.given if isinstance(estimator, ModelTrainerAdapter) else ():
         if not re.fullmatch(r"\w+", name):
             yield (
@@ -173,9 +179,10 @@ def _names(estimator: Any) -> Iterator[str]:
             )
 
 
-def _image(estimator: Any) -> Iterator[str]:
+def _check_image(estimator: Any) -> Iterator[str]:
+    """Yield problems of the training image."""
     session, uri = estimator.sagemaker_session, estimator.image_uri
-    build = f"build one from {_DOCKERFILE} and push it (docs/sagemaker.md)"
+    build = f"build one from {_DOCKERFILE_PATH} and push it (docs/sagemaker.md)"
     if not uri:
         yield f"image_uri is missing, and SageMaker's own RLlib images end at Ray 1.6; {build}"
         return
@@ -193,17 +200,18 @@ def _image(estimator: Any) -> Iterator[str]:
         )
     else:
         image = {"imageTag": tag or "latest"}
-        code = _error(
+        code = _call_error_code(
             session.boto_session.client("ecr").describe_images,
             registryId=account,
             repositoryName=repository,
             imageIds=[image],
         )
-        if code in _NO_SUCH_IMAGE:
+        if code in _MISSING_IMAGE_ERROR_CODES:
             yield f"there is no image {uri}; {build}"
 
 
-def _role(estimator: Any) -> Iterator[str]:
+def _check_role(estimator: Any) -> Iterator[str]:
+    """Yield problems of the IAM role."""
     arn = str(estimator.role)
     name = arn.rpartition("/")[2]
     hint = "use the role of notebooks and jobs, sagemaker.get_execution_role()"
@@ -224,12 +232,13 @@ def _role(estimator: Any) -> Iterator[str]:
         )
 
 
-def _buckets(estimator: Any) -> Iterator[str]:
+def _check_buckets(estimator: Any) -> Iterator[str]:
+    """Yield problems of the S3 buckets and their AWS regions."""
     session = estimator.sagemaker_session
     s3 = session.boto_session.client("s3")
     region = session.boto_region_name
     given = estimator.hyperparameters()
-    # The script rejects malformed values.
+    # The training script itself rejects malformed values.
     rendezvous = str(json.loads(given.get("s3_bucket", "null")) or "").removeprefix("s3://")
     named = {
         "output_path": estimator.output_path,
@@ -241,7 +250,7 @@ def _buckets(estimator: Any) -> Iterator[str]:
         if not uri:
             continue
         try:
-            bucket, _ = bucket_and_key(str(uri))
+            bucket, _ = split_s3_uri(str(uri))
             where = s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
         except ValueError as error:
             yield f"{argument}: {error}"
@@ -267,7 +276,8 @@ def _buckets(estimator: Any) -> Iterator[str]:
         yield f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; change it"
 
 
-def _network(estimator: Any) -> Iterator[str]:
+def _check_network(estimator: Any) -> Iterator[str]:
+    """Yield problems of the network between two jobs that form one cluster."""
     if "rl_cluster_type" not in estimator.hyperparameters():
         return
     if not estimator.subnets or not estimator.security_group_ids:
@@ -297,11 +307,11 @@ def _network(estimator: Any) -> Iterator[str]:
         )
 
 
-def _addresses(inputs: Any) -> dict[str, str]:
-    """Return the S3 URIs of the channels in an argument of ``fit``."""
+def _channel_uris(inputs: Any) -> dict[str, str]:
+    """Return the S3 URI of each channel; ``inputs`` is an argument of ``fit`` or ``train``."""
     if inputs is None:
         return {}
-    if isinstance(inputs, list):  # SDK 3.
+    if isinstance(inputs, list):  # The SDK 3 passes a list.
         return {one.channel_name: str(one.data_source) for one in inputs}
     named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
     return {
@@ -312,11 +322,12 @@ def _addresses(inputs: Any) -> dict[str, str]:
     }
 
 
-def _channels(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
+def _check_channel_data(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
+    """Yield data channels whose S3 URI is invalid or has no data."""
     s3 = estimator.sagemaker_session.boto_session.client("s3")
     for name, address in addresses.items():
         try:
-            bucket, key = bucket_and_key(address)
+            bucket, key = split_s3_uri(address)
             found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)["KeyCount"]
         except ValueError as error:
             yield f"channel {name!r}: {error}"
@@ -330,10 +341,10 @@ def _channels(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
                 yield f"channel {name!r}: there is nothing at {address}; check the URI"
 
 
-def _with_first_values(given: Any) -> tuple[Any, Any]:
-    """Return the estimator, and its tuner or None.
+def _split_tuner(given: Any) -> tuple[Any, Any]:
+    """Split ``given`` into an estimator and its tuner; the tuner is None for a plain estimator.
 
-    The estimator of a tuner gets the first value of each range as a hyperparameter.
+    In the returned estimator, each tuned hyperparameter has the first value of its range.
     """
     if not hasattr(given, "objective_metric_name"):
         return given, None
@@ -342,11 +353,12 @@ def _with_first_values(given: Any) -> tuple[Any, Any]:
     for ranges in given.hyperparameter_ranges().values():
         for one in ranges:
             first = one["Values"][0] if "Values" in one else one["MinValue"]
-            estimator._hyperparameters[one["Name"]] = parse(str(parse(first)))
+            estimator._hyperparameters[one["Name"]] = parse_value(str(parse_value(first)))
     return estimator, given
 
 
-def _tuner(estimator: Any, tuner: Any) -> Iterator[str]:
+def _check_tuner(estimator: Any, tuner: Any) -> Iterator[str]:
+    """Yield problems of a hyperparameter tuner; ``tuner`` may be None."""
     if tuner is None:
         return
     names = [one["Name"] for one in tuner.metric_definitions or estimator.metric_definitions or []]
@@ -362,10 +374,10 @@ def _tuner(estimator: Any, tuner: Any) -> Iterator[str]:
         )
 
 
-def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
-    """Validate hyperparameters and channels with the script's own checks."""
+def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
+    """Validate hyperparameters and channels with the training script's own checks."""
     script = Path(estimator.source_dir or ".") / estimator.entry_point
-    groups = _groups(estimator)
+    groups = _list_instance_groups(estimator)
     if not script.is_file() or not all(isinstance(group["count"], int) for group in groups):
         return
     given = {
@@ -374,13 +386,13 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
         if not name.startswith("sagemaker_")
     }
     folders = [str(Path(folder).absolute().parent) for folder in estimator.dependencies]
-    resources = _resources(groups)
+    resources = _make_resource_config(groups)
     done = subprocess.run(
         [sys.executable, script.name, "--dry-run"],
         cwd=script.parent,
         env=os.environ
         | {
-            "PYTHONPATH": with_compiled_modules(
+            "PYTHONPATH": add_compiled_modules(
                 os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
             ),
             "SM_HPS": json.dumps(given),
@@ -388,7 +400,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
             "SM_CURRENT_HOST": resources["current_host"],
             "SM_RESOURCE_CONFIG": json.dumps(resources),
             "SM_CHANNELS": json.dumps(sorted(addresses)),
-            # The SDK would pack bytecode files, so Python must not write any.
+            # The SDK would pack bytecode files, so Python must not write bytecode.
             "PYTHONDONTWRITEBYTECODE": "1",
         },
         capture_output=True,
@@ -402,8 +414,8 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
         log_line(line)
 
 
-def _error(call: Callable[..., Any], **arguments: Any) -> str:
-    """Return the AWS error code of a failed call, or "" for a successful call."""
+def _call_error_code(call: Callable[..., Any], **arguments: Any) -> str:
+    """Call ``call``, and return the error code of AWS, or "" if the call succeeds."""
     try:
         call(**arguments)
     except ParamValidationError as error:
@@ -415,7 +427,7 @@ def _error(call: Callable[..., Any], **arguments: Any) -> str:
 
 @dataclass
 class ModelTrainerAdapter:
-    """Adapter of a `ModelTrainer` (SDK 3) with the attributes of an estimator (SDK 2)."""
+    """Adapter that gives a `ModelTrainer` (SDK 3) the attributes of an estimator (SDK 2)."""
 
     source_dir: str
     entry_point: str
@@ -434,14 +446,14 @@ class ModelTrainerAdapter:
     security_group_ids: list[str]
     given: Mapping[str, Any]
     misses_sigterm: bool
-    """Whether the script does not receive SIGTERM."""
+    """Whether SIGTERM does not reach the script."""
 
     dependencies: tuple[str, ...] = ()
     code_location: None = None
     metric_definitions: None = None
 
     def hyperparameters(self) -> dict[str, str]:
-        """Return the hyperparameters as in the request: JSON, or plain text."""
+        """Return each hyperparameter as JSON text; a string that is valid JSON stays unchanged."""
         return {
             name: value if isinstance(value, str) and _is_json(value) else json.dumps(value)
             for name, value in self.given.items()
@@ -462,28 +474,29 @@ def as_estimator(given: Any) -> Any:
         image_uri=given.training_image,
         role=str(given.role),
         sagemaker_session=given.sagemaker_session,
-        instance_type=_of(compute, "instance_type"),
-        instance_count=_of(compute, "instance_count"),
-        instance_groups=_of(compute, "instance_groups"),
-        use_spot_instances=bool(_of(compute, "enable_managed_spot_training")),
-        max_run=_of(limits, "max_runtime_in_seconds"),
-        max_wait=_of(limits, "max_wait_time_in_seconds"),
-        checkpoint_s3_uri=_of(given.checkpoint_config, "s3_uri"),
-        output_path=_of(given.output_data_config, "s3_output_path"),
-        subnets=list(_of(network, "subnets") or ()),
-        security_group_ids=list(_of(network, "security_group_ids") or ()),
+        instance_type=_get_attribute(compute, "instance_type"),
+        instance_count=_get_attribute(compute, "instance_count"),
+        instance_groups=_get_attribute(compute, "instance_groups"),
+        use_spot_instances=bool(_get_attribute(compute, "enable_managed_spot_training")),
+        max_run=_get_attribute(limits, "max_runtime_in_seconds"),
+        max_wait=_get_attribute(limits, "max_wait_time_in_seconds"),
+        checkpoint_s3_uri=_get_attribute(given.checkpoint_config, "s3_uri"),
+        output_path=_get_attribute(given.output_data_config, "s3_output_path"),
+        subnets=list(_get_attribute(network, "subnets") or ()),
+        security_group_ids=list(_get_attribute(network, "security_group_ids") or ()),
         given=given.hyperparameters or {},
         misses_sigterm=words[:1] != ["exec"],
     )
 
 
-def _of(part: Any, name: str) -> Any:
-    """Return an attribute of ``part``, or None for the SDK 3's ``Unassigned``."""
+def _get_attribute(part: Any, name: str) -> Any:
+    """Return an attribute of ``part``, or None if the SDK 3 marks the attribute as unassigned."""
     value = getattr(part, name, None)
     return None if type(value).__name__ == "Unassigned" else value
 
 
 def _is_json(text: str) -> bool:
+    """Return whether ``text`` is valid JSON."""
     try:
         json.loads(text)
     except ValueError:
@@ -492,11 +505,11 @@ def _is_json(text: str) -> bool:
 
 
 _CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (
-    _instances,
-    _sources,
-    _names,
-    _image,
-    _role,
-    _buckets,
-    _network,
+    _check_instances,
+    _check_sources,
+    _check_hyperparameter_names,
+    _check_image,
+    _check_role,
+    _check_buckets,
+    _check_network,
 )

@@ -1,36 +1,37 @@
-"""Environment variables of training processes, and torch's number of threads.
+"""Environment variables and number of torch threads of training processes.
 
-OpenMP threads wait for each other in a busy loop, which stalls as soon as another process needs
-the same core. Every training process therefore uses one thread unless ``OMP_NUM_THREADS`` is set.
+OpenMP threads wait for each other in a busy loop. The loop stalls when another process needs the
+same core. Every training process therefore uses one thread unless ``OMP_NUM_THREADS`` is set.
 """
 
 from __future__ import annotations
 
 import os
 
-_DEFAULTS = {
+_DEFAULT_VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+"""Default values of environment variables, keyed by name."""
 
 
-def set_defaults() -> None:
+def set_default_variables() -> None:
     """Set default environment variables, and keep existing values.
 
-    torch and Ray read the variables on import, so a train command must call this function before
-    the import of torch or Ray.
+    torch and Ray read the variables on import. A train command must therefore call this function
+    before it imports torch or Ray.
     """
-    for name, value in _DEFAULTS.items():
+    for name, value in _DEFAULT_VARIABLES.items():
         os.environ.setdefault(name, value)
 
 
 def actor_variables() -> dict[str, str]:
     """Return the environment variables of Ray's processes.
 
-    Variables of this process override the defaults.
+    Environment variables of this process override the defaults.
     """
-    return {name: os.environ.get(name, value) for name, value in _DEFAULTS.items()}
+    return {name: os.environ.get(name, value) for name, value in _DEFAULT_VARIABLES.items()}
 
 
 def limit_torch_threads() -> None:

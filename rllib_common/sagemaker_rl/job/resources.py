@@ -1,7 +1,7 @@
-"""Checks that the CPUs, the GPUs and the memory of a configuration exist.
+"""Checks that a machine has the CPUs, GPUs and memory that a configuration needs.
 
-Without these checks, Ray would wait forever for missing CPUs or GPUs, and a replay buffer would
-fill the memory after hours of training.
+Without these checks, Ray would wait forever for missing CPUs or GPUs. A replay buffer would fill
+the memory after hours of training.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _CGROUP_MEMORY = (
 """Files with the memory limit and the memory usage of a container (cgroup v2 and v1)."""
 
 _PROCESS_BYTES = 500 * 2**20
-"""Memory of a training process without its buffers; torch and RLlib use most of this memory."""
+"""Memory of a training process without its buffers, in bytes; mostly used by torch and RLlib."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferSize:
-    """Memory of a buffer that training fills.
+    """Memory of a buffer that grows during training.
 
     Attributes:
         setting: Field of RLlib's configuration that determines the size.
@@ -43,19 +43,19 @@ class BufferSize:
     full_bytes: int
 
 
-def check_memory(config: AlgorithmConfig, groups: Path = Path("/sys/fs/cgroup")) -> str:
+def check_memory(config: AlgorithmConfig, cgroup_root: Path = Path("/sys/fs/cgroup")) -> str:
     """Check that the algorithm's buffer fits into this machine's memory.
 
     Args:
         config: RLlib's configuration. If the configuration has a method ``full_buffer``, the method
             returns the `BufferSize`.
-        groups: Root of the cgroup file systems.
+        cgroup_root: Root of the cgroup file systems.
 
     Returns:
         A warning if the full buffer needs more than the free memory, or "".
 
     Raises:
-        HyperparameterError: If the full buffer needs more than the whole memory.
+        HyperparameterError: If the full buffer needs more than this machine's total memory.
     """
     if not hasattr(config, "full_buffer"):
         return ""
@@ -63,37 +63,38 @@ def check_memory(config: AlgorithmConfig, groups: Path = Path("/sys/fs/cgroup"))
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
     for limit, usage in _CGROUP_MEMORY:
-        with suppress(OSError, ValueError):  # The limit is "max" without a limit.
-            bound = int((groups / limit).read_text())
+        with suppress(OSError, ValueError):  # Without a limit, the file contains "max".
+            bound = int((cgroup_root / limit).read_text())
             total = min(total, bound)
-            free = min(free, bound - int((groups / usage).read_text()))
+            free = min(free, bound - int((cgroup_root / usage).read_text()))
     free -= _PROCESS_BYTES * (1 + config.num_env_runners)
     needs = (
         f"{CONFIG_PREFIX}{buffer.setting} is {buffer.value}, and the full buffer needs "
-        f"{_gib(buffer.full_bytes)}, but this machine has {_gib(total)} of memory"
+        f"{_format_gib(buffer.full_bytes)}, but this machine has {_format_gib(total)} of memory"
     )
     fitting = max(int(buffer.value * free / buffer.full_bytes), 1)
     if buffer.full_bytes > total:
         raise HyperparameterError(f"{needs}; use at most {fitting}")
     if buffer.full_bytes > free:
         return (
-            f"warning: {needs}, of which {_gib(max(free, 0))} are free for the buffer; training "
-            f"may run out of memory when the buffer fills up; use at most {fitting}"
+            f"warning: {needs}, of which {_format_gib(max(free, 0))} are free for the buffer; "
+            f"training may run out of memory when the buffer fills up; use at most {fitting}"
         )
     return ""
 
 
-def _gib(number: float) -> str:
+def _format_gib(number: float) -> str:
+    """Format a number of bytes in GiB."""
     return f"{number / 2**30:.1f} GiB"
 
 
 def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
-    """Reject a configuration with more processes than ``cpus`` CPUs.
+    """Reject a configuration that needs more than ``cpus`` CPUs.
 
     Raises:
-        HyperparameterError: If there are too few CPUs.
+        HyperparameterError: If there are too few CPUs for the env runners and learners.
     """
-    most, others = max_env_runners(config, cpus), _reserved_cpus(config)
+    most, others = max_env_runners(config, cpus), _num_reserved_cpus(config)
     if not 0 <= config.num_env_runners <= most:
         also = f", learners and evaluation use {others}" if others else ""
         raise HyperparameterError(
@@ -106,21 +107,21 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
 def max_env_runners(config: AlgorithmConfig, cpus: int) -> int:
     """Return the maximum number of env runners on ``cpus`` CPUs.
 
-    The driver uses one of the CPUs.
+    One CPU is reserved for the driver.
     """
     # On a single CPU, one env runner may share the CPU with the driver.
-    left = max(cpus - 1, 1) - _reserved_cpus(config)
+    left = max(cpus - 1, 1) - _num_reserved_cpus(config)
     return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
 
 
-def _reserved_cpus(config: AlgorithmConfig) -> int:
-    """Return the number of CPUs of the learners and of evaluation."""
+def _num_reserved_cpus(config: AlgorithmConfig) -> int:
+    """Return the number of CPUs that the learners and the evaluation occupy."""
     learners: int = config.num_learners if config.num_gpus_per_learner == 0 else 0
     return learners + (config.evaluation_num_env_runners or 0)
 
 
 def check_cuda_driver(environ: Mapping[str, str]) -> None:
-    """Reject an instance with GPUs that torch cannot use.
+    """Reject an instance whose GPUs torch cannot use.
 
     On such an instance, training would use only the CPUs.
 
@@ -156,31 +157,33 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
     ):
         if wanted > there:
             raise HyperparameterError(
-                f"{wanted:g} GPUs are needed {place} and there are {there}: num_gpus_per_learner "
+                f"{wanted:g} GPUs are needed {place}, but there are {there}: num_gpus_per_learner "
                 f"{config.num_gpus_per_learner:g} for {learners} learners, num_gpus_per_env_runner "
                 f"{config.num_gpus_per_env_runner:g} for {runners} env runners; lower one of "
-                "them, or use instances with GPUs"
+                "these settings, or use instances with GPUs"
             )
     requests = [config.num_gpus_per_env_runner] * runners
     requests += [config.num_gpus_per_learner] * learners
-    if (needed := _whole_gpus(requests)) > gpus:
+    if (needed := _num_whole_gpus(requests)) > gpus:
         raise HyperparameterError(
-            f"{needed} GPUs are needed and there are {gpus}: a process cannot use parts of "
+            f"{needed} GPUs are needed, but there are {gpus}: a process cannot use parts of "
             f"two GPUs, so {config.num_gpus_per_env_runner:g} per env runner "
             "(num_gpus_per_env_runner, "
             f"{runners} "
             f"env runners) and {config.num_gpus_per_learner:g} per learner (num_gpus_per_learner, "
-            f"{learners} learners) do not fit on fewer; lower one of them"
+            f"{learners} learners) do not fit on fewer; lower one of these settings"
         )
 
 
-def _whole_gpus(requests: Iterable[float]) -> int:
-    """Return the number of GPUs that the requests of all processes need.
+def _num_whole_gpus(requests: Iterable[float]) -> int:
+    """Return the number of GPUs that the requests of all processes occupy.
 
     Each request is a number of whole GPUs or a fraction of one GPU.
 
-    >>> _whole_gpus([0.6, 0.6, 0.4, 0.4]), _whole_gpus([0.6, 0.6, 0.6]), _whole_gpus([2, 0.1])
-    (2, 3, 3)
+    >>> _num_whole_gpus([0.6, 0.6, 0.4, 0.4]), _num_whole_gpus([0.6, 0.6, 0.6])
+    (2, 3)
+    >>> _num_whole_gpus([2, 0.1])
+    3
     """
     used: list[float] = []
     whole = 0

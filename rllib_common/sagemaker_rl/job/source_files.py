@@ -1,8 +1,8 @@
-"""Source files and model artifacts of a job.
+"""Source files and model artifacts of a training job.
 
-The SageMaker SDK packs folders unchanged, including compiled modules. Compiled modules fit only
-this machine's operating system and processor. The training image has its own modules, compiled from
-the same sources.
+The SageMaker SDK packs folders unchanged, including compiled modules. A compiled module fits only
+this machine's operating system and processor. The training image contains its own modules, compiled
+from the same sources.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from typing import Any, TypedDict
 
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 
-_COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
-"""Suffixes of compiled files, which fit only one operating system and processor."""
+_COMPILED_SUFFIXES = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
+"""File name suffixes of compiled files, which fit only one operating system and processor."""
 
 PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
-"""Folders of a clone that a job needs next to this project's scripts."""
+"""Folders of a clone that a job needs in addition to the training script."""
 
 
-class Sources(TypedDict):
+class SourceArguments(TypedDict):
     """Arguments ``source_dir`` and ``dependencies`` of the SDK's estimators."""
 
     source_dir: str
     dependencies: list[str]
 
 
-def is_wanted(path: PathLike[str] | str) -> bool:
-    """Return whether a job needs the file or folder.
+def is_source_path(path: PathLike[str] | str) -> bool:
+    """Return whether the path is a source file or folder, not a compiled file.
 
-    >>> is_wanted("battlesnake_gym/engine/engine.py"), is_wanted("battlesnake_gym/_engine.abi3.so")
+    >>> is_source_path("battlesnake_gym/config.py"), is_source_path("battlesnake_gym/__pycache__")
     (True, False)
-    >>> is_wanted("battlesnake_gym/__pycache__"), is_wanted("engine.cpython-311.pyc")
+    >>> is_source_path("battlesnake_gym/_engine.abi3.so"), is_source_path("engine.cpython-311.pyc")
     (False, False)
     """
     path = Path(path)
-    return path.name != "__pycache__" and path.suffix not in (*_COMPILED, ".pyc")
+    return path.name != "__pycache__" and path.suffix not in (*_COMPILED_SUFFIXES, ".pyc")
 
 
-def compiled_files(folder: Path) -> Iterator[Path]:
-    """Yield the compiled files in a folder."""
-    return (path for path in sorted(folder.rglob("*")) if path.suffix in _COMPILED)
+def find_compiled_files(folder: Path) -> Iterator[Path]:
+    """Yield the paths of the compiled files in a folder and its subfolders."""
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in _COMPILED_SUFFIXES)
 
 
 def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
-) -> Sources:
+) -> SourceArguments:
     """Copy a job's folders without compiled files.
 
         RLEstimator(entry_point="train-mabs.py",
@@ -71,7 +71,7 @@ def copy_sources(
     for folder in (Path(source_dir), *folders):
         if not folder.is_dir():
             raise ValueError(
-                f"there is no folder {folder}; start in the repository, or use an absolute path"
+                f"there is no folder {folder}; run Python in the repository, or set absolute paths"
             )
     names = [folder.resolve().name for folder in folders]
     for name in names:
@@ -81,16 +81,15 @@ def copy_sources(
     atexit.register(directory.delete)
     copies = directory.path
     return {
-        "source_dir": _copy(Path(source_dir), copies / "source_dir"),
-        "dependencies": [_copy(folder, copies / "dependencies") for folder in folders],
+        "source_dir": _copy_folder(Path(source_dir), copies / "source_dir"),
+        "dependencies": [_copy_folder(folder, copies / "dependencies") for folder in folders],
     }
 
 
 SCRIPT_COMMAND = "exec python3 {script}"
 """``command`` with which a `ModelTrainer` runs a script that must receive SIGTERM.
 
-With ``entry_script`` instead, SageMaker's process would be a shell, which does not forward
-SIGTERM.
+With ``entry_script`` instead, SageMaker would start a shell, which does not forward SIGTERM.
 """
 
 
@@ -116,17 +115,19 @@ def merge_source_dir(
     return parts["source_dir"]
 
 
-def _copy(folder: Path, parent: Path) -> str:
+def _copy_folder(folder: Path, parent: Path) -> str:
+    """Copy ``folder`` into ``parent`` without compiled files, and return the path of the copy."""
     folder = folder.resolve()
-    return str(shutil.copytree(folder, parent / folder.name, ignore=_unwanted))
+    return str(shutil.copytree(folder, parent / folder.name, ignore=_ignored_names))
 
 
-def _unwanted(_: str, names: list[str]) -> list[str]:
-    return [name for name in names if not is_wanted(name)]
+def _ignored_names(_: str, names: list[str]) -> list[str]:
+    """Return the names that `shutil.copytree` must not copy."""
+    return [name for name in names if not is_source_path(name)]
 
 
-def with_compiled_modules(path: str) -> str:
-    """Add the folders of this machine's compiled modules to ``path``.
+def add_compiled_modules(path: str) -> str:
+    """Add the folders of this machine's compiled modules to the search path ``path``.
 
     A job's image installs its own compiled modules.
     """
@@ -138,33 +139,33 @@ def with_compiled_modules(path: str) -> str:
     return os.pathsep.join(filter(None, folders))
 
 
-def bucket_and_key(address: str) -> tuple[str, str]:
-    """Split ``s3://BUCKET/KEY`` into bucket and key; trailing slashes are removed.
+def split_s3_uri(uri: str) -> tuple[str, str]:
+    """Split the URI ``s3://BUCKET/KEY`` into bucket and key, without trailing slashes.
 
     Raises:
-        ValueError: If ``address`` is not an S3 URI.
+        ValueError: If ``uri`` is not an S3 URI.
     """
-    scheme, _, path = address.partition("://")
+    scheme, _, path = uri.partition("://")
     bucket, _, key = path.partition("/")
     if scheme != "s3" or not bucket:
-        raise ValueError(f"{address!r} is not an S3 URI; use s3://BUCKET/FOLDER")
+        raise ValueError(f"{uri!r} is not an S3 URI; use s3://BUCKET/FOLDER")
     return bucket, key.rstrip("/")
 
 
 def download_artifacts(estimator: Any, run: Path) -> Path:
-    """Download a finished job's artifacts into a run directory.
+    """Download a finished job's model artifacts and curves into a run directory.
 
-    ``run`` has the layout of ``train``: ``progress.csv``, ``tensorboard/`` and, in ``model/``, the
-    policy with its checkpoint.
+    The directory has the layout of a local run: ``progress.csv``, ``tensorboard/`` and ``model/``.
+    ``model/`` contains the policy with its checkpoint.
 
     Args:
-        estimator: An estimator of the SageMaker SDK whose job has finished.
-        run: Directory to write.
+        estimator: Estimator of the SageMaker SDK whose job has finished.
+        run: Run directory to write.
 
     Returns:
-        ``run``.
+        The argument ``run``.
     """
-    bucket, key = bucket_and_key(estimator.model_data)
+    bucket, key = split_s3_uri(estimator.model_data)
     folder = key.rpartition("/")[0]
     for name, target in (("output.tar.gz", run), ("model.tar.gz", run / "model")):
         with temporary_dir("download") as draft:

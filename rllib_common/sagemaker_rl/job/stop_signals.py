@@ -1,6 +1,6 @@
 """Handling of SIGTERM, SIGHUP and Ctrl-C.
 
-The current work is finished, and work that has not started is canceled.
+The current work is finished. Work that has not started is canceled.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that stop training."""
 
 
 class StoppedBeforeTrainingError(KeyboardInterrupt):
@@ -25,23 +26,25 @@ class StoppedBeforeTrainingError(KeyboardInterrupt):
 class IterationAbortedError(KeyboardInterrupt):
     """Error raised in an iteration that does not end soon after a stop signal.
 
-    As for `StoppedBeforeTrainingError`, only a `KeyboardInterrupt` interrupts Ray's waiting.
+    Like `StoppedBeforeTrainingError`, this class is a `KeyboardInterrupt`, because no other
+    error interrupts Ray's waiting.
     """
 
 
 class PendingSignals(list[int]):
-    """Numbers of the signals received so far."""
+    """Numbers of the stop signals received so far."""
 
     raise_immediately = False
     """Whether the first signal raises `StoppedBeforeTrainingError` in the main thread."""
 
     _abort_s = 0.0
-    """Time limit of the current block of `abort_after`, in seconds, or 0."""
+    """Time limit of the current block of `abort_after`, in seconds, or 0 for no limit."""
 
     def defer(self) -> None:
-        """Record later signals without raising.
+        """Record later signals without raising an error.
 
-        If an earlier signal was recorded but no error was raised, the error is raised now.
+        If `raise_immediately` is True and a signal was recorded, the method raises
+        `StoppedBeforeTrainingError`.
         """
         if self.raise_immediately and self:
             raise StoppedBeforeTrainingError
@@ -54,7 +57,7 @@ class PendingSignals(list[int]):
         Only the main thread may call this method.
 
         Args:
-            seconds: Time limit, or 0 for none.
+            seconds: Time limit after the first stop signal, in seconds, or 0 for no limit.
         """
 
         def abort(number: int, frame: FrameType | None) -> None:
@@ -72,7 +75,7 @@ class PendingSignals(list[int]):
             signal.signal(signal.SIGALRM, before)
 
     def receive(self, number: int) -> None:
-        """Record a signal, and start the time limit of `abort_after`."""
+        """Record a signal, and start the timer of `abort_after`."""
         self.append(number)
         if self._abort_s and len(self) == 1:
             signal.setitimer(signal.ITIMER_REAL, self._abort_s)
@@ -89,14 +92,14 @@ def deferred_stop_signals(
     discarded. An ignored SIGHUP stays ignored, as under ``nohup``.
 
     Args:
-        doing: Name of the work in the printed line.
+        doing: Name of the current work, for the printed line.
         raise_immediately: Initial value of `PendingSignals.raise_immediately`.
     """
     pending = PendingSignals()
     pending.raise_immediately = raise_immediately
     terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         pending.receive(number)
         if number == signal.SIGHUP:
             for stream in terminals:  # A write to a closed terminal would fail.
@@ -112,7 +115,7 @@ def deferred_stop_signals(
             raise StoppedBeforeTrainingError
 
     previous = {
-        number: signal.signal(number, note)
+        number: signal.signal(number, on_signal)
         for number in _STOP_SIGNALS
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
     }

@@ -1,6 +1,6 @@
 """Expected utilization of a job's instances.
 
-Idle instances cost as much as busy instances.
+AWS bills idle instances at the same price as busy instances.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.job.job_environment import gpus, instance_groups, vcpus
+from sagemaker_rl.job.job_environment import instance_groups, num_instance_gpus, num_instance_vcpus
 
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """vCPUs and GPUs that a training can keep busy."""
+    """Number of vCPUs and GPUs that a training run can keep busy."""
 
     cpus: float
     gpus: float
@@ -23,7 +23,7 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True)
 class InstanceGroup:
-    """Equal instances of a job, with the vCPUs and GPUs of each."""
+    """Group of equal instances of a job, with the vCPUs and GPUs per instance."""
 
     instance_type: str
     instances: int
@@ -31,34 +31,40 @@ class InstanceGroup:
     gpus: int
 
 
-def instance_capacities(environ: Mapping[str, str]) -> list[InstanceGroup]:
+def load_instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
     """Return the instance groups of this job; groups with GPUs come first.
 
-    The list is empty if the number of vCPUs of an instance type is unknown.
+    If the number of vCPUs of an instance type is unknown, the list is empty.
     """
     named = [(one["instance_type"], len(one["hosts"])) for one in instance_groups(environ)]
-    counted = [InstanceGroup(kind, count, vcpus(kind) or 0, gpus(kind)) for kind, count in named]
+    counted = [
+        InstanceGroup(kind, count, num_instance_vcpus(kind) or 0, num_instance_gpus(kind))
+        for kind, count in named
+    ]
     if not all(group.cpus for group in counted):
         return []
     return sorted(counted, key=lambda group: not group.gpus)
 
 
 def utilization_report(
-    groups: list[InstanceGroup], use: Utilization, allowed: bool, runners_named: bool = False
+    groups: list[InstanceGroup],
+    utilization: Utilization,
+    allow_idle: bool,
+    num_env_runners_given: bool = False,
 ) -> list[str]:
     """Return a line for each instance group with its expected utilization.
 
     Args:
         groups: The instance groups; groups with GPUs come first.
-        use: vCPUs and GPUs that the training can keep busy.
-        allowed: Whether idle instances are allowed.
-        runners_named: Whether the user set the number of env runners. If True, idle instances are
-            allowed, but idle GPUs are rejected.
+        utilization: Number of vCPUs and GPUs that the training can keep busy.
+        allow_idle: Whether idle instances are allowed.
+        num_env_runners_given: Whether the user set the number of env runners. If True, idle
+            instances are allowed, but idle GPUs are rejected.
 
     Raises:
         HyperparameterError: If more than half of a group's GPUs or instances would be idle.
     """
-    cpus, learning = use.cpus, use.gpus
+    cpus, learning = utilization.cpus, utilization.gpus
     lines, idle = [], []
     for group in groups:
         all_cpus, all_gpus = group.instances * group.cpus, group.instances * group.gpus
@@ -72,9 +78,9 @@ def utilization_report(
         if group.instances > 1:
             line += f"; {enough} of {group.instances} instances would be enough"
         lines.append(line)
-        if (2 * enough < group.instances and not runners_named) or 2 * learn < all_gpus:
+        if (2 * enough < group.instances and not num_env_runners_given) or 2 * learn < all_gpus:
             idle.append(line)
-    if idle and not allowed:
+    if idle and not allow_idle:
         raise HyperparameterError(
             f"more than half of the GPUs or instances would be idle: {' | '.join(idle)}; use fewer "
             "or smaller instances, or set allow_idle_instances"

@@ -1,9 +1,9 @@
 """Checkpoints on disk: written atomically, and read without executing code.
 
-RLlib writes checkpoints as pickles, and a pickle can execute arbitrary code when it is read.
-Training needs only the numbers in a checkpoint, in arrays and containers. Therefore, this module
-resolves only the names that construct arrays and containers, and rejects all other pickles. Files
-in `IGNORED_FILES` are not read, because the experiment constructs these objects again.
+RLlib writes checkpoints as pickles. Unpickling can execute arbitrary code. Training needs only the
+numbers in a checkpoint, in arrays and containers. This module therefore resolves only the names
+that construct arrays and containers, and rejects all other pickles. The module does not read the
+files in `IGNORED_FILES`, because the experiment constructs their objects again.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from battlesnake_gym.common.files import sync, sync_tree
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
-"""Metadata file of a checkpoint: identity, options, hyperparameters and progress."""
+"""Name of a checkpoint's metadata file: identity, options, hyperparameters and progress."""
 
 _OLD_METADATA_FILE = "facts.json"
-"""Name of `CHECKPOINT_METADATA_FILE` in checkpoints of version 0.1."""
+"""Name of the metadata file in checkpoints of version 0.1."""
 
-_FILES = "files"
+_FILES_KEY = "files"
 """Metadata key of the names and sizes of the checkpoint's files.
 
 The sizes show whether the checkpoint is complete.
 """
 
-_PREFIX = "checkpoint_"
-_UNFINISHED = ".unfinished"
+_CHECKPOINT_PREFIX = "checkpoint_"
+"""Name prefix of checkpoint directories; the iteration follows."""
+_UNFINISHED_SUFFIX = ".unfinished"
+"""Name suffix of the directory of a checkpoint that is being written."""
 
 _SAFE_GLOBALS = {
     ("collections", "OrderedDict"),
@@ -50,10 +52,10 @@ _SAFE_GLOBALS = {
         )
     ),
 }
-"""Module and name of each allowed function and class in a pickle."""
+"""Module and name of each function and class that a pickle may use."""
 
 IGNORED_FILES = ("class_and_ctor_args.pkl", "*.msgpack")
-"""Files of a checkpoint that are not read.
+"""Name patterns of checkpoint files that this module does not read.
 
 These files construct objects or, like RLlib's msgpack files, may contain pickles.
 """
@@ -70,69 +72,71 @@ def save(
     files: Sequence[Path] = (),
     keep: int = 2,
 ) -> Path:
-    """Write a new checkpoint into ``folder`` and delete all except the last ``keep``.
+    """Write a new checkpoint into ``folder``, and delete all except the last ``keep`` checkpoints.
 
-    The checkpoint gets its final name when all files are complete and on disk. The older
-    checkpoints are deleted after that. A job that is killed or loses power therefore leaves a
-    complete checkpoint. SageMaker copies the directory to S3 and back file by file, so the metadata
-    lists the checkpoint's files.
+    The checkpoint is renamed to its final name when all files are complete and on disk. After that,
+    the older checkpoints are deleted. A killed job therefore leaves a complete checkpoint, even
+    after a power failure. SageMaker copies the directory to S3 and back file by file. The metadata
+    therefore lists the checkpoint's files.
 
     Args:
-        algorithm: The algorithm to save.
+        algorithm: RLlib's algorithm to save.
         folder: Directory of all checkpoints of the run.
-        metadata: Metadata of the checkpoint.
+        metadata: JSON values to store in the metadata file.
         files: Files to copy into the checkpoint.
         keep: Number of checkpoints to keep.
 
     Returns:
-        Directory of the checkpoint.
+        Directory of the new checkpoint.
     """
-    target = folder / f"{_PREFIX}{algorithm.training_iteration:06d}"
-    draft = folder / (target.name + _UNFINISHED)
+    target = folder / f"{_CHECKPOINT_PREFIX}{algorithm.training_iteration:06d}"
+    draft = folder / (target.name + _UNFINISHED_SUFFIX)
     delete_unfinished(folder)
     draft.mkdir(parents=True)
     try:
         algorithm.save_to_path(str(draft.absolute()))
         for path in files:
             shutil.copy(path, draft)
-        content = {**metadata, _FILES: _sizes(draft)}
+        content = {**metadata, _FILES_KEY: _file_sizes(draft)}
         (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)  # the files may have filled the disk
+        shutil.rmtree(draft, ignore_errors=True)  # The files may have filled the disk.
         raise
-    sync_tree(draft)  # a power failure must not leave empty files under the final name
+    sync_tree(draft)  # A power failure must not leave empty files under the final name.
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)
     sync(folder)
-    for old in _all(folder)[:-keep]:
+    for old in _list_checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return target
 
 
-def delete_all(folder: Path) -> None:
-    """Delete all checkpoints in ``folder``; other files are kept."""
+def delete_checkpoints(folder: Path) -> None:
+    """Delete all checkpoints in ``folder``, but no other files."""
     delete_unfinished(folder)
-    for checkpoint in _all(folder):
+    for checkpoint in _list_checkpoints(folder):
         shutil.rmtree(checkpoint)
 
 
 def delete_unfinished(folder: Path) -> None:
-    """Delete the checkpoints in ``folder`` whose `save` was killed.
+    """Delete the checkpoints in ``folder`` that a killed process left incomplete.
 
     No other process may write into ``folder`` at the same time.
     """
-    for draft in folder.glob(f"{_PREFIX}*{_UNFINISHED}"):
+    for draft in folder.glob(f"{_CHECKPOINT_PREFIX}*{_UNFINISHED_SUFFIX}"):
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def newest(folder: Path, report: Callable[[str], None] = lambda line: None) -> Path | None:
-    """Return the newest complete checkpoint in ``folder``, or None.
+def newest_checkpoint(
+    folder: Path, report: Callable[[str], None] = lambda line: None
+) -> Path | None:
+    """Return the newest complete checkpoint in ``folder``, or None if there is none.
 
     Args:
         folder: Directory of all checkpoints of the run.
-        report: Function called with a line about each newer checkpoint that is damaged.
+        report: Function called with a message about each newer checkpoint that is damaged.
     """
-    for path in reversed(_all(folder)):
+    for path in reversed(_list_checkpoints(folder)):
         damage = _find_damage(path)
         if not damage:
             return path
@@ -140,8 +144,8 @@ def newest(folder: Path, report: Callable[[str], None] = lambda line: None) -> P
     return None
 
 
-def find(path: Path) -> Path:
-    """Return ``path``, or the newest checkpoint in a directory of checkpoints.
+def find_checkpoint(path: Path) -> Path:
+    """Return ``path`` if it is a checkpoint, or the newest checkpoint in the directory ``path``.
 
     Args:
         path: A checkpoint, a run directory, or a directory of checkpoints.
@@ -149,37 +153,39 @@ def find(path: Path) -> Path:
     Raises:
         CheckpointError: If there is no checkpoint.
     """
-    if _metadata(path) is not None:
+    if _read_metadata_file(path) is not None:
         return path
-    found = newest(path / "checkpoints", _warn) or newest(path, _warn)
+    found = newest_checkpoint(path / "checkpoints", _print_warning) or newest_checkpoint(
+        path, _print_warning
+    )
     if found is None:
         raise CheckpointError(
-            f"{path} is neither a checkpoint nor a directory with one; a checkpoint is a directory "
-            f"with a {CHECKPOINT_METADATA_FILE}, and a run has them in checkpoints/"
+            f"{path} is neither a checkpoint nor a directory of checkpoints; a checkpoint contains "
+            f"{CHECKPOINT_METADATA_FILE}, and the checkpoints of a run are in checkpoints/"
         )
     return found
 
 
 def read_metadata(checkpoint: Path) -> dict[str, Any]:
-    """Return the metadata that `save` wrote; former names are replaced.
+    """Return the metadata that `save` wrote; former names are replaced by current names.
 
     Raises:
         CheckpointError: If the directory is not a checkpoint.
     """
-    metadata = _metadata(checkpoint)
+    metadata = _read_metadata_file(checkpoint)
     if metadata is None:
         raise CheckpointError(
             f"{checkpoint} is not a checkpoint: it has no {CHECKPOINT_METADATA_FILE}"
         )
-    metadata.pop(_FILES, None)
+    metadata.pop(_FILES_KEY, None)
     return old_runs.convert_checkpoint_metadata(metadata)
 
 
-def _metadata(checkpoint: Path) -> dict[str, Any] | None:
+def _read_metadata_file(checkpoint: Path) -> dict[str, Any] | None:
     """Return the content of the metadata file, or None if the file does not exist.
 
-    RLlib's components have files of the same name. These files contain a checkpoint version and are
-    ignored.
+    The components of an RLlib checkpoint have files of the same name. These files contain a key
+    ``checkpoint_version`` and are ignored.
     """
     for name in (CHECKPOINT_METADATA_FILE, _OLD_METADATA_FILE):
         try:
@@ -191,14 +197,14 @@ def _metadata(checkpoint: Path) -> dict[str, Any] | None:
     return None
 
 
-def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
-    """Reject a checkpoint whose identity differs from the identity in ``now``.
+def check_compatible(checkpoint: Path, metadata: Mapping[str, Any]) -> None:
+    """Reject a checkpoint whose identity differs from the identity in ``metadata``.
 
     Raises:
         CheckpointError: If the identities differ; the message lists all differences.
     """
-    # The identity is converted through JSON, because JSON stores a tuple as a list.
-    wanted = json.loads(json.dumps(now["identity"]))
+    # JSON stores a tuple as a list, so both identities must be converted through JSON.
+    wanted = json.loads(json.dumps(metadata["identity"]))
     then = read_metadata(checkpoint)["identity"]
     differences = [
         f"{name} is {json.dumps(wanted.get(name))} but was {json.dumps(then.get(name))}"
@@ -212,7 +218,8 @@ def check_compatible(checkpoint: Path, now: Mapping[str, Any]) -> None:
         )
 
 
-def _sizes(checkpoint: Path) -> dict[str, int]:
+def _file_sizes(checkpoint: Path) -> dict[str, int]:
+    """Return the size of each file in bytes, keyed by relative path."""
     return {
         str(path.relative_to(checkpoint)): path.stat().st_size
         for path in sorted(checkpoint.rglob("*"))
@@ -221,68 +228,74 @@ def _sizes(checkpoint: Path) -> dict[str, int]:
 
 
 def _find_damage(checkpoint: Path) -> str:
-    """Return the first difference from the files that `save` wrote, or ""."""
-    metadata = _metadata(checkpoint)
+    """Return a message about the first file that differs from its size in the metadata, or ""."""
+    metadata = _read_metadata_file(checkpoint)
     if metadata is None:
         return f"{CHECKPOINT_METADATA_FILE} is missing or damaged"
-    sizes = _sizes(checkpoint)
-    for name, size in metadata.get(_FILES, {}).items():
+    sizes = _file_sizes(checkpoint)
+    for name, size in metadata.get(_FILES_KEY, {}).items():
         if sizes.get(name) != size:
             return f"{name} has {sizes.get(name, 0)} of {size} bytes"
     return ""
 
 
-def _warn(line: str) -> None:
+def _print_warning(line: str) -> None:
+    """Write a line to stderr."""
     sys.stderr.write(f"{line}\n")
 
 
-def _all(folder: Path) -> list[Path]:
+def _list_checkpoints(folder: Path) -> list[Path]:
+    """Return the directories of all checkpoints in ``folder``, oldest first."""
     return sorted(
-        path for path in folder.glob(f"{_PREFIX}*") if path.is_dir() and path.suffix != _UNFINISHED
+        path
+        for path in folder.glob(f"{_CHECKPOINT_PREFIX}*")
+        if path.is_dir() and path.suffix != _UNFINISHED_SUFFIX
     )
 
 
-class _Reader(pickle.Unpickler):
-    """Unpickler that resolves only allowed names."""
+class _RestrictedUnpickler(pickle.Unpickler):
+    """Unpickler that resolves only the names in ``allowed``."""
 
     def __init__(self, file: Any, allowed: Collection[tuple[str, str]]) -> None:
         super().__init__(file)
         self._allowed = allowed
 
     def find_class(self, module_name: str, global_name: str) -> Any:
+        """Return an allowed class or function, or raise `pickle.UnpicklingError`."""
         if (module_name, global_name) not in self._allowed:
-            raise pickle.UnpicklingError(f"it names {module_name}.{global_name}")
+            raise pickle.UnpicklingError(f"the pickle contains {module_name}.{global_name}")
         return super().find_class(module_name, global_name)
 
 
-def load_numeric_pickle(path: Path, also: Collection[tuple[str, str]] = ()) -> Any:
-    """Read a pickle that contains only numbers.
+def load_numeric_pickle(path: Path, also_allowed: Collection[tuple[str, str]] = ()) -> Any:
+    """Load a pickle that contains only numbers, arrays and containers.
 
     Args:
-        path: The file.
-        also: Additional allowed names, as (module, name).
+        path: The pickle file.
+        also_allowed: Additional allowed names, as pairs of module and name.
 
     Raises:
         CheckpointError: If the pickle contains other objects, or is damaged.
     """
     try:
         with path.open("rb") as file:
-            return _Reader(file, {*_SAFE_GLOBALS, *also}).load()
+            return _RestrictedUnpickler(file, {*_SAFE_GLOBALS, *also_allowed}).load()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except Exception as error:  # a damaged pickle may raise any error
+    except Exception as error:  # A damaged pickle may raise any error.
         raise CheckpointError(
             f"{path} contains more than numbers, or is damaged ({error}); reading it could execute "
             "another person's code"
         ) from error
 
 
-def _load_weights(path: Path) -> None:
+def _check_weights_file(path: Path) -> None:
+    """Reject a torch file that contains objects other than weights."""
     import torch
 
     try:
         torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle may raise any error
+    except Exception as error:  # A damaged pickle may raise any error.
         raise CheckpointError(
             f"{path} contains more than weights, or is damaged; reading it could execute code"
         ) from error
@@ -293,7 +306,7 @@ def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
     """Yield a temporary directory with the files of ``checkpoint`` that contain only numbers.
 
     The directory contains links, so a checkpoint with a large replay buffer needs no space. torch
-    checks its own files (``.pt``).
+    itself checks the files with its suffix ``.pt``.
 
     Raises:
         CheckpointError: If a file contains other objects, or is damaged.
@@ -307,8 +320,10 @@ def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
                 link.symlink_to(path.absolute())
         for path in sorted((*copy.rglob("*.pkl"), *copy.rglob("*.pt"))):
             try:
-                _load_weights(path) if path.suffix == ".pt" else load_numeric_pickle(path)
+                _check_weights_file(path) if path.suffix == ".pt" else load_numeric_pickle(path)
             except CheckpointError as error:
                 shown = str(error).replace(str(copy), str(checkpoint))
-                raise CheckpointError(f"{shown}; --trust-checkpoint reads it anyway") from error
+                raise CheckpointError(
+                    f"{shown}; use --trust-checkpoint to read the file anyway"
+                ) from error
         yield copy

@@ -1,11 +1,11 @@
 """Curves of a run, in ``progress.csv`` and TensorBoard.
 
-A resumed run extends its curves.
+A resumed run extends the existing curves.
 
-TensorBoard opens with the experiment's main curves (group ``curves``) and an animated game
-(``game``), or with the number of env steps (``progress``) if games cannot be shown. All other
-results are in the group ``rllib``, which is collapsed. Only the HPARAMS tab shows the
-hyperparameters.
+TensorBoard expands the experiment's main curves (group ``curves``) and an animated game
+(``game``). If games cannot be shown, TensorBoard expands the number of env steps (``progress``)
+instead. The group ``rllib`` contains all other results and is collapsed. Only the HPARAMS tab
+shows the hyperparameters.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ _MAX_MAIN_CURVES = 12
 """Maximum number of curves on TensorBoard's first page."""
 
 _MAIN_TAG, _GAME_TAG, _PROGRESS_TAG, _RLLIB_TAG = "curves", "game", "progress", "rllib"
-"""Groups in TensorBoard, which sorts the groups and expands the first two."""
+"""Names of TensorBoard's groups; TensorBoard sorts the groups and expands the first two."""
 
 ENV_STEPS_RESULT = "env_runners/num_env_steps_sampled_lifetime"
-"""Result in the group `_PROGRESS_TAG`: the number of env steps.
+"""RLlib result with the number of env steps, shown in the group `_PROGRESS_TAG`.
 
-TensorBoard expands this group if there is no `_GAME_TAG`.
+If there is no group `_GAME_TAG`, TensorBoard expands the group `_PROGRESS_TAG`.
 """
 
 _ELO, _ELO_X_RESULT = "elo", "elo_cpu_minutes"
-"""Results of the ladder evaluation: Elo, and CPU minutes of training.
+"""Results of the ladder evaluation: Elo, and CPU minutes of training at the evaluation.
 
 TensorBoard shows Elo over CPU seconds in the group `_PROGRESS_TAG`.
 """
 
-_CONFIG = "config/"
-"""Prefix of the configuration that RLlib repeats in each result."""
+_CONFIG_PREFIX = "config/"
+"""Key prefix of the configuration that RLlib repeats in each result."""
 
 _COPY_INTERVAL_S = 30.0
-"""Seconds between two copies of TensorBoard's file to the upload directory."""
+"""Interval between two copies of TensorBoard's file to the upload directory, in seconds."""
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield all numbers in nested ``results`` by key.
+    """Yield key and value of every number in the nested mapping ``results``.
 
-    Nested keys are joined by slashes.
+    The key joins the nested keys by slashes.
     """
     for key, value in results.items():
         if isinstance(value, Mapping):
@@ -72,18 +72,20 @@ def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 class Curves:
     """Writer of ``progress.csv`` and of the TensorBoard file of a run.
 
-    Each iteration adds a CSV row, and a TensorBoard point for each number.
+    For each iteration, the writer adds one CSV row, and one TensorBoard point per number.
 
     Args:
         folder: Run directory.
-        columns: Result keys, as `flatten` yields them, by CSV column; missing numbers stay empty.
-        resumed_at: Iteration of the checkpoint. Rows of later iterations are deleted, because these
-            iterations are lost.
-        named: Result keys of TensorBoard's main curves by name; at most `_MAX_MAIN_CURVES`,
-            including the curve of `ENV_STEPS_RESULT`.
+        columns: Result keys, as `flatten` yields them, keyed by CSV column. The cell of a missing
+            number is empty.
+        resumed_at: Iteration of the resumed checkpoint, or 0. Rows of later iterations are deleted,
+            because the checkpoint does not contain these iterations.
+        main_curves: Result keys of TensorBoard's main curves, keyed by curve name. The maximum
+            number is `_MAX_MAIN_CURVES`, including the curve of `ENV_STEPS_RESULT`.
         settings: The hyperparameters.
-        intermediate: Directory that gets a copy of TensorBoard's file every `_COPY_INTERVAL_S`
-            seconds; ``sagemaker-training`` uploads closed files in it while the job runs.
+        intermediate: Directory that receives a copy of TensorBoard's file every `_COPY_INTERVAL_S`
+            seconds. ``sagemaker-training`` uploads closed files in this directory while the job
+            runs.
     """
 
     def __init__(
@@ -92,13 +94,13 @@ class Curves:
         columns: Mapping[str, str],
         resumed_at: int,
         *,
-        named: Mapping[str, str] | None = None,
+        main_curves: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         intermediate: Path | None = None,
     ) -> None:
         self._tags = {ENV_STEPS_RESULT: f"{_PROGRESS_TAG}/env_steps"} | {
             key: f"{_MAIN_TAG}/{name}"
-            for name, key in (named or {}).items()
+            for name, key in (main_curves or {}).items()
             if key != ENV_STEPS_RESULT
         }
         if len(self._tags) > _MAX_MAIN_CURVES:
@@ -116,7 +118,8 @@ class Curves:
                 writer = csv.writer(file)
                 writer.writerow(self._columns)
                 writer.writerows(
-                    [_text(row.get(name, math.nan)) for name in self._columns] for row in rows
+                    [_format_number(row.get(name, math.nan)) for name in self._columns]
+                    for row in rows
                 )
 
         write_atomically(self._path, write)
@@ -124,37 +127,38 @@ class Curves:
         if resumed_at == 0:
             shutil.rmtree(board, ignore_errors=True)
         board.mkdir(exist_ok=True)
-        # File names contain the time in seconds; the suffix distinguishes quick restarts. The
-        # thread of tensorboardX is not used. If a disk is full, this thread ends, and a writer then
-        # waits forever.
+        # File names contain the time in seconds; the suffix distinguishes quick restarts. This
+        # class does not use tensorboardX's thread. On a full disk, the thread would end, and a
+        # writer would then wait forever.
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         self._intermediate = intermediate and intermediate / board.name
         self._copied = -math.inf
         self._measured_at = math.nan
         start = SessionLog(status=SessionLog.START)
         self._write_event(resumed_at + 1, session_log=start)
-        for row in rows:  # TensorBoard drops all later steps, and CPU seconds are not iterations
+        # The START event makes TensorBoard drop Elo points whose CPU seconds exceed ``resumed_at``.
+        for row in rows:
             self._add_elo(row, later_than=resumed_at)
-        given = {name: _hparam(value) for name, value in (settings or {}).items()}
+        given = {name: _to_hparam(value) for name, value in (settings or {}).items()}
         experiment, began, self._end = hparams(given, dict.fromkeys(self._tags.values(), 0.0))
         for summary in (experiment, began):
             self._write_event(resumed_at, summary=summary)
 
     def add(self, results: Mapping[str, Any]) -> None:
-        """Append one iteration's results."""
+        """Append the results of one iteration."""
         numbers = dict(flatten(results))
         with self._path.open("a", newline="") as file:
             csv.writer(file).writerow(
-                _text(numbers.get(key, math.nan)) for key in self._columns.values()
+                _format_number(numbers.get(key, math.nan)) for key in self._columns.values()
             )
         for key, number in numbers.items():
-            if math.isfinite(number) and not key.startswith(_CONFIG):
+            if math.isfinite(number) and not key.startswith(_CONFIG_PREFIX):
                 tag = self._tags.get(key, f"{_RLLIB_TAG}/{key}")
                 self._write_event(int(numbers[ITERATION_COLUMN]), summary=scalar(tag, number))
         self._add_elo(numbers)
         self._board.flush()
         if time.monotonic() - self._copied > _COPY_INTERVAL_S:
-            self._copy()
+            self._copy_to_intermediate()
 
     def _add_elo(self, numbers: Mapping[str, float], later_than: int = 0) -> None:
         """Write a new Elo at its CPU seconds, if the CPU seconds exceed ``later_than``."""
@@ -166,14 +170,15 @@ class Curves:
                 self._write_event(seconds, summary=scalar(tag, numbers[_ELO]))
 
     def add_animation(self, gif: bytes, iteration: int) -> None:
-        """Write a GIF of a game to TensorBoard."""
+        """Write an animated GIF of a game to TensorBoard."""
         width, height = struct.unpack("<HH", gif[6:10])
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         value = Summary.Value(tag=f"{_GAME_TAG}/against_itself", image=image)
         self._write_event(iteration, summary=Summary(value=[value]))
         self._board.flush()
 
-    def _copy(self) -> None:
+    def _copy_to_intermediate(self) -> None:
+        """Copy TensorBoard's file to the directory that SageMaker uploads."""
         if self._intermediate is not None:
             self._intermediate.mkdir(parents=True, exist_ok=True)
             for path in (self._path.parent / self._intermediate.name).glob(f"*.{self._resumed_at}"):
@@ -181,6 +186,7 @@ class Curves:
             self._copied = time.monotonic()
 
     def _write_event(self, step: int, **content: Any) -> None:
+        """Write one TensorBoard event."""
         self._board.write_event(Event(wall_time=time.time(), step=step, **content))
 
     def close(self) -> None:
@@ -188,13 +194,13 @@ class Curves:
         with contextlib.suppress(OSError):
             self._write_event(0, summary=self._end)
             self._board.close()
-            self._copy()
+            self._copy_to_intermediate()
 
 
-def _hparam(value: Any) -> bool | float | str | None:
-    """Convert a value for the HPARAMS tab.
+def _to_hparam(value: Any) -> bool | float | str | None:
+    """Convert a hyperparameter for TensorBoard's HPARAMS tab.
 
-    Containers and infinite numbers become JSON.
+    Containers and infinite numbers become JSON text.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -203,5 +209,6 @@ def _hparam(value: Any) -> bool | float | str | None:
     return json.dumps(value, default=str)
 
 
-def _text(number: float) -> str:
+def _format_number(number: float) -> str:
+    """Format a number for a CSV cell; NaN becomes an empty cell."""
     return "" if math.isnan(number) else f"{number:.10g}"

@@ -1,4 +1,4 @@
-"""Detection of training that diverges to NaN or infinity, and recovery of the last good weights."""
+"""Detection of training that diverges to NaN or infinity, and recovery of finite weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX
 
-_SUSPECTS = (
+_SUSPECT_SETTINGS = (
     *("lr", "bootstrap_lr", "gamma", "lambda_", "grad_clip", "clip_param", "adam_epsilon"),
     *("vf_loss_coeff", "entropy_coeff", "kickstart_coeff", "reward_scale", "reward_clip"),
     *("tau", "td_error_loss_fn", "vf_clip_param", "kl_coeff", "use_kl_loss"),
 )
-"""Settings of RLlib's configuration that make training diverge if they are wrong."""
+"""RLlib settings that make training diverge if their values are wrong."""
 
 
 class DivergedError(RuntimeError):
@@ -28,7 +28,7 @@ class DivergedError(RuntimeError):
 def check_weights(algorithm: Any) -> None:
     """Check that all weights of an algorithm's learners are finite.
 
-    An algorithm without RLlib's learners checks its weights itself.
+    An algorithm without RLlib's learners checks its own weights.
 
     Raises:
         DivergedError: If a weight is NaN or infinite.
@@ -41,6 +41,7 @@ def check_weights(algorithm: Any) -> None:
 
 
 def _has_finite_weights(learner: Any) -> bool:
+    """Return whether all weights of a learner's modules are finite."""
     return all(is_finite(module) for module in learner.module.values())
 
 
@@ -72,11 +73,12 @@ def restore_learner_state(algorithm: Any, state: Any) -> None:
 def likely_setting(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
     """Return name and value of the setting that probably made training diverge.
 
-    This is the given setting with the largest ratio to its default, or the learning rate.
+    The function selects the user's setting with the largest ratio to its default. If the user
+    changed no suspect setting, the function selects the learning rate.
 
     Args:
         config: RLlib's configuration.
-        given: Settings of the run by name.
+        given: Settings that the user set, keyed by name.
     """
     values, defaults = config.to_dict(), type(config)().to_dict()
 
@@ -84,7 +86,9 @@ def likely_setting(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
         value, default = _magnitude(values[name]), _magnitude(defaults[name])
         return abs(math.log(value / default)) if value > 0 and default > 0 else 0.0
 
-    names = [name for name in _SUSPECTS if CONFIG_PREFIX + name in given and name in defaults]
+    names = [
+        name for name in _SUSPECT_SETTINGS if CONFIG_PREFIX + name in given and name in defaults
+    ]
     name = max(names, key=deviation, default="lr")
     return f"{CONFIG_PREFIX}{name} {values[name]}"
 

@@ -1,4 +1,4 @@
-"""One training run: iterations until a stop, with curves and checkpoints."""
+"""Training run: iterations until a stop condition or signal, with curves and checkpoints."""
 
 from __future__ import annotations
 
@@ -50,89 +50,89 @@ CSV_COLUMNS = {
     "transitions_per_s": "transitions_per_s",
     "cpu_percent": "cpu_percent",
 }
-"""Columns of ``progress.csv`` of every experiment, with the RLlib result of each.
+"""RLlib results of the columns in every experiment's ``progress.csv``, keyed by column name.
 
 `TrainingRun` computes the last four columns: the mean loss of all learners, env steps and
 transitions per second of wall-clock time, and CPU utilization. Each value covers one iteration. The
 CPU utilization includes all processes of the driver's machine.
 """
 
-_TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
-"""Result with the number of transitions trained."""
+_TRANSITIONS_RESULT = "learners/__all_modules__/num_env_steps_trained_lifetime"
+"""RLlib result with the number of transitions trained."""
 
-CPU_MINUTES = "cpu_minutes"
-"""Result with the CPU minutes of all training processes.
+CPU_MINUTES_RESULT = "cpu_minutes"
+"""Result with the CPU time of all training processes, in minutes.
 
 Some algorithms do not measure the CPU time.
 """
 
 _LOW_CPU_FRACTION = 0.8
-"""Number of CPUs used by training below which a message reports CPU contention."""
+"""CPU utilization below which a message reports CPU contention; 1 is one CPU."""
 
-_LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
-"""Pattern of the learners' losses; if both exist, the losses are equal."""
+_LOSS_PATTERN = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
+"""Key pattern of the learners' losses; if both losses exist, they are equal."""
 
 MAIN_CURVES = {
     "reward": "env_runners/episode_return_mean",
     "length": "env_runners/episode_len_mean",
     "env_steps": ENV_STEPS_RESULT,
 }
-"""TensorBoard's main curves of every experiment."""
+"""Result keys of TensorBoard's main curves in every experiment, keyed by curve name."""
 
 _GROWTH_CHECK_INTERVAL_S = 5.0
-"""Seconds between two checks for new machines."""
+"""Interval between two checks for new machines, in seconds."""
 
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
-"""Maximum seconds without an env runner before training fails."""
+"""Maximum duration without a responding env runner before training fails, in seconds."""
 
 _ABORT_AFTER_S, _SAGEMAKER_ABORT_AFTER_S = 5.0, 60.0
-"""Seconds after a stop signal in which the current iteration may end, outside and in SageMaker.
+"""Time limits for the current iteration after a stop signal, outside and in SageMaker, in seconds.
 
 Docker sends SIGKILL 10 s after SIGTERM, SageMaker 120 s. The remaining time is for the checkpoint.
 """
 
 _SEED_STEP = 1_000_003
-"""Difference between the seeds of runs that resume from successive iterations, a prime number."""
+"""Difference between the seeds of runs that resume from successive iterations; a prime number."""
 
 _PROGRESS_INTERVAL_S = 60.0
-"""Seconds between two progress lines if there is no progress bar."""
+"""Interval between two progress lines if there is no progress bar, in seconds."""
 
 
 @dataclass
 class TrainingRun:
-    """Configuration, stop conditions and directories of a run, which `train` executes."""
+    """Configuration, stop conditions and directories of a training run."""
 
     config: AlgorithmConfig
     job: JobPaths
     checkpoint_metadata: dict[str, Any]
-    """Metadata of every checkpoint, in addition to iteration, seconds and env steps."""
+    """Metadata of every checkpoint, in addition to iteration, training time and env steps."""
     checkpoint: Path | None
-    """Checkpoint to resume from; later, the last checkpoint."""
+    """Checkpoint to resume from; after `train`, the last checkpoint of the run."""
     num_iters: int | None
     minutes: float | None
     cpu_minutes: float | None = None
     env_steps: int | None = None
-    """Stop conditions; the run ends when the first condition is met.
+    """Stop conditions; the run ends when the first stop condition is met.
 
-    The numbers of a resumed run include the iterations before the resume.
+    The values of a resumed run include the iterations before the resume.
     """
     csv_columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     main_curves: Mapping[str, str] = field(default_factory=lambda: MAIN_CURVES)
-    """Result keys of TensorBoard's main curves by name."""
+    """Result keys of TensorBoard's main curves, keyed by curve name."""
     trust_checkpoint: bool = False
     """Whether to read a checkpoint that contains objects other than numbers."""
     checkpoint_minutes: float = 1.0
-    """Minutes between checkpoints; the run always ends with a checkpoint."""
+    """Minutes between two checkpoints; the run always ends with a checkpoint."""
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
-    """Function called after the last iteration, which may add to the results."""
+    """Function called after the last iteration; the function may add results."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """All hyperparameters, for `run_dir.RunStatus`."""
+    """All hyperparameters, keyed by name, for `run_dir.RunStatus`."""
     max_env_runners: Callable[[], int] | None = None
-    """Function that returns the maximum number of env runners in a growing cluster."""
+    """Function that returns the maximum number of env runners in a growing cluster, or None."""
     record: RecordGame | None = None
-    """Function that plays and records a game (see `run_dir.GameRecorder`)."""
+    """Function that plays and records a game (see `run_dir.GameRecorder`), or None."""
     stopped_by: int = 0
-    """Signal that ended `train` early, or 0."""
+    """Number of the signal that ended `train` early, or 0."""
     diverged: str = ""
     """Message about diverged training, which ended `train` early, or ""."""
 
@@ -141,29 +141,29 @@ class TrainingRun:
         self._iterations = int(metadata.get(ITERATION_COLUMN, 0))
         self._seconds = float(metadata.get("time_total_s", 0.0))
         self._steps = int(metadata.get("env_steps", 0))
-        self._cpu_minutes = float(metadata.get(CPU_MINUTES, 0.0))
+        self._cpu_minutes = float(metadata.get(CPU_MINUTES_RESULT, 0.0))
         self._cpu_fraction = math.nan
         self._last_progress_at = self._last_growth_check_at = time.monotonic()
         self._started_at = time.time()
-        # Checkpoints do not contain the number of transitions trained before.
+        # A checkpoint does not contain the number of transitions trained before.
         self._trained = 0.0 if self.checkpoint is None else math.nan
 
     @contextmanager
     def tracked_status(self) -> Iterator[None]:
-        """Keep ``run.json`` up to date: running, and failed if the block raises."""
+        """Write the state of the block to ``run.json``: running, failed or stopped."""
         self.write_status(RUNNING)
         try:
             yield
         except Exception as error:
-            with suppress(OSError):  # the disk may be full
+            with suppress(OSError):  # The disk may be full.
                 self.write_status(FAILED, f"{type(error).__name__}: {error}")
             raise
-        except BaseException:  # Ctrl-C before the first iteration
+        except BaseException:  # A stop signal may arrive before the first iteration.
             self.write_status(STOPPED)
             raise
 
     def write_status(self, state: str, reason: str = "") -> None:
-        """Write ``run.json``."""
+        """Write the status of the run to ``run.json``."""
         RunStatus(
             state=state,
             started_at=self._started_at,
@@ -177,35 +177,35 @@ class TrainingRun:
             },
             settings=dict(self.settings),
             identity=self.checkpoint_metadata.get("identity", {}),
-            versions=_versions("battlesnake-gym", "ray", "torch"),
+            versions=_package_versions("battlesnake-gym", "ray", "torch"),
         ).save(self.job.output_dir)
 
     def summary_line(self) -> str:
-        """Return the progress of the run in one line."""
+        """Return one line with the progress of the run."""
         return (
             f"{self.job.name}, {self._iterations:,} iterations and {self._steps:,} env steps in "
             f"{self._seconds / 60:,.1f} minutes of training"
         )
 
     def cpu_contention_message(self) -> str:
-        """Return a message if training used clearly less than one CPU, or "".
+        """Return a message if training used less than `_LOW_CPU_FRACTION` of one CPU, or "".
 
-        Training with env runners in other processes has no such message.
+        If env runners run in other processes, there is no message.
         """
         if self.config.num_env_runners or not self._cpu_fraction < _LOW_CPU_FRACTION:
             return ""
         return (
-            f"the machine was busy: training got {self._cpu_fraction:.0%} of a CPU; "
-            "--cpu-minutes counts only its own CPU time"
+            f"the machine was busy: training used {self._cpu_fraction:.0%} of a CPU; "
+            "--cpu-minutes counts only the CPU time of the training"
         )
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether a stop condition is met."""
         return self._remaining_fraction() <= 0
 
     def restore_progress_csv(self) -> None:
-        """Copy ``progress.csv`` from the checkpoint, with the rows up to its iteration.
+        """Copy ``progress.csv`` from the checkpoint into the run directory.
 
         The file in the run directory may be missing, as on a new instance, or incomplete after a
         kill.
@@ -226,14 +226,14 @@ class TrainingRun:
         is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
         self._change_seed()
-        algorithm = build(self.config)
-        if hasattr(algorithm, "should_stop"):  # The algorithm can cancel long iterations.
+        algorithm = build_algorithm(self.config)
+        if hasattr(algorithm, "should_stop"):  # Some algorithms can cancel a long iteration.
             algorithm.should_stop = lambda: bool(stop_signals)
         try:
             if self.checkpoint is not None:
                 log_line(f"resuming from {self.checkpoint}")
-                with self._readable(self.checkpoint) as checkpoint:
-                    restore(algorithm, self.config, checkpoint)
+                with self._readable_checkpoint(self.checkpoint) as checkpoint:
+                    restore_algorithm(algorithm, self.config, checkpoint)
             self._check_start(algorithm)
             folder = self.job.output_dir
             games = GameRecorder(folder / GAMES_DIR, self.record, self._iterations)
@@ -241,16 +241,18 @@ class TrainingRun:
                 folder,
                 self.csv_columns,
                 self._iterations,
-                named=self.main_curves,
+                main_curves=self.main_curves,
                 settings=self.settings,
                 intermediate=self.job.intermediate_dir,
             )
             with closing(drawn) as curves:
                 stop_signals.defer()
-                self._iterate(algorithm, curves, games, stop_signals)
-                self._save(algorithm)
+                self._run_iterations(algorithm, curves, games, stop_signals)
+                self._save_checkpoint(algorithm)
                 if stop_signals:
-                    self.write_status(STOPPED)  # The export may take longer than the grace period.
+                    self.write_status(
+                        STOPPED
+                    )  # The export may exceed the grace period after the signal.
                 self._show_game(algorithm, curves, games, last=True)
             self.stopped_by = stop_signals[0] if stop_signals else 0
         finally:
@@ -267,31 +269,33 @@ class TrainingRun:
             ) from error
 
     def _change_seed(self) -> None:
-        """Change the seed of a resumed run, so that it does not repeat its random numbers."""
+        """Change the seed of a resumed run, so that the run does not repeat random numbers."""
         if self._iterations and self.config.seed is not None:
             seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
             self.config.debugging(seed=seed)
 
-    def _readable(self, checkpoint: Path) -> AbstractContextManager[Path]:
+    def _readable_checkpoint(self, checkpoint: Path) -> AbstractContextManager[Path]:
+        """Return a context manager that yields a checkpoint without executable code."""
         return (
             nullcontext(checkpoint)
             if self.trust_checkpoint
             else checkpoints.numbers_only_copy(checkpoint)
         )
 
-    def _iterate(
+    def _run_iterations(
         self,
         algorithm: Algorithm,
         curves: Curves,
         games: GameRecorder,
         stop_signals: PendingSignals,
     ) -> None:
+        """Run iterations until a stop condition, a signal or divergence."""
         before, began, used = self._seconds, time.monotonic(), time.process_time()
         saved = began
         limit = _SAGEMAKER_ABORT_AFTER_S if self.job.in_sagemaker else _ABORT_AFTER_S
-        psutil.cpu_percent()  # start of the measurement
-        with self._bar() as bar:
-            while not stop_signals and not self.finished:
+        psutil.cpu_percent()  # The first call starts the measurement.
+        with self._make_progress_bar() as bar:
+            while not stop_signals and not self.is_finished:
                 self._add_env_runners(algorithm)
                 good = divergence.copy_learner_state(algorithm)
                 try:
@@ -299,7 +303,8 @@ class TrainingRun:
                         results = algorithm.train()
                     self._check_finite(algorithm, results)
                 except (Exception, IterationAbortedError) as error:
-                    # A signal to the whole process group also ends the env runners.
+                    # A signal to the whole process group also ends the env runners, so the
+                    # iteration fails.
                     if not stop_signals:
                         self._report_divergence(algorithm, error)
                     divergence.restore_learner_state(algorithm, good)
@@ -307,16 +312,16 @@ class TrainingRun:
                     return
                 self._iterations = algorithm.training_iteration
                 seconds = before + time.monotonic() - began
-                self._measure(results, max(seconds - self._seconds, 1e-9))
+                self._add_computed_columns(results, max(seconds - self._seconds, 1e-9))
                 self._seconds = seconds
                 self._cpu_fraction = (time.process_time() - used) / max(seconds - before, 1e-9)
                 results["time_total_s"] = self._seconds
                 if self._remaining_fraction() <= 0 and not stop_signals:
                     self.conclude(algorithm, results)
                 curves.add(results)
-                self._show(bar, dict(flatten(results)))
+                self._show_progress(bar, dict(flatten(results)))
                 if time.monotonic() - saved > 60 * self.checkpoint_minutes:
-                    self._save(algorithm)
+                    self._save_checkpoint(algorithm)
                     self._show_game(algorithm, curves, games)
                     saved = time.monotonic()
 
@@ -331,14 +336,18 @@ class TrainingRun:
         """
         divergence.check_weights(algorithm)
         numbers = dict(flatten(results))
-        losses = [loss for key, loss in numbers.items() if _LOSS.fullmatch(key)]
-        if losses and all(map(math.isnan, losses)) and numbers.get(_TRANSITIONS, 0) > self._trained:
+        losses = [loss for key, loss in numbers.items() if _LOSS_PATTERN.fullmatch(key)]
+        if (
+            losses
+            and all(map(math.isnan, losses))
+            and numbers.get(_TRANSITIONS_RESULT, 0) > self._trained
+        ):
             raise divergence.DivergedError("the loss is NaN")
 
     def _report_divergence(self, algorithm: Algorithm, error: BaseException) -> None:
         """Set `diverged`, or raise ``error`` if training did not diverge."""
         if not isinstance(error, divergence.DivergedError):
-            # Env runners may fail because their network returns NaN.
+            # Env runners may also fail because their network returns NaN.
             try:
                 divergence.check_weights(algorithm)
             except divergence.DivergedError as cause:
@@ -371,16 +380,17 @@ class TrainingRun:
     def _show_game(
         self, algorithm: Algorithm, curves: Curves, games: GameRecorder, *, last: bool = False
     ) -> None:
+        """Record a game if one is due, and add its animation to the curves."""
         film = games.add(algorithm, self._iterations, self._seconds, last=last)
         if film is not None:
             curves.add_animation(film, self._iterations)
 
-    def _measure(self, results: dict[str, Any], seconds: float) -> None:
-        """Add the computed columns of `CSV_COLUMNS` to an iteration's results."""
+    def _add_computed_columns(self, results: dict[str, Any], seconds: float) -> None:
+        """Add the computed columns of `CSV_COLUMNS` to the results of an iteration."""
         numbers = dict(flatten(results))
         steps = int(numbers.get(self.csv_columns["env_steps"], self._steps))
-        trained = numbers.get(_TRANSITIONS, 0.0)
-        losses = [value for key, value in numbers.items() if _LOSS.fullmatch(key)]
+        trained = numbers.get(_TRANSITIONS_RESULT, 0.0)
+        losses = [value for key, value in numbers.items() if _LOSS_PATTERN.fullmatch(key)]
         results |= {
             "loss": sum(losses) / len(losses) if losses else math.nan,
             "env_steps_per_s": (steps - self._steps) / seconds,
@@ -388,46 +398,51 @@ class TrainingRun:
             "cpu_percent": psutil.cpu_percent(),
         }
         self._steps, self._trained = steps, trained
-        self._cpu_minutes = float(numbers.get(CPU_MINUTES, 0.0))
+        self._cpu_minutes = float(numbers.get(CPU_MINUTES_RESULT, 0.0))
 
-    def _save(self, algorithm: Algorithm) -> None:
+    def _save_checkpoint(self, algorithm: Algorithm) -> None:
+        """Write a checkpoint with the current progress in its metadata."""
         metadata = {
             **self.checkpoint_metadata,
             ITERATION_COLUMN: self._iterations,
             "time_total_s": round(self._seconds, 3),
             "env_steps": self._steps,
-            CPU_MINUTES: round(self._cpu_minutes, 3),
+            CPU_MINUTES_RESULT: round(self._cpu_minutes, 3),
         }
         curves = [self.job.output_dir / CSV_FILE]
         self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, metadata, curves)
 
     def _remaining_fraction(self) -> float:
-        """Return the fraction of the run that remains."""
+        """Return the fraction of the run that remains until a stop condition is met, at most 1."""
         iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
         minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
         spent = 1 - self._cpu_minutes / self.cpu_minutes if self.cpu_minutes else 1.0
         steps = 1 - self._steps / self.env_steps if self.env_steps else 1.0
         return min(iterations, minutes, spent, steps)
 
-    def _percent(self) -> float:
+    def _progress_percent(self) -> float:
+        """Return the completed part of the run in percent, at most 100."""
         return 100 * min(1 - self._remaining_fraction(), 1.0)
 
-    def _bar(self) -> Any:
+    def _make_progress_bar(self) -> Any:
+        """Return a progress bar, which is disabled in SageMaker and without a terminal."""
         return tqdm(
             total=100,
-            initial=self._percent(),  # the estimated time must not count earlier parts
+            # The estimated remaining time must not count the iterations before a resume.
+            initial=self._progress_percent(),
             desc=self.job.name,
-            # A log or a pipe cannot show a moving bar.
+            # A log file or a pipe cannot show a moving progress bar.
             disable=self.job.in_sagemaker or None,
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}{postfix}",
         )
 
-    def _show(self, bar: Any, numbers: Mapping[str, float]) -> None:
+    def _show_progress(self, bar: Any, numbers: Mapping[str, float]) -> None:
+        """Show progress, reward and Elo in the progress bar or in a log line."""
         reward, length = (
             numbers.get(self.csv_columns[name], float("nan"))
             for name in ("episode_reward_mean", "episode_len_mean")
         )
-        bar.n = self._percent()
+        bar.n = self._progress_percent()
         elo = numbers.get("elo", float("nan"))
         text = (
             f"reward {reward:.1f}, length {length:.1f}, {self._steps / self._seconds:.0f} turns/s"
@@ -435,7 +450,7 @@ class TrainingRun:
         )
         bar.set_postfix_str(text)
         if self.job.in_sagemaker:
-            # CloudWatch reads its metrics from the log.
+            # CloudWatch extracts its metrics from the log.
             found = {
                 name: numbers.get(self.csv_columns.get(name, name), math.nan)
                 for name in LOGGED_METRICS
@@ -443,14 +458,14 @@ class TrainingRun:
             log_line(metric_line(found | {"env_steps": self._steps}))
         elif bar.disable and time.monotonic() - self._last_progress_at > _PROGRESS_INTERVAL_S:
             self._last_progress_at = time.monotonic()
-            log_line(f"{self.job.name} {self._percent():.0f}%, {text}")
+            log_line(f"{self.job.name} {self._progress_percent():.0f}%, {text}")
 
 
 def add_env_runners(group: Any, more: int) -> None:
-    """Start ``more`` env runners asynchronously.
+    """Start ``more`` additional env runners asynchronously.
 
-    RLlib treats new env runners like failed env runners. When a new env runner responds, RLlib
-    restores the common state. RLlib sends no requests before that.
+    The function marks the new env runners as failed. When a new env runner responds, RLlib restores
+    the state that all env runners share. Until then, RLlib sends no requests to the env runner.
     """
     group.add_workers(more)
     manager = group._worker_manager
@@ -458,17 +473,18 @@ def add_env_runners(group: Any, more: int) -> None:
         manager.set_actor_state(runner, healthy=False)
 
 
-def _versions(*names: str) -> dict[str, str]:
+def _package_versions(*names: str) -> dict[str, str]:
+    """Return the versions of installed packages, keyed by package name."""
     found = {}
     for name in names:
         with suppress(
             PackageNotFoundError
-        ):  # sources next to a script are not an installed package
+        ):  # Source files next to a script are not an installed package.
             found[name] = version(name)
     return found
 
 
-def build(config: AlgorithmConfig) -> Algorithm:
+def build_algorithm(config: AlgorithmConfig) -> Algorithm:
     """Build the algorithm, and check that at least one env runner responds.
 
     Without this check, RLlib would restart failed env runners forever.
@@ -483,7 +499,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
     try:
         algorithm = config.build_algo()
     except IndexError as error:
-        # RLlib requested the environment's spaces from the env runners and used the first response.
+        # RLlib requested the environment's spaces from the env runners, and none responded.
         raise none_started from error
     group = algorithm.env_runner_group
     if group is None or config.num_env_runners == 0:
@@ -499,10 +515,10 @@ def build(config: AlgorithmConfig) -> Algorithm:
     return algorithm
 
 
-def restore(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
-    """Restore a checkpoint and call ``on_checkpoint_loaded``.
+def restore_algorithm(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
+    """Restore a checkpoint, and call the callback ``on_checkpoint_loaded``.
 
-    RLlib does not call this callback.
+    RLlib itself does not call this callback.
     """
     algorithm.restore_from_path(str(checkpoint.absolute()))
     if (loaded := config.callbacks_on_checkpoint_loaded) is not None:

@@ -1,1 +1,1 @@
-"""Simulation of SageMaker on this machine: jobs, tuning jobs and SDK session."""
+"""Simulator of SageMaker on this machine: training jobs, tuning jobs and SDK session."""

@@ -1,8 +1,8 @@
 """Simulation of a SageMaker training job on this machine.
 
-Each instance is a process of the real ``sagemaker-training`` program with its own ``/opt/ml``. S3
-is simulated by moto. As with ``RLEstimator``, the sources are packed, with dependencies next to the
-script, uploaded and unpacked.
+Each instance is a process of the real ``sagemaker-training`` program with its own ``/opt/ml``. moto
+simulates S3. As with ``RLEstimator``, the simulator packs, uploads and unpacks the source files.
+The dependencies are next to the script.
 """
 
 from __future__ import annotations
@@ -26,30 +26,32 @@ from typing import Any
 
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import read_text
-from sagemaker_rl.cluster.membership import PRIMARY, SECONDARY
-from sagemaker_rl.job.hyperparameters import HyperparameterError, parse
+from sagemaker_rl.cluster.membership import PRIMARY_JOB, SECONDARY_JOB
+from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
 from sagemaker_rl.job.job_environment import FAILURE_FILE
-from sagemaker_rl.job.source_files import is_wanted, with_compiled_modules
+from sagemaker_rl.job.source_files import add_compiled_modules, is_source_path
 
-_BUCKET = "sagemaker-local"
+_BUCKET_NAME = "sagemaker-local"
+"""Name of the simulated S3 bucket."""
 REGION = "us-east-1"
-_CHANNEL = {
+"""AWS region of the simulated services."""
+_CHANNEL_CONFIG = {
     "TrainingInputMode": "File",
     "S3DistributionType": "FullyReplicated",
     "RecordWrapperType": "None",
 }
-"""Content of ``inputdataconfig.json`` for each channel."""
+"""Entry of each channel in ``inputdataconfig.json``."""
 
-_ROOT = "/opt/ml"
-"""Directory of a job on a real instance."""
+_CONTAINER_DIR = "/opt/ml"
+"""Directory of a job in the container of a real instance."""
 
-_DRIVERS = "sm_drivers"
-"""Channel with which the SDK 3 passes the programs that start a script."""
+_DRIVER_CHANNEL = "sm_drivers"
+"""Channel through which the SDK 3 passes the programs that start a script."""
 
 
 @dataclass(slots=True)
 class Instance:
-    """One instance of a job: its ``/opt/ml`` and its process."""
+    """Simulated instance of a job: its directory ``/opt/ml`` and its process."""
 
     name: str
     folder: Path
@@ -57,31 +59,31 @@ class Instance:
     hyperparameters: Mapping[str, Any]
     cpus: set[int]
     channels: Sequence[str] = ()
-    """Names of data channels, whose folders in ``input/data`` the caller fills."""
+    """Names of the data channels; the caller fills their directories in ``input/data``."""
     groups: Sequence[Mapping[str, Any]] = ()
-    """Instance groups of the job, as in ``resourceconfig.json``."""
+    """Instance groups of the job, in the format of ``resourceconfig.json``."""
     program: Sequence[str] = ()
-    """Command that replaces ``sagemaker-training`` with the SDK 3.
+    """Command of the SDK 3, which replaces ``sagemaker-training``; empty for the SDK 2.
 
-    The paths in the command, and in the files of the channel `_DRIVERS`, are paths of a container
-    with `_ROOT`.
+    The command and the files of the channel `_DRIVER_CHANNEL` contain container paths, which start
+    with `_CONTAINER_DIR`.
     """
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
-    def failure(self) -> str:
+    def failure_reason(self) -> str:
         """Reason of the instance's failure, or "" if the instance has not failed."""
         path = self.folder / FAILURE_FILE
         return path.read_text() if path.exists() else ""
 
     def prepare(self) -> None:
-        """Create ``input``, and delete the files of an earlier attempt except checkpoints."""
+        """Create the input files, and delete the files of an earlier attempt except checkpoints."""
         for old in ("code", "input", "output", "model"):
             shutil.rmtree(self.folder / old, ignore_errors=True)
         config = self.folder / "input" / "config"
         config.mkdir(parents=True)
         for channel in self.channels:
-            self.channel(channel).mkdir(parents=True)
+            self.channel_folder(channel).mkdir(parents=True)
         for folder in ("model", "output/data", "checkpoints"):
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
         # SageMaker passes only strings, so the SDK encodes every value as JSON.
@@ -100,32 +102,32 @@ class Instance:
         for name, content in (
             ("hyperparameters", encoded),
             ("resourceconfig", resources),
-            ("inputdataconfig", dict.fromkeys(self.channels, _CHANNEL)),
+            ("inputdataconfig", dict.fromkeys(self.channels, _CHANNEL_CONFIG)),
         ):
             (config / f"{name}.json").write_text(json.dumps(content, indent=2))
 
-    def channel(self, name: str) -> Path:
-        """Return the folder of a channel's data."""
+    def channel_folder(self, name: str) -> Path:
+        """Return the directory of a channel's data."""
         return self.folder / "input" / "data" / name
 
-    def _command(self) -> list[str]:
-        """Return the container's command with the paths of this machine."""
+    def _make_command(self) -> list[str]:
+        """Return the container's command with paths of this machine."""
         if not self.program:
             # As in the training image, sagemaker-training ignores SIGTERM. Otherwise,
-            # sagemaker-training would exit immediately and the script would continue to run.
+            # sagemaker-training would exit immediately, and the script would continue to run.
             program = "trap '' TERM; exec \"$0\" -m sagemaker_training.cli.train"
             return ["sh", "-c", program, sys.executable]
         here = str(self.folder.absolute())
-        for path in self.channel(_DRIVERS).rglob("*"):
+        for path in self.channel_folder(_DRIVER_CHANNEL).rglob("*"):
             if path.suffix in (".py", ".sh"):
-                path.write_text(path.read_text().replace(_ROOT, here))
-        return [word.replace(_ROOT, here) for word in self.program]
+                path.write_text(path.read_text().replace(_CONTAINER_DIR, here))
+        return [word.replace(_CONTAINER_DIR, here) for word in self.program]
 
     def start(self, job: str, environment: Mapping[str, str]) -> None:
-        """Start the job's program."""
+        """Start the process of the instance."""
         python = str(Path(sys.executable).parent)
         self.process = subprocess.Popen(
-            self._command(),
+            self._make_command(),
             env=os.environ
             | dict(environment)
             | {
@@ -133,11 +135,11 @@ class Instance:
                 "TRAINING_JOB_NAME": job,
                 # The PATH starts with this machine's Python, which replaces the image's Python.
                 "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
-                # Simulated host names do not resolve. With this variable, sagemaker-training does
-                # not wait for DNS.
+                # Simulated host names do not resolve. This variable prevents sagemaker-training
+                # from waiting for DNS.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
-                "PYTHONPATH": with_compiled_modules(os.environ.get("PYTHONPATH", "")),
+                "PYTHONPATH": add_compiled_modules(os.environ.get("PYTHONPATH", "")),
                 # Without this variable, pip lists all installed requirements.
                 "PIP_QUIET": "1",
             },
@@ -151,7 +153,7 @@ class Instance:
         )
         os.sched_setaffinity(self.process.pid, self.cpus)
 
-    def log(self) -> Iterator[str]:
+    def iter_log(self) -> Iterator[str]:
         """Yield the instance's output lines until the instance ends, and write a log file."""
         assert self.process is not None
         assert self.process.stdout is not None
@@ -160,16 +162,16 @@ class Instance:
                 log.write(line)
                 yield line
 
-    def show_log(self) -> None:
+    def print_log(self) -> None:
         """Print the instance's output lines until the instance ends.
 
-        Each line starts with the instance's name.
+        Each printed line starts with the instance's name.
         """
-        for line in self.log():
+        for line in self.iter_log():
             sys.stdout.write(f"{self.name} | {line}")
 
-    def send(self, number: int) -> None:
-        """Send a signal to all processes of the instance."""
+    def send_signal(self, number: int) -> None:
+        """Send the signal ``number`` to all processes of the instance."""
         if self.process is not None and self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
@@ -177,68 +179,80 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """Training job, or a primary and a secondary job, with an estimator's arguments."""
+    """Simulated training job, or pair of a primary and a secondary job.
+
+    The fields correspond to the arguments of an estimator.
+    """
 
     entry_point: str
     source_dir: Path
     dependencies: Sequence[Path]
     hyperparameters: Mapping[str, Any]
     folder: Path
-    """Directory of the instances' ``/opt/ml`` directories.
+    """Parent directory of the instances' ``/opt/ml`` directories.
 
     The job resumes from existing checkpoints.
     """
     instance_count: int = 1
     secondary_instance_count: int = 0
-    """Number of instances of a secondary job."""
+    """Number of instances of a secondary job; 0 for no secondary job."""
     channels: Mapping[str, Path] = field(default_factory=dict)
-    """Path by data channel: a file or folder, which is copied to each instance."""
+    """Path of each channel's data, keyed by channel name.
+
+    The path is a file or a directory. Each instance has its own copy.
+    """
 
     def fit(self) -> int:
-        """Run the job and return the exit status of the first failed instance, or 0.
+        """Run the job.
 
         Ctrl-C stops all instances; a second Ctrl-C kills all instances.
+
+        Returns:
+            Exit status of the first failed instance, or 0.
 
         Raises:
             ValueError: If a setting of the job is invalid.
         """
-        self._check()
-        with aws() as environment:
-            self._upload(environment)
-            instances = self._instances()
+        self._check_settings()
+        with simulated_aws() as environment:
+            self._upload_sources(environment)
+            instances = self._make_instances()
             try:
                 with _forward_signals(instances):
-                    statuses = self._run(instances, environment)
+                    statuses = self._run_instances(instances, environment)
             finally:
                 # After an error, no other code would end the instances.
                 for instance in instances:
-                    instance.send(signal.SIGKILL)
+                    instance.send_signal(signal.SIGKILL)
         for instance in instances:
-            if instance.failure:
-                sys.stdout.write(f"{instance.name} failed: {instance.failure}\n")
+            if instance.failure_reason:
+                sys.stdout.write(f"{instance.name} failed: {instance.failure_reason}\n")
         status = next((status for status in statuses if status), 0)
         if status == 0:
             self._pack_model(instances[0].folder / "model")
         return status
 
-    def _run(self, instances: Sequence[Instance], environment: Mapping[str, str]) -> list[int]:
-        """Run all instances to their end and return their exit statuses."""
+    def _run_instances(
+        self, instances: Sequence[Instance], environment: Mapping[str, str]
+    ) -> list[int]:
+        """Run all instances until they end, and return their exit statuses."""
         for instance in instances:
             instance.prepare()
             for name, data in self.channels.items():
                 if data.is_dir():
-                    shutil.copytree(data, instance.channel(name), dirs_exist_ok=True)
+                    shutil.copytree(data, instance.channel_folder(name), dirs_exist_ok=True)
                 else:
-                    shutil.copy(data, instance.channel(name))
+                    shutil.copy(data, instance.channel_folder(name))
             instance.start(self.folder.name, environment)
-        threads = [threading.Thread(target=instance.show_log) for instance in instances]
+        threads = [threading.Thread(target=instance.print_log) for instance in instances]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return [instance.process.wait() for instance in instances if instance.process]
 
-    def _check(self) -> None:
+    def _check_settings(self) -> None:
+        """Reject missing files and invalid numbers of instances."""
         script = self.source_dir / self.entry_point
         if not script.is_file():
             raise HyperparameterError(
@@ -247,7 +261,8 @@ class LocalJob:
         for folder in self.dependencies:
             if not folder.is_dir():
                 raise HyperparameterError(
-                    f"there is no folder {folder}; start in the repository, or set --dependencies"
+                    f"there is no folder {folder}; run the command in the repository, or set "
+                    "--dependencies"
                 )
         for name, data in self.channels.items():
             if not data.exists():
@@ -259,14 +274,19 @@ class LocalJob:
             if count < least:
                 raise HyperparameterError(f"{name} must be at least {least}, got {count}")
 
-    def _instances(self) -> list[Instance]:
+    def _make_instances(self) -> list[Instance]:
+        """Return the instances of the job or of both jobs."""
         count = self.instance_count + self.secondary_instance_count
-        rendezvous = {"s3_bucket": _BUCKET, "s3_prefix": self.folder.name, "aws_region": REGION}
+        rendezvous = {
+            "s3_bucket": _BUCKET_NAME,
+            "s3_prefix": self.folder.name,
+            "aws_region": REGION,
+        }
         common = {
             **(rendezvous if count > 1 else {}),
             **self.hyperparameters,
             "sagemaker_program": self.entry_point,
-            "sagemaker_submit_directory": f"s3://{_BUCKET}/{self._source_key}",
+            "sagemaker_submit_directory": f"s3://{_BUCKET_NAME}/{self._source_key}",
             "sagemaker_region": REGION,
         }
         if self.secondary_instance_count == 0:
@@ -276,8 +296,8 @@ class LocalJob:
             jobs = [
                 (f"{kind}/", number, common | {"rl_cluster_type": kind})
                 for kind, number in (
-                    (PRIMARY, self.instance_count),
-                    (SECONDARY, self.secondary_instance_count),
+                    (PRIMARY_JOB, self.instance_count),
+                    (SECONDARY_JOB, self.secondary_instance_count),
                 )
             ]
         made: list[Instance] = []
@@ -292,22 +312,25 @@ class LocalJob:
 
     @property
     def _source_key(self) -> str:
+        """S3 key of the packed source files."""
         return f"{self.folder.name}/source/sourcedir.tar.gz"
 
-    def _upload(self, environment: Mapping[str, str]) -> None:
+    def _upload_sources(self, environment: Mapping[str, str]) -> None:
+        """Pack the source files, and upload the archive to the simulated S3."""
         packed = pack_sources(self.source_dir, self.dependencies)
-        client = _client(environment)
-        client.create_bucket(Bucket=_BUCKET)
-        client.put_object(Bucket=_BUCKET, Key=self._source_key, Body=packed)
+        client = _make_s3_client(environment)
+        client.create_bucket(Bucket=_BUCKET_NAME)
+        client.put_object(Bucket=_BUCKET_NAME, Key=self._source_key, Body=packed)
 
     def _pack_model(self, model_dir: Path) -> None:
+        """Pack the model artifacts into ``model.tar.gz``."""
         target = self.folder / "model.tar.gz"
         pack_folder(model_dir, target)
         sys.stdout.write(f"wrote {target}\n")
 
 
 def pack_folder(folder: Path, target: Path) -> None:
-    """Write the content of ``folder`` to ``target``, a ``.tar.gz`` file."""
+    """Pack the content of ``folder`` into the ``.tar.gz`` file ``target``."""
 
     def write(draft: Path) -> None:
         with tarfile.open(draft, "w:gz") as archive:
@@ -317,35 +340,36 @@ def pack_folder(folder: Path, target: Path) -> None:
 
 
 def cpus_of_instance(position: int, instances: int) -> set[int]:
-    """Return the CPUs of instance ``position`` of ``instances``.
+    """Return the CPU numbers of the instance with index ``position``.
 
-    The instances share the CPUs of this machine.
+    The job's ``instances`` instances share the CPUs of this machine.
     """
     cpus = sorted(os.sched_getaffinity(0))
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
 def pack_sources(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
-    """Pack ``sourcedir.tar.gz`` as the SageMaker SDK does.
+    """Return the content of ``sourcedir.tar.gz``, as the SageMaker SDK packs it.
 
-    The dependencies are next to the script. As with `copy_sources`, compiled files are omitted.
+    The dependencies are next to the script. Like `copy_sources`, the function omits compiled files.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
         for path in sorted(source_dir.iterdir()):
-            archive.add(path, arcname=path.name, filter=_wanted)
+            archive.add(path, arcname=path.name, filter=_filter_source)
         for folder in dependencies:
-            archive.add(folder, arcname=folder.name, filter=_wanted)
+            archive.add(folder, arcname=folder.name, filter=_filter_source)
     return buffer.getvalue()
 
 
-def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return member if is_wanted(member.name) else None
+def _filter_source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Return the archive member, or None for a compiled file."""
+    return member if is_source_path(member.name) else None
 
 
 @contextmanager
-def aws() -> Iterator[dict[str, str]]:
-    """Simulate AWS on this machine, and yield the environment variables of clients."""
+def simulated_aws() -> Iterator[dict[str, str]]:
+    """Simulate AWS on this machine, and yield the environment variables of AWS clients."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -367,7 +391,8 @@ def aws() -> Iterator[dict[str, str]]:
         server.stop()
 
 
-def _client(environment: Mapping[str, str]) -> Any:
+def _make_s3_client(environment: Mapping[str, str]) -> Any:
+    """Return a boto3 client of the simulated S3."""
     import boto3
 
     return boto3.client(
@@ -383,19 +408,19 @@ def _client(environment: Mapping[str, str]) -> Any:
 def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
     """Forward SIGINT and SIGTERM to all instances.
 
-    The first signal is sent as SIGTERM, the second as SIGKILL.
+    The instances receive SIGTERM for the first signal, and SIGKILL for later signals.
     """
     numbers = [signal.SIGTERM, signal.SIGKILL]
 
-    def forward(*_: Any) -> None:
+    def forward_signal(*_: Any) -> None:
         number = numbers.pop(0) if len(numbers) > 1 else numbers[0]
         for instance in instances:
-            instance.send(number)
+            instance.send_signal(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, forward) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {one: signal.signal(one, forward_signal) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -403,16 +428,16 @@ def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
-    """Read hyperparameters from ``NAME=VALUE`` words, JSON objects and JSON files.
+def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
+    """Parse hyperparameters from ``NAME=VALUE`` arguments, JSON objects and JSON files.
 
-    Later words override earlier words.
+    Later arguments override earlier arguments.
 
-    >>> read_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
+    >>> parse_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}
 
     Raises:
-        HyperparameterError: If a word is malformed.
+        HyperparameterError: If an argument is malformed.
     """
     values: dict[str, Any] = {}
     for word in words:
@@ -425,22 +450,25 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
             except ValueError as error:
                 raise HyperparameterError(f"{word} is not JSON: {error}") from None
         elif equals:
-            values[name] = parse(text)
+            values[name] = parse_value(text)
         else:
             raise HyperparameterError(
-                f"hyperparameters are NAME=VALUE, a JSON object or a .json file, got {word!r}"
+                f"hyperparameters must be NAME=VALUE, a JSON object or a .json file, got {word!r}"
             )
     return values
 
 
-def read_channels(words: Sequence[str]) -> dict[str, Path]:
-    """Read data channels from ``NAME=PATH`` words.
+def parse_channels(words: Sequence[str]) -> dict[str, Path]:
+    """Parse data channels from ``NAME=PATH`` arguments.
+
+    Returns:
+        Path of each channel's data, keyed by channel name.
 
     Raises:
-        HyperparameterError: If a word is malformed.
+        HyperparameterError: If an argument is malformed.
     """
     pairs = [word.partition("=") for word in words]
     for word, (name, _, path) in zip(words, pairs, strict=True):
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or not path:
-            raise HyperparameterError(f"--channels takes NAME=PATH, got {word!r}")
+            raise HyperparameterError(f"--channels must be NAME=PATH, got {word!r}")
     return {name: Path(path) for name, _, path in pairs}

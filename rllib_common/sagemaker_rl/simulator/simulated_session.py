@@ -1,4 +1,4 @@
-"""Session of the SageMaker SDK with a simulated account and simulated jobs.
+"""Session of the SageMaker SDK with a simulated AWS account and simulated jobs.
 
 With the SDK 2::
 
@@ -12,9 +12,9 @@ With the SDK 3, which reads the log from CloudWatch if ``wait`` is True::
     trainer.train(wait=False)
     session.logs_for_job(session.newest_job, wait=True)
 
-Uploads, requests and metrics are the SDK's own code. moto simulates S3, IAM, ECR, EC2 and
-CloudWatch. Jobs are processes of the real ``sagemaker-training`` (`simulator.training_jobs`). This
-module sends no requests to AWS.
+The SDK's own code uploads files, sends requests and reads metrics. moto simulates S3, IAM, ECR, EC2
+and CloudWatch. Jobs are processes of the real ``sagemaker-training`` (`simulator.training_jobs`).
+This module sends no requests to AWS.
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ from typing import Any
 
 import boto3
 
-from sagemaker_rl.simulator.local_job import REGION, aws
+from sagemaker_rl.simulator.local_job import REGION, simulated_aws
 from sagemaker_rl.simulator.training_jobs import JOB_FAILED, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
-# The SDK 2 warns on import that the SDK 3 exists; docs/sagemaker.md covers both SDKs.
+# On import, the SDK 2 warns that the SDK 3 exists; docs/sagemaker.md covers both SDKs.
 logging.getLogger("sagemaker.deprecations").setLevel(logging.ERROR)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
-    try:  # SDK 3
+    try:  # The first import succeeds only with the SDK 3.
         from sagemaker.core.exceptions import UnexpectedStatusException
         from sagemaker.core.helper.session_helper import Session
     except ImportError:
         from sagemaker.exceptions import UnexpectedStatusException
         from sagemaker.session import Session
 
-IMAGE = "battlesnake-training"
-"""Repository of the training image, as in docs/sagemaker.md."""
+IMAGE_REPOSITORY = "battlesnake-training"
+"""Name of the training image's repository, as in docs/sagemaker.md."""
 
-ROLE = "simulated"
-_TRUST = {
+ROLE_NAME = "simulated"
+"""Name of the simulated IAM role."""
+_TRUST_POLICY = {
     "Version": "2012-10-17",
     "Statement": [
         {
@@ -61,7 +62,8 @@ _TRUST = {
         }
     ],
 }
-MANIFEST = {
+"""Trust policy that allows SageMaker to assume the role."""
+IMAGE_MANIFEST = {
     "schemaVersion": 2,
     "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
     "config": {
@@ -73,26 +75,26 @@ MANIFEST = {
 }
 """Manifest of an empty image.
 
-Jobs run in this process's Python environment instead.
+Simulated jobs use this process's Python environment instead of an image.
 """
 
 
 class SimulatedSession(Session):  # type: ignore[misc]
-    """``sagemaker_session`` whose jobs run on this machine and cost nothing.
+    """``sagemaker_session`` whose jobs run on this machine without AWS costs.
 
-    Every Python process starts with a new account. The account has a role, a training image, and
-    the default VPC of a new AWS account. Each job writes its files to its own directory in
-    ``folder``.
+    Every Python process starts with a new simulated account. The account has a role, a training
+    image, and the default VPC of a new AWS account. Each job writes its files to its own directory
+    in ``folder``.
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
         os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
-        # These loggers report that telemetry is off, and report every missing metric.
+        # These loggers report disabled telemetry and every missing metric.
         for name in ("sagemaker.telemetry", "sagemaker.config", "sagemaker.analytics"):
             logging.getLogger(name).setLevel(logging.ERROR)
         resources = ExitStack()
-        environment = resources.enter_context(aws())
-        account = _Account(
+        environment = resources.enter_context(simulated_aws())
+        account = _SimulatedBotoSession(
             environment["AWS_ENDPOINT_URL"],
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
@@ -114,29 +116,29 @@ class SimulatedSession(Session):  # type: ignore[misc]
         _create_defaults(account)
 
     def close(self) -> None:
-        """End all jobs and delete the account."""
+        """End all jobs and delete the simulated account."""
         self._resources.close()
 
     @property
     def newest_job(self) -> str:
-        """Name of the newest training job."""
-        return self._jobs.newest
+        """Name of the most recently created training job."""
+        return self._jobs.newest_job_name
 
     def interrupt(self, job_name: str, after: str = "") -> None:
-        """Replace a job's instances with new instances, as in an interrupted spot job.
+        """Replace a job's instances with new instances, like the interruption of a spot job.
 
         Args:
-            job_name: Name of the job.
-            after: Text of a log line. The method first waits for this line, at most until the job
-                ends.
+            job_name: Name of the training job.
+            after: Text of a log line, or "". Before the interruption, the method waits until the
+                job logs this text or ends.
         """
-        job = self._jobs.job(job_name)
-        if not after or any(after in line for line in job.log(wait=True)):
+        job = self._jobs.get_job(job_name)
+        if not after or any(after in line for line in job.iter_log(wait=True)):
             job.interrupt()
 
     def get_caller_identity_arn(self) -> str:
-        """Return the role that ``sagemaker.get_execution_role(session)`` finds."""
-        return str(self.boto_session.client("iam").get_role(RoleName=ROLE)["Role"]["Arn"])
+        """Return the ARN of the role that ``sagemaker.get_execution_role(session)`` returns."""
+        return str(self.boto_session.client("iam").get_role(RoleName=ROLE_NAME)["Role"]["Arn"])
 
     def logs_for_job(
         self,
@@ -150,10 +152,13 @@ class SimulatedSession(Session):  # type: ignore[misc]
 
         The SDK's own method polls every 30 seconds.
 
+        Returns:
+            Description of the job.
+
         Raises:
             UnexpectedStatusException: If the job has failed.
         """
-        sys.stdout.writelines(f"{line}\n" for line in self._jobs.job(job_name).log(wait))
+        sys.stdout.writelines(f"{line}\n" for line in self._jobs.get_job(job_name).iter_log(wait))
         description = self._jobs.describe_training_job(job_name)
         if wait:
             _raise_if_failed(f"training job {job_name}", "TrainingJobStatus", description)
@@ -164,10 +169,15 @@ class SimulatedSession(Session):  # type: ignore[misc]
 
         The method returns when the tuning job ends. The SDK's own method prints dots.
 
+        Returns:
+            Description of the tuning job.
+
         Raises:
-            UnexpectedStatusException: If no training job reported the objective.
+            UnexpectedStatusException: If no training job reported the objective metric.
         """
-        sys.stdout.writelines(f"{line}\n" for line in self._jobs.tuning_job(job).log(wait=True))
+        sys.stdout.writelines(
+            f"{line}\n" for line in self._jobs.get_tuning_job(job).iter_log(wait=True)
+        )
         description = self._jobs.describe_hyper_parameter_tuning_job(job)
         _raise_if_failed(f"tuning job {job}", "HyperParameterTuningJobStatus", description)
         return description
@@ -183,8 +193,8 @@ def _raise_if_failed(what: str, status: str, description: Mapping[str, Any]) -> 
         )
 
 
-class _Account(boto3.Session):  # type: ignore[misc]
-    """boto3 session with a simulated SageMaker; all other services use one URL."""
+class _SimulatedBotoSession(boto3.Session):  # type: ignore[misc]
+    """boto3 session with a simulated SageMaker client; all other clients use moto's URL."""
 
     sagemaker: Any = None
 
@@ -193,21 +203,25 @@ class _Account(boto3.Session):  # type: ignore[misc]
         self._url = url
 
     def client(self, service_name: str, *args: Any, **options: Any) -> Any:
+        """Return the simulated SageMaker client, or a client that uses moto's URL."""
         if service_name == "sagemaker" and self.sagemaker is not None:
             return self.sagemaker
         return super().client(service_name, *args, **options | {"endpoint_url": self._url})
 
     def resource(self, service_name: str, *args: Any, **options: Any) -> Any:
+        """Return a boto3 resource that uses moto's URL."""
         return super().resource(service_name, *args, **options | {"endpoint_url": self._url})
 
 
-def _create_defaults(account: _Account) -> None:
-    """Create the role, the image and the VPC endpoint for S3 that a job needs."""
+def _create_defaults(account: _SimulatedBotoSession) -> None:
+    """Create the role, the image and the S3 endpoint that a job needs."""
     iam, ecr, ec2 = (account.client(name) for name in ("iam", "ecr", "ec2"))
-    if ROLE in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
+    if ROLE_NAME in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
         return  # Another session of this process has created the defaults.
-    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(_TRUST))
-    ecr.create_repository(repositoryName=IMAGE)
-    ecr.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=json.dumps(MANIFEST))
+    iam.create_role(RoleName=ROLE_NAME, AssumeRolePolicyDocument=json.dumps(_TRUST_POLICY))
+    ecr.create_repository(repositoryName=IMAGE_REPOSITORY)
+    ecr.put_image(
+        repositoryName=IMAGE_REPOSITORY, imageTag="latest", imageManifest=json.dumps(IMAGE_MANIFEST)
+    )
     (vpc,) = ec2.describe_vpcs()["Vpcs"]
     ec2.create_vpc_endpoint(VpcId=vpc["VpcId"], ServiceName=f"com.amazonaws.{REGION}.s3")

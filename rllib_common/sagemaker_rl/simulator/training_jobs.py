@@ -1,4 +1,4 @@
-"""Simulated training jobs: SageMaker's requests, run as processes on this machine."""
+"""Simulated training jobs, which run SageMaker's requests as processes on this machine."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ from botocore.exceptions import ClientError
 from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
-from sagemaker_rl.cluster.membership import SECONDARY
-from sagemaker_rl.job.hyperparameters import parse
-from sagemaker_rl.job.source_files import bucket_and_key
+from sagemaker_rl.cluster.membership import SECONDARY_JOB
+from sagemaker_rl.job.hyperparameters import parse_value
+from sagemaker_rl.job.source_files import split_s3_uri
 from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance, pack_folder
 
 _METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
+"""CloudWatch namespace of the metrics of training jobs."""
 _MAX_METRICS = 500
-"""Maximum number of metrics per request; CloudWatch accepts 1,000."""
+"""Maximum number of metric values per request; CloudWatch accepts 1,000 values."""
 _FULLY_REPLICATED = "FullyReplicated"
-"""Distribution in which each instance gets all data of a channel."""
+"""Data distribution type that copies all data of a channel to each instance."""
 JOB_COMPLETED, JOB_FAILED, JOB_STOPPED, JOB_IN_PROGRESS = (
     "Completed",
     "Failed",
     "Stopped",
     "InProgress",
 )
-_OUT_OF_TIME = "MaxRuntimeExceeded"
+_MAX_RUNTIME_STATUS = "MaxRuntimeExceeded"
 """Secondary status of a job that was stopped after ``max_run`` seconds."""
 _DEFAULT_MAX_RUNTIME_S = 86_400
-"""Default of ``MaxRuntimeInSeconds``, in seconds, as in AWS."""
+"""Default of the request's field ``MaxRuntimeInSeconds``, as in AWS."""
 _STOP_GRACE_S = 120.0
-"""Seconds between SIGTERM, which requests a stop, and SIGKILL."""
+"""Duration between SIGTERM, which requests a stop, and SIGKILL, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """boto3 clients of jobs, and the environment variables of instances."""
+    """AWS clients that the simulated jobs use, and environment variables for the instances."""
 
     s3: Any
     cloudwatch: Any
     environment: Mapping[str, str]
 
 
-class DataError(Exception):
+class ChannelDataError(Exception):
     """Error raised if a channel has no data.
 
     The job then fails before its script starts.
@@ -71,14 +72,14 @@ class BackgroundJob:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread of the job."""
         self._thread.start()
 
     def wait(self) -> None:
         """Wait until the job has ended."""
         self._thread.join()
 
-    def log(self, wait: bool) -> Iterator[str]:
+    def iter_log(self, wait: bool) -> Iterator[str]:
         """Yield the log lines so far, or all lines until the job ends if ``wait`` is True."""
         seen = 0
         while True:
@@ -92,21 +93,24 @@ class BackgroundJob:
                 return
 
     def _run(self) -> None:
+        """Run the job to its end, in the thread of the job."""
         raise NotImplementedError
 
-    def _log(self, line: str) -> None:
+    def _append_log_line(self, line: str) -> None:
+        """Append a line to the log, and wake the threads that read the log."""
         with self._condition:
             self._lines.append(line)
             self._condition.notify_all()
 
-    def _end(self, status: str) -> None:
+    def _set_final_status(self, status: str) -> None:
+        """Set the final status of the job."""
         with self._condition:
             self._status, self._changed = status, datetime.now(UTC)
             self._condition.notify_all()
 
 
 class TrainingJob(BackgroundJob):
-    """One training job: its request, its instances and its results.
+    """Simulated training job: its request, its instances and its results.
 
     The instances' ``/opt/ml`` directories are ``FOLDER/JOB/algo-1``, ``FOLDER/JOB/algo-2`` and so
     on. When instances start, checkpoints are copied from ``checkpoint_s3_uri``. When instances end,
@@ -119,7 +123,7 @@ class TrainingJob(BackgroundJob):
         self._folder = folder / self.name
         self._services = services
         self._environment = {**services.environment, **request.get("Environment", {})}
-        self._instances = _instances(request, self._folder)
+        self._instances = _make_instances(request, self._folder)
         self._metrics: list[dict[str, Any]] = []
         self._interrupt_requested = False
         self._out_of_time = False
@@ -128,18 +132,18 @@ class TrainingJob(BackgroundJob):
     def stop(self) -> None:
         """Send SIGTERM, as ``stop_training_job`` does, and SIGKILL after `_STOP_GRACE_S`."""
         self._stop_requested = True
-        self._send(signal.SIGTERM)
-        self._after(_STOP_GRACE_S, lambda: self._send(signal.SIGKILL))
+        self._send_signal(signal.SIGTERM)
+        self._start_timer(_STOP_GRACE_S, lambda: self._send_signal(signal.SIGKILL))
 
     def interrupt(self) -> None:
-        """Replace the instances with new instances, as in an interrupted spot job."""
+        """Replace the instances with new instances, like the interruption of a spot job."""
         self._interrupt_requested = True
-        self._send(signal.SIGTERM)
+        self._send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill all processes immediately."""
+        """Kill all processes of the job immediately."""
         self._stop_requested = True
-        self._send(signal.SIGKILL)
+        self._send_signal(signal.SIGKILL)
 
     def describe(self) -> dict[str, Any]:
         """Return the response of ``describe_training_job``."""
@@ -161,23 +165,30 @@ class TrainingJob(BackgroundJob):
             description |= {
                 "TrainingEndTime": self._changed,
                 "TrainingTimeInSeconds": seconds,
-                "ModelArtifacts": {"S3ModelArtifacts": f"{self._output}/model.tar.gz"},
+                "ModelArtifacts": {"S3ModelArtifacts": f"{self._output_uri}/model.tar.gz"},
             }
         if self._failure:
             description["FailureReason"] = self._failure
         return description
 
     def _secondary_status(self) -> str:
+        """Return the secondary status, as AWS reports it."""
         if self._status == JOB_IN_PROGRESS:
             return "Training"
-        return _OUT_OF_TIME if self._out_of_time and self._status == JOB_STOPPED else self._status
+        return (
+            _MAX_RUNTIME_STATUS
+            if self._out_of_time and self._status == JOB_STOPPED
+            else self._status
+        )
 
-    def _run_out_of_time(self) -> None:
-        self._log("the job has reached its max_run; stopping it")
+    def _stop_at_max_runtime(self) -> None:
+        """Stop the job because its maximum runtime has expired."""
+        self._append_log_line("the job has reached max_run; stopping the job")
         self._out_of_time = True
         self.stop()
 
-    def _after(self, seconds: float, do: Callable[[], None]) -> None:
+    def _start_timer(self, seconds: float, do: Callable[[], None]) -> None:
+        """Call ``do`` after ``seconds`` seconds, unless the job ends earlier."""
         timer = threading.Timer(seconds, do)
         timer.daemon = True
         self._timers.append(timer)
@@ -185,8 +196,8 @@ class TrainingJob(BackgroundJob):
 
     def _run(self) -> None:
         limits = self._request.get("StoppingCondition", {})
-        self._after(
-            limits.get("MaxRuntimeInSeconds", _DEFAULT_MAX_RUNTIME_S), self._run_out_of_time
+        self._start_timer(
+            limits.get("MaxRuntimeInSeconds", _DEFAULT_MAX_RUNTIME_S), self._stop_at_max_runtime
         )
         try:
             while True:
@@ -194,10 +205,12 @@ class TrainingJob(BackgroundJob):
                 if not self._interrupt_requested or self._stop_requested:
                     break
                 self._interrupt_requested = False
-                self._log("the instances were interrupted; the job resumes on new ones")
+                self._append_log_line(
+                    "the instances were interrupted; the job resumes on new instances"
+                )
             self._publish_metrics()
             self._upload_artifacts()
-            self._failure = "" if self._stop_requested else self._reason(statuses)
+            self._failure = "" if self._stop_requested else self._failure_reason(statuses)
             status = (
                 JOB_STOPPED
                 if self._stop_requested
@@ -205,48 +218,51 @@ class TrainingJob(BackgroundJob):
                 if self._failure
                 else JOB_COMPLETED
             )
-        except DataError as error:
+        except ChannelDataError as error:
             self._failure, status = str(error), JOB_FAILED
         except Exception as error:
-            self._log(traceback.format_exc())
+            self._append_log_line(traceback.format_exc())
             self._failure, status = f"InternalServerError: {error!r}", JOB_FAILED
             self.kill()
         for timer in self._timers:
             timer.cancel()
-        self._end(status)
+        self._set_final_status(status)
 
     def _run_instances(self) -> list[int]:
         """Run all instances until they end, and return their exit statuses."""
         for instance in self._instances:
             instance.prepare()
-            self._move_checkpoints(instance, _download)
+            self._transfer_checkpoints(instance, _download_folder)
             self._download_channels(instance)
             instance.start(self.name, self._environment)
         readers = [
-            threading.Thread(target=self._read, args=[instance], daemon=True)
+            threading.Thread(target=self._read_output, args=[instance], daemon=True)
             for instance in self._instances
         ]
         for reader in readers:
             reader.start()
         if self._stop_requested or self._interrupt_requested:
-            self._send(signal.SIGTERM)
+            self._send_signal(signal.SIGTERM)
         for reader in readers:
             reader.join()
         statuses = [one.process.wait() for one in self._instances if one.process]
         for instance in self._instances:
-            self._move_checkpoints(instance, _upload)
+            self._transfer_checkpoints(instance, _upload_folder)
         return statuses
 
-    def _send(self, number: int) -> None:
+    def _send_signal(self, number: int) -> None:
+        """Send the signal ``number`` to all instances."""
         for instance in self._instances:
-            instance.send(number)
+            instance.send_signal(number)
 
-    def _read(self, instance: Instance) -> None:
-        for line in instance.log():
-            self._log(f"{instance.name} | {line.rstrip()}")
-            self._find_metrics(line)
+    def _read_output(self, instance: Instance) -> None:
+        """Add an instance's output lines to the log and to the metrics."""
+        for line in instance.iter_log():
+            self._append_log_line(f"{instance.name} | {line.rstrip()}")
+            self._record_metrics(line)
 
-    def _find_metrics(self, line: str) -> None:
+    def _record_metrics(self, line: str) -> None:
+        """Record the metrics in an output line."""
         now = datetime.now(UTC)
         for metric in self._request["AlgorithmSpecification"].get("MetricDefinitions", []):
             match = re.search(metric["Regex"], line)
@@ -256,7 +272,7 @@ class TrainingJob(BackgroundJob):
                     self._metrics.append(found | {"Timestamp": now})
 
     def _publish_metrics(self) -> None:
-        """Send the metrics to CloudWatch, where ``TrainingJobAnalytics`` reads them."""
+        """Send the metrics to CloudWatch, from which ``TrainingJobAnalytics`` reads metrics."""
         dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
         data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
         for start in range(0, len(data), _MAX_METRICS):
@@ -264,15 +280,17 @@ class TrainingJob(BackgroundJob):
                 Namespace=_METRICS_NAMESPACE, MetricData=data[start : start + _MAX_METRICS]
             )
 
-    def _reason(self, statuses: list[int]) -> str:
+    def _failure_reason(self, statuses: list[int]) -> str:
+        """Return the reason of the first failed instance, or ""."""
         for instance, status in zip(self._instances, statuses, strict=True):
             if status != 0:
-                reason = instance.failure or f"see the log, {instance.folder / 'log'}"
+                reason = instance.failure_reason or f"see the log, {instance.folder / 'log'}"
                 return f"AlgorithmError: {reason} (exit status {status} of {instance.name})"[:1024]
         return ""
 
     @property
-    def _output(self) -> str:
+    def _output_uri(self) -> str:
+        """S3 URI of the directory for the artifacts of the job."""
         return f"{self._request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
 
     def _upload_artifacts(self) -> None:
@@ -281,32 +299,36 @@ class TrainingJob(BackgroundJob):
         for source, name in (("model", "model.tar.gz"), ("output/data", "output.tar.gz")):
             packed = self._folder / name
             pack_folder(first / source, packed)
-            bucket, key = bucket_and_key(f"{self._output}/{name}")
+            bucket, key = split_s3_uri(f"{self._output_uri}/{name}")
             self._services.s3.upload_file(str(packed), bucket, key)
 
     def _download_channels(self, instance: Instance) -> None:
+        """Download the data of all channels to an instance."""
         for channel in self._request.get("InputDataConfig", []):
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
-            bucket, key = bucket_and_key(uri)
-            target = instance.channel(channel["ChannelName"])
-            if _exists(self._services.s3, bucket, key):
+            bucket, key = split_s3_uri(uri)
+            target = instance.channel_folder(channel["ChannelName"])
+            if _object_exists(self._services.s3, bucket, key):
                 self._services.s3.download_file(bucket, key, str(target / Path(key).name))
             else:
-                _download(self._services.s3, uri, target)
+                _download_folder(self._services.s3, uri, target)
             if not any(target.iterdir()):
-                raise DataError(
+                raise ChannelDataError(
                     f"ClientError: Data download failed: there is nothing in S3 at {uri}, which "
                     f"the channel {channel['ChannelName']!r} names"
                 )
 
-    def _move_checkpoints(self, instance: Instance, move: Callable[[Any, str, Path], None]) -> None:
+    def _transfer_checkpoints(
+        self, instance: Instance, move: Callable[[Any, str, Path], None]
+    ) -> None:
+        """Call ``move`` for the checkpoints of an instance, if the job has an S3 URI."""
         uri = self._request.get("CheckpointConfig", {}).get("S3Uri")
         if uri is not None:
             move(self._services.s3, uri, instance.folder / "checkpoints")
 
 
 class TrainingJobs:
-    """Methods of boto3's ``sagemaker`` client that the SDK uses for training jobs."""
+    """Simulated boto3 client ``sagemaker`` with the SDK's methods for training jobs."""
 
     def __init__(self, folder: Path, services: Services) -> None:
         self._folder = folder
@@ -330,7 +352,7 @@ class TrainingJobs:
             )
         _check_channels(request.get("InputDataConfig", []))
         name = request["TrainingJobName"]
-        for group in _groups(request):
+        for group in _get_instance_groups(request):
             if (count := group["InstanceCount"]) < 1:
                 raise client_error(
                     "ValidationException", f"InstanceCount must be at least 1, got {count}"
@@ -345,35 +367,35 @@ class TrainingJobs:
         return {"TrainingJobArn": job.describe()["TrainingJobArn"]}
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
-        """Return the description of a training job."""
-        return self.job(TrainingJobName).describe()
+        """Return the description of a training job, as AWS responds."""
+        return self.get_job(TrainingJobName).describe()
 
     def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """Request the stop of a training job."""
-        self.job(TrainingJobName).stop()
+        """Request that a training job stops."""
+        self.get_job(TrainingJobName).stop()
 
     def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
         """Delete a finished training job."""
-        if self.job(TrainingJobName).describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
+        if self.get_job(TrainingJobName).describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
             raise client_error(
                 "ValidationException", f"{TrainingJobName} is still running; stop it first"
             )
         del self._jobs[TrainingJobName]
 
     def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
-        """Return an empty list of tags; the SDK's ``attach`` calls this method."""
+        """Return an empty list of tags, because the SDK's ``attach`` calls this method."""
         return {"Tags": []}
 
     def __contains__(self, name: str) -> bool:
         return name in self._jobs
 
     @property
-    def newest(self) -> str:
-        """Name of the newest training job."""
+    def newest_job_name(self) -> str:
+        """Name of the most recently created training job."""
         return next(reversed(self._jobs))
 
-    def job(self, name: str) -> TrainingJob:
-        """Return the training job ``name``.
+    def get_job(self, name: str) -> TrainingJob:
+        """Return the training job with the name ``name``.
 
         Raises:
             ClientError: If there is no such job.
@@ -388,23 +410,23 @@ class TrainingJobs:
             job.kill()
 
 
-def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
-    """Return the instances of a request.
+def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
+    """Return the simulated instances that a request describes.
 
     The instances of a cluster share this machine's CPUs.
     """
     hyperparameters = {
-        name: parse(text) for name, text in request.get("HyperParameters", {}).items()
+        name: parse_value(text) for name, text in request.get("HyperParameters", {}).items()
     }
-    groups = _groups(request)
+    groups = _get_instance_groups(request)
     count = sum(group["InstanceCount"] for group in groups)
-    before = 1 if hyperparameters.get("rl_cluster_type") == SECONDARY else 0
+    before = 1 if hyperparameters.get("rl_cluster_type") == SECONDARY_JOB else 0
     total = before + count
     if "rl_cluster_type" in hyperparameters and before == 0:
         total += int(hyperparameters["rl_num_instances_secondary"])
     elif count > 1:
-        # Simulated host names do not resolve, so the instances use discovery through S3.
-        bucket, _ = bucket_and_key(request["OutputDataConfig"]["S3OutputPath"])
+        # Simulated host names do not resolve, so the instances find the head node through S3.
+        bucket, _ = split_s3_uri(request["OutputDataConfig"]["S3OutputPath"])
         region = hyperparameters.get("sagemaker_region", REGION)
         rendezvous = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
         hyperparameters = rendezvous | hyperparameters
@@ -439,14 +461,18 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     ]
 
 
-def _groups(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the instance groups of a job; equal instances form one group."""
+def _get_instance_groups(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the instance groups of a request; equal instances form one group."""
     resources = request["ResourceConfig"]
     return resources.get("InstanceGroups") or [resources]
 
 
 def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ``ValueError`` unless each channel is a complete copy of files in S3."""
+    """Check that each channel copies all of its files from S3 to every instance.
+
+    Raises:
+        ValueError: If the simulator does not support a setting of a channel.
+    """
     for channel in channels:
         name, source = channel["ChannelName"], channel["DataSource"].get("S3DataSource", {})
         for what, got, wanted in (
@@ -466,7 +492,7 @@ def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
                 )
 
 
-def _exists(s3: Any, bucket: str, key: str) -> bool:
+def _object_exists(s3: Any, bucket: str, key: str) -> bool:
     """Return whether S3 has an object with exactly this key."""
     try:
         s3.head_object(Bucket=bucket, Key=key or "/")
@@ -475,8 +501,9 @@ def _exists(s3: Any, bucket: str, key: str) -> bool:
     return True
 
 
-def _download(s3: Any, uri: str, folder: Path) -> None:
-    bucket, prefix = bucket_and_key(uri)
+def _download_folder(s3: Any, uri: str, folder: Path) -> None:
+    """Download all S3 objects below ``uri`` into ``folder``."""
+    bucket, prefix = split_s3_uri(uri)
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
         for one in page.get("Contents", []):
             path = folder / one["Key"].removeprefix(f"{prefix}/")
@@ -484,8 +511,9 @@ def _download(s3: Any, uri: str, folder: Path) -> None:
             s3.download_file(bucket, one["Key"], str(path))
 
 
-def _upload(s3: Any, uri: str, folder: Path) -> None:
-    bucket, prefix = bucket_and_key(uri)
+def _upload_folder(s3: Any, uri: str, folder: Path) -> None:
+    """Upload all files in ``folder`` to S3 objects below ``uri``."""
+    bucket, prefix = split_s3_uri(uri)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             s3.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder).as_posix()}")

@@ -1,8 +1,8 @@
-"""Simulated tuning jobs: training jobs in sequence, with values drawn from ranges.
+"""Simulated tuning jobs: sequential training jobs with values drawn from ranges.
 
 SageMaker runs several jobs in parallel, and its strategy ``Bayesian`` learns from earlier jobs. The
-simulator draws all values at random, like SageMaker's strategy ``Random``. Jobs run one at a time,
-because all jobs share this machine.
+simulator draws all values at random, like SageMaker's strategy ``Random``. Training jobs run one at
+a time, because all jobs share this machine.
 """
 
 from __future__ import annotations
@@ -29,16 +29,26 @@ from sagemaker_rl.simulator.training_jobs import (
     client_error,
 )
 
-_STRATEGIES = ("Bayesian", "Random")
-_OBJECTIVE = "_tuning_objective_metric"
-"""Hyperparameter with the name of the metric by which SageMaker compares jobs."""
+_SUPPORTED_STRATEGIES = ("Bayesian", "Random")
+"""Tuning strategies that the simulator accepts."""
+_OBJECTIVE_HYPERPARAMETER = "_tuning_objective_metric"
+"""Name of the hyperparameter that contains the name of the objective metric.
 
-_COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
-"""Keys of the job definition that training jobs copy unchanged."""
+SageMaker compares training jobs by this metric.
+"""
+
+_COPIED_KEYS = (
+    "RoleArn",
+    "InputDataConfig",
+    "OutputDataConfig",
+    "StoppingCondition",
+    "Environment",
+)
+"""Keys that each training job's request copies from the job definition."""
 
 
 class TuningJob(BackgroundJob):
-    """One tuning job: its request and the training jobs that it started."""
+    """Simulated tuning job: its request and the training jobs that the job started."""
 
     def __init__(self, request: Mapping[str, Any], training: TrainingJobs) -> None:
         super().__init__(request["HyperParameterTuningJobName"], request)
@@ -52,16 +62,16 @@ class TuningJob(BackgroundJob):
     def stop(self) -> None:
         """Stop the running training job, and start no further training jobs."""
         self._stop_requested = True
-        for job in self._jobs():
+        for job in self._training_jobs():
             job.stop()
 
     def describe(self) -> dict[str, Any]:
         """Return the response of ``describe_hyper_parameter_tuning_job``."""
-        statuses = [job.describe()["TrainingJobStatus"] for job in self._jobs()]
-        scores = self._scores()
+        statuses = [job.describe()["TrainingJobStatus"] for job in self._training_jobs()]
+        scores = self._objective_values()
         description = {
             **self._request,
-            "HyperParameterTuningJobArn": _arn(self.name),
+            "HyperParameterTuningJobArn": _tuning_job_arn(self.name),
             "HyperParameterTuningJobStatus": self._status,
             "CreationTime": self._created,
             "LastModifiedTime": self._changed,
@@ -85,44 +95,49 @@ class TuningJob(BackgroundJob):
         if scores:
             best = sorted(scores, key=scores.__getitem__)
             best_name = best[-1] if self._objective["Type"] == "Maximize" else best[0]
-            description["BestTrainingJob"] = self._summary(self._training.job(best_name))
+            description["BestTrainingJob"] = self._summarize(self._training.get_job(best_name))
         return description
 
-    def summaries(self) -> list[dict[str, Any]]:
+    def training_job_summaries(self) -> list[dict[str, Any]]:
         """Return the summaries of the started training jobs, newest first."""
-        return [self._summary(job) for job in reversed(self._jobs())]
+        return [self._summarize(job) for job in reversed(self._training_jobs())]
 
     def _run(self) -> None:
+        """Run the training jobs one after another."""
         try:
             for number in range(self._config["ResourceLimits"]["MaxNumberOfTrainingJobs"]):
                 if self._stop_requested:
                     break
-                self._train(f"{self.name}-{number + 1:03d}-{secrets.token_hex(4)}")
+                self._run_training_job(f"{self.name}-{number + 1:03d}-{secrets.token_hex(4)}")
             status = JOB_STOPPED if self._stop_requested else JOB_COMPLETED
-            if status == JOB_COMPLETED and not self._scores():
+            if status == JOB_COMPLETED and not self._objective_values():
                 status = JOB_FAILED
                 self._failure = f"No training job has reported {self._objective['MetricName']!r}"
         except Exception as error:
             status, self._failure = JOB_FAILED, f"InternalServerError: {error!r}"
-        self._end(status)
+        self._set_final_status(status)
 
-    def _train(self, name: str) -> None:
-        values = dict(self._values())
+    def _run_training_job(self, name: str) -> None:
+        """Run one training job with random hyperparameters, and log its result."""
+        values = dict(self._draw_values())
         self._drawn[name] = values
-        self._log(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
-        self._training.create_training_job(**self._training_request(name, values))
-        job = self._training.job(name)
+        self._append_log_line(
+            f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}"
+        )
+        self._training.create_training_job(**self._make_training_request(name, values))
+        job = self._training.get_job(name)
         if self._stop_requested:
             job.stop()
         job.wait()
         description = job.describe()
-        score = self._scores().get(name)
+        score = self._objective_values().get(name)
         what = "nothing" if score is None else f"{score:.6g}"
         why = f" ({description['FailureReason']})" if "FailureReason" in description else ""
         status = description["TrainingJobStatus"]
-        self._log(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
+        self._append_log_line(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
 
-    def _training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
+    def _make_training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
+        """Return the request of a training job with the drawn hyperparameters."""
         definition = self._definition
         specification = definition["AlgorithmSpecification"]
         return {
@@ -131,32 +146,33 @@ class TuningJob(BackgroundJob):
             "HyperParameters": {
                 **definition.get("StaticHyperParameters", {}),
                 **values,
-                _OBJECTIVE: self._objective["MetricName"],
+                _OBJECTIVE_HYPERPARAMETER: self._objective["MetricName"],
             },
             "ResourceConfig": definition.get("HyperParameterTuningResourceConfig")
             or definition["ResourceConfig"],
-            **{part: definition[part] for part in _COPIED if part in definition},
+            **{part: definition[part] for part in _COPIED_KEYS if part in definition},
         }
 
-    def _values(self) -> Iterator[tuple[str, str]]:
-        """Yield a name and a random value for each range, as strings."""
+    def _draw_values(self) -> Iterator[tuple[str, str]]:
+        """Yield a name and a random value, as strings, for each hyperparameter range."""
         ranges = self._config["ParameterRanges"]
         for one in ranges.get("ContinuousParameterRanges", []):
-            yield one["Name"], repr(_between(one, self._random.random()))
+            yield one["Name"], repr(_value_at_fraction(one, self._random.random()))
         for one in ranges.get("IntegerParameterRanges", []):
-            yield one["Name"], str(round(_between(one, self._random.random())))
+            yield one["Name"], str(round(_value_at_fraction(one, self._random.random())))
         for one in ranges.get("CategoricalParameterRanges", []):
             yield one["Name"], self._random.choice(one["Values"])
 
-    def _jobs(self) -> list[TrainingJob]:
-        return [self._training.job(name) for name in self._drawn if name in self._training]
+    def _training_jobs(self) -> list[TrainingJob]:
+        """Return the started training jobs that still exist."""
+        return [self._training.get_job(name) for name in self._drawn if name in self._training]
 
-    def _scores(self) -> dict[str, float]:
-        """Return the last value of the objective by training job.
+    def _objective_values(self) -> dict[str, float]:
+        """Return the last value of the objective metric, keyed by the name of the training job.
 
-        Jobs that did not report the objective are omitted.
+        The result contains only completed jobs that reported the metric.
         """
-        described = ((job, job.describe()) for job in self._jobs())
+        described = ((job, job.describe()) for job in self._training_jobs())
         return {
             job.name: one["Value"]
             for job, description in described
@@ -165,20 +181,21 @@ class TuningJob(BackgroundJob):
             if one["MetricName"] == self._objective["MetricName"]
         }
 
-    def _summary(self, job: TrainingJob) -> dict[str, Any]:
+    def _summarize(self, job: TrainingJob) -> dict[str, Any]:
+        """Return the summary of a training job, as AWS lists it."""
         description = job.describe()
         names = ("TrainingJobName", "TrainingJobArn", "CreationTime", "TrainingJobStatus")
         times = ("TrainingStartTime", "TrainingEndTime", "FailureReason")
         summary = {name: description[name] for name in (*names, *times) if name in description}
         summary["TunedHyperParameters"] = self._drawn[job.name]
-        if (score := self._scores().get(job.name)) is not None:
+        if (score := self._objective_values().get(job.name)) is not None:
             metric = {"Type": self._objective["Type"], "MetricName": self._objective["MetricName"]}
             summary["FinalHyperParameterTuningJobObjectiveMetric"] = metric | {"Value": score}
         return summary
 
 
 class SimulatedSageMaker(TrainingJobs):
-    """Methods of boto3's ``sagemaker`` client for training and tuning."""
+    """Simulated boto3 client ``sagemaker`` with the methods for training jobs and tuning jobs."""
 
     def __init__(self, folder: Path, services: Services) -> None:
         super().__init__(folder, services)
@@ -195,7 +212,7 @@ class SimulatedSageMaker(TrainingJobs):
             ValueError: If the request needs a feature that the simulator does not support.
         """
         validate_parameters(request, self._tuning_shape)
-        _check(request)
+        _check_request(request)
         name = request["HyperParameterTuningJobName"]
         if name in self._tuning:
             raise client_error(
@@ -203,30 +220,30 @@ class SimulatedSageMaker(TrainingJobs):
             )
         self._tuning[name] = TuningJob(request, self)
         self._tuning[name].start()
-        return {"HyperParameterTuningJobArn": _arn(name)}
+        return {"HyperParameterTuningJobArn": _tuning_job_arn(name)}
 
     def describe_hyper_parameter_tuning_job(
         self,
         HyperParameterTuningJobName: str,  # noqa: N803
     ) -> dict[str, Any]:
-        """Return the description of a tuning job."""
-        return self.tuning_job(HyperParameterTuningJobName).describe()
+        """Return the description of a tuning job, as AWS responds."""
+        return self.get_tuning_job(HyperParameterTuningJobName).describe()
 
     def list_training_jobs_for_hyper_parameter_tuning_job(
         self,
         HyperParameterTuningJobName: str,  # noqa: N803
         MaxResults: int = 100,  # noqa: N803
     ) -> dict[str, Any]:
-        """Return summaries of the training jobs of a tuning job."""
-        summaries = self.tuning_job(HyperParameterTuningJobName).summaries()
+        """Return the summaries of a tuning job's training jobs, newest first."""
+        summaries = self.get_tuning_job(HyperParameterTuningJobName).training_job_summaries()
         return {"TrainingJobSummaries": summaries[:MaxResults]}
 
     def stop_hyper_parameter_tuning_job(self, HyperParameterTuningJobName: str) -> None:  # noqa: N803
         """Stop a tuning job and its running training job."""
-        self.tuning_job(HyperParameterTuningJobName).stop()
+        self.get_tuning_job(HyperParameterTuningJobName).stop()
 
-    def tuning_job(self, name: str) -> TuningJob:
-        """Return the tuning job ``name``.
+    def get_tuning_job(self, name: str) -> TuningJob:
+        """Return the tuning job with the name ``name``.
 
         Raises:
             ClientError: If there is no such tuning job.
@@ -236,8 +253,13 @@ class SimulatedSageMaker(TrainingJobs):
         return self._tuning[name]
 
 
-def _check(request: Mapping[str, Any]) -> None:
-    """Reject requests that AWS rejects or that the simulator does not support."""
+def _check_request(request: Mapping[str, Any]) -> None:
+    """Check that AWS would accept the request and that the simulator supports the request.
+
+    Raises:
+        ClientError: If the objective is not a defined metric.
+        ValueError: If the simulator does not support a setting of the request.
+    """
     config = request["HyperParameterTuningJobConfig"]
     definition = request.get("TrainingJobDefinition")
     if definition is None:
@@ -246,12 +268,16 @@ def _check(request: Mapping[str, Any]) -> None:
     for asked, what, hint in (
         (request.get("WarmStartConfig"), "WarmStartConfig", "leave out warm_start_config"),
         (request.get("Autotune"), "Autotune", "leave out autotune"),
-        (config["Strategy"] not in _STRATEGIES, config["Strategy"], "use the strategy Random"),
+        (
+            config["Strategy"] not in _SUPPORTED_STRATEGIES,
+            config["Strategy"],
+            "use the strategy Random",
+        ),
         (resources.get("InstanceConfigs"), "InstanceConfigs", "use instance_type"),
         (
             definition.get("CheckpointConfig"),
             "checkpoint_s3_uri with a tuner",
-            "leave it out: jobs would resume each other's checkpoints",
+            "leave out checkpoint_s3_uri: jobs would resume each other's checkpoints",
         ),
     ):
         if asked:
@@ -266,16 +292,20 @@ def _check(request: Mapping[str, Any]) -> None:
         )
 
 
-def _between(one: Mapping[str, str], part: float) -> float:
-    """Return the value at the fraction ``part`` of a range, on the scale of the range."""
+def _value_at_fraction(one: Mapping[str, str], fraction: float) -> float:
+    """Return the value at ``fraction`` of a range, on the scale of the range.
+
+    ``fraction`` is in [0, 1].
+    """
     low, high = float(one["MinValue"]), float(one["MaxValue"])
     scale = one.get("ScalingType", "Auto")
     if scale == "Logarithmic":
-        return math.exp(math.log(low) + part * (math.log(high) - math.log(low)))
+        return math.exp(math.log(low) + fraction * (math.log(high) - math.log(low)))
     if scale == "ReverseLogarithmic":
-        return 1 - math.exp(math.log(1 - low) + part * (math.log(1 - high) - math.log(1 - low)))
-    return low + part * (high - low)
+        return 1 - math.exp(math.log(1 - low) + fraction * (math.log(1 - high) - math.log(1 - low)))
+    return low + fraction * (high - low)
 
 
-def _arn(name: str) -> str:
+def _tuning_job_arn(name: str) -> str:
+    """Return the ARN of a tuning job."""
     return f"arn:aws:sagemaker:::hyper-parameter-tuning-job/{name}"

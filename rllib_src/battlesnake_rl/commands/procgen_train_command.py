@@ -1,4 +1,4 @@
-"""``battlesnake-gym procgen train`` and ``train-procgen.py``: train an agent."""
+"""``battlesnake-gym procgen train`` and ``train-procgen.py``: train a Procgen agent."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ _PROG = "battlesnake-gym procgen train"
 
 
 def parser() -> Parser:
-    """Return the command's parser."""
+    """Return the parser of ``battlesnake-gym procgen train``."""
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     return ProcgenLauncher().parser(_PROG)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train an agent and return the exit status."""
-    process_environment.set_defaults()  # Must precede the imports of torch and Ray.
+    """Train a Procgen agent and return the exit status."""
+    process_environment.set_default_variables()  # Must precede the imports of torch and Ray.
     import torch
 
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
-    # For the test levels, RLlib creates a second environment under the same name.
+    # RLlib registers a second environment under the same name for the test levels.
     warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
-    # The learner runs in this process while the env runners wait, so torch can use every CPU.
+    # The learner runs in this process while the env runners wait. Torch can therefore use every
+    # CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     return ProcgenLauncher.train_main(argv, prog=_PROG)

@@ -1,4 +1,4 @@
-"""``battlesnake-gym runs export``: export a checkpoint as ``policy.onnx``."""
+"""``battlesnake-gym runs export``: export a checkpoint's policy as ``policy.onnx``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sagemaker_rl.runs import checkpoints
 
 
 def parser() -> Parser:
-    """Return the command's parser."""
+    """Return the parser of ``battlesnake-gym runs export``."""
     parser = Parser(
         prog="battlesnake-gym runs export",
         description="Export a checkpoint as policy.onnx and policy.json, for the commands `serve` "
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         options.error(f"--output must end in .onnx, got {arguments.output}")
     try:
         target = export_checkpoint(
-            checkpoints.find(arguments.checkpoint), arguments.output, arguments.last
+            checkpoints.find_checkpoint(arguments.checkpoint), arguments.output, arguments.last
         )
     except checkpoints.CheckpointError as error:
         options.error(str(error))

@@ -7,15 +7,15 @@ from sagemaker_rl.job import process_environment
 
 
 def parser() -> Parser:
-    """Return the command's parser."""
+    """Return the parser of ``battlesnake-gym train``."""
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 
     return BattlesnakeLauncher().parser("battlesnake-gym train")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train a policy and return the exit status."""
-    process_environment.set_defaults()  # Must precede the imports of torch and Ray.
+    """Train a Battlesnake policy and return the exit status."""
+    process_environment.set_default_variables()  # Must precede the imports of torch and Ray.
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 
     return BattlesnakeLauncher.train_main(argv, prog="battlesnake-gym train")

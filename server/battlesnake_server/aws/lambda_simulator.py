@@ -60,7 +60,7 @@ class SimulatedAccount:
     def __init__(self) -> None:
         import boto3
 
-        from sagemaker_rl.simulator.local_job import aws
+        from sagemaker_rl.simulator.local_job import simulated_aws
 
         self._resources = ExitStack()
         self._resources.enter_context(warnings.catch_warnings())
@@ -70,7 +70,7 @@ class SimulatedAccount:
         logging.getLogger("moto").setLevel(
             logging.ERROR
         )  # moto also logs errors about these types.
-        environment = self._resources.enter_context(aws())
+        environment = self._resources.enter_context(simulated_aws())
         self.session = boto3.Session(
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
