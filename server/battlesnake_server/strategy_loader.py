@@ -303,7 +303,7 @@ def _are_builtin_rules(steps: Iterable[PipelineStep]) -> bool:
             unseen += (*step.then, *step.otherwise)
             rule = step.condition
         elif type(step) is Filter:
-            rule = step.badness
+            rule = step.penalty
         elif type(step) is Preference:
             rule = step.score
         num_rules += 1

@@ -722,7 +722,7 @@ def test_scenario_round_trip(client: FlaskClient) -> None:
     ]
     assert sorted(scenario.board.food) == sorted(board.food)
     assert scenario.board.you_id == "a"
-    for form in (text, json.dumps(scenario.to_json())):
+    for form in (text, json.dumps(scenario.to_dict())):
         back = client.post("/lab/read", json={"text": form}).get_json()
         assert back["scenario"] == {"name": "corner", "note": "why", "allowed": ["left", "down"]}
         assert [s["body"] for s in back["frame"]["snakes"]] == [

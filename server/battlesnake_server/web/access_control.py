@@ -25,8 +25,8 @@ _FORBIDDEN_MESSAGE = (
 def is_loopback_host(host: str) -> bool:
     """Return whether only this machine can reach a server that listens on ``host``.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("::")
-    (True, True, True, False)
+    >>> [is_loopback_host(host) for host in ("127.0.0.1", "::1", "localhost", "::")]
+    [True, True, True, False]
     """
     try:
         return ipaddress.ip_address(host).is_loopback
