@@ -37,11 +37,11 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
 
 def test_names() -> None:
     assert {"impala-baseline", "homogeneous-cpu", "homogeneous-gpu", "heterogeneous"} <= set(
-        experiments.names()
+        experiments.experiment_names()
     )
 
 
-@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("name", experiments.experiment_names())
 def test_all_experiments_can_be_planned(
     name: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +80,7 @@ def test_the_file_of_the_baseline_says_what_the_algorithm_begins_with(plan: Plan
     from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
 
     begun = ProcgenPPOConfig()
-    said = experiments.read("impala-baseline")
+    said = experiments.load_experiment("impala-baseline")
     for name, value in said.items():
         if name.startswith("rl.training.config."):
             field = name.removeprefix("rl.training.config.")
@@ -131,14 +131,14 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
         "    model: {use_lstm: true}\n",
     )
     with pytest.raises(experiments.ExperimentError) as caught:
-        experiments.read(path)
+        experiments.load_experiment(path)
     message = str(caught.value)
     assert "color: unknown; there are env, run, stop and config" in message
     assert "stop.episodes: unknown; there are timesteps_total" in message
     assert "config.model: there are custom_model, custom_options; write" in message
     path = write(tmp_path, "bad:\n  run: PPO\n  config: {model: {custom_preprocessor: Mine}}\n")
     with pytest.raises(experiments.ExperimentError, match="custom_preprocessor: preprocessors of"):
-        experiments.read(path)
+        experiments.load_experiment(path)
 
 
 def test_old_names_are_refused_with_those_of_today(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_old_names_are_refused_with_those_of_today(tmp_path: Path) -> None:
         "  config: {num_sgd_iter: 3, sgd_minibatch_size: 2048, train_batch_size: 16384}\n",
     )
     with pytest.raises(experiments.ExperimentError) as caught:
-        experiments.read(path)
+        experiments.load_experiment(path)
     message = str(caught.value)
     assert "checkpoint_freq: unknown; there are env, run, stop and config" in message
     assert "config.num_sgd_iter: it is num_epochs today" in message
@@ -172,7 +172,7 @@ def test_parts_of_gpus_are_counted_before_the_start(
     words += ["--num-env-runners", "3", "--runs-dir", str(tmp_path)]
     assert ProcgenLauncher.train_main(words) == 2
     assert (
-        "3 GPUs are needed and there are 2: a process cannot use parts of two GPUs"
+        "3 GPUs are needed, but there are 2: a process cannot use parts of two GPUs"
         in capsys.readouterr().err
     )
 
@@ -188,14 +188,14 @@ def test_parts_of_gpus_are_counted_before_the_start(
 )
 def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(experiments.ExperimentError, match=message):
-        experiments.read(write(tmp_path, text))
+        experiments.load_experiment(write(tmp_path, text))
 
 
 def test_missing_experiments(tmp_path: Path) -> None:
     with pytest.raises(experiments.ExperimentError, match="did you mean impala-baseline"):
-        experiments.read("baseline")
+        experiments.load_experiment("baseline")
     with pytest.raises(experiments.ExperimentError, match="there is no experiment file"):
-        experiments.read(str(tmp_path / "none.yaml"))
+        experiments.load_experiment(str(tmp_path / "none.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from battlesnake_rl.procgen.procgen_env_config import held_out
+from battlesnake_rl.procgen.procgen_env_config import held_out_config
 from battlesnake_rl.procgen.procgen_games import GAMES, normalized_score
 
 
@@ -21,7 +21,7 @@ def test_normalized_scores() -> None:
 
 
 def test_held_out_levels() -> None:
-    later = held_out({"env_name": "maze", "num_levels": 200, "start_level": 10})
+    later = held_out_config({"env_name": "maze", "num_levels": 200, "start_level": 10})
     assert (later["start_level"], later["num_levels"]) == (210, 200)
     with pytest.raises(ValueError, match="num_levels is 0, so training used all levels"):
-        held_out({"env_name": "maze"})
+        held_out_config({"env_name": "maze"})

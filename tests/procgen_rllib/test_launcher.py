@@ -67,10 +67,10 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_network_learns(trained: Path) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import MODULE
+    from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH
 
     first, last = (
-        sorted((trained / "checkpoints").glob("checkpoint_*"))[i] / MODULE for i in (0, -1)
+        sorted((trained / "checkpoints").glob("checkpoint_*"))[i] / MODULE_PATH for i in (0, -1)
     )
     from ray.rllib.core.rl_module.rl_module import RLModule
 
@@ -91,7 +91,7 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
 ) -> None:
     import shutil
 
-    from battlesnake_rl.commands.procgen_rollout_command import MODULE, load_policy
+    from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH, load_policy
     from sagemaker_rl.runs.checkpoints import CheckpointError
     from tests.sagemaker_rl.malicious_checkpoints import doctor
 
@@ -103,7 +103,7 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
     boards = np.random.default_rng(0).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
     expected = load_policy(last, greedy=True)(boards)
     np.testing.assert_array_equal(load_policy(copy, greedy=True)(boards), expected)
-    doctor(copy / MODULE / "module_state.pkl", ran)
+    doctor(copy / MODULE_PATH / "module_state.pkl", ran)
     with pytest.raises(CheckpointError, match="contains more than numbers"):
         load_policy(copy)
     assert not ran.exists()

@@ -26,25 +26,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_there() -> None:
-    from battlesnake_rl.procgen.procgen_launcher import MODELS
+    from battlesnake_rl.procgen.procgen_launcher import NETWORK_CLASSES
 
-    assert plugins.find("models", "impala_cnn", MODELS).__name__ == "ImpalaModule"
-    assert plugins.find("models", "my_vision_network").__name__ == "MyVisionNetwork"
-    assert plugins.find("algorithms", "PPO").__name__ == "PPO"
-    assert plugins.find("algorithms", "random_agent").__name__ == "RandomAgent"
-    assert plugins.find("callbacks", "level_counter").__name__ == "LevelCounter"
+    assert plugins.find_class("models", "impala_cnn", NETWORK_CLASSES).__name__ == "ImpalaModule"
+    assert plugins.find_class("models", "my_vision_network").__name__ == "MyVisionNetwork"
+    assert plugins.find_class("algorithms", "PPO").__name__ == "PPO"
+    assert plugins.find_class("algorithms", "random_agent").__name__ == "RandomAgent"
+    assert plugins.find_class("callbacks", "level_counter").__name__ == "LevelCounter"
 
 
 def test_ones_own_file_goes_before_the_example(folder: Path) -> None:
     (folder / "models" / "my_vision_network.py").write_text(MODEL)
-    assert plugins.find("models", "my_vision_network").__name__ == "Mine"
+    assert plugins.find_class("models", "my_vision_network").__name__ == "Mine"
 
 
 def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray import cloudpickle
 
     (folder / "models" / "mine.py").write_text(MODEL)
-    model = plugins.find("models", "mine")
+    model = plugins.find_class("models", "mine")
     pickled = cloudpickle.dumps(model)
     # As in an env runner on another machine, which has not read the file.
     monkeypatch.delitem(sys.modules, model.__module__)
@@ -52,17 +52,17 @@ def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_missing_names() -> None:
-    from battlesnake_rl.procgen.procgen_launcher import MODELS
+    from battlesnake_rl.procgen.procgen_launcher import NETWORK_CLASSES
 
     with pytest.raises(
         ValueError,
         match=r"no model 'mine'; there are impala_cnn, my_vision_network\. Put",
     ):
-        plugins.find("models", "mine", MODELS)
+        plugins.find_class("models", "mine", NETWORK_CLASSES)
     with pytest.raises(ValueError, match=r"no algorithm 'ppo'; there are APPO, .*PPO"):
-        plugins.find("algorithms", "ppo")
+        plugins.find_class("algorithms", "ppo")
     with pytest.raises(ValueError, match=r"no callbacks 'mine'; there are level_counter\."):
-        plugins.find("callbacks", "mine")
+        plugins.find_class("callbacks", "mine")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_missing_names() -> None:
 def test_files_that_are_no_models(folder: Path, text: str, message: str) -> None:
     (folder / "models" / "mine.py").write_text(text)
     with pytest.raises(ValueError, match=message):
-        plugins.find("models", "mine")
+        plugins.find_class("models", "mine")
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_files_of_the_old_api_are_refused_with_the_remedy(
 ) -> None:
     (folder / f"{file}.py").write_text(text)
     with pytest.raises(ValueError, match=rf"{file}\.py cannot be imported: .*{message}"):
-        plugins.find(*file.split("/"))
+        plugins.find_class(*file.split("/"))

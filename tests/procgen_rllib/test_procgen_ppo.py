@@ -110,7 +110,7 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
         rollouts = rollouts_of(rewards[turns], ends[turns], games=3)
         for one, those in zip(rollouts, (slice(0, 3), slice(3, 6)), strict=True):
             one.acted, one.rewards = everywhere[turns, those, None], rewards[turns, those, None]
-        normalizer.scale(rollouts)
+        normalizer.normalize_rollouts(rollouts)
         scaled = np.concatenate([one.rewards for one in rollouts], axis=1)[..., 0]
         np.testing.assert_allclose(scaled, expected[turns], rtol=1e-5)
 
@@ -121,11 +121,11 @@ def test_a_normalizer_goes_on_where_it_was() -> None:
     rewards, ends = rewards_and_ends(games=3, turns=20)
     ends[9] = True  # all games restart, as in a resumed run
     one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
-    one.scale(rollouts_of(rewards[:10], ends[:10], games=3))
-    other.restore(one.state())
+    one.normalize_rollouts(rollouts_of(rewards[:10], ends[:10], games=3))
+    other.set_moments(one.get_moments())
     (ours,), (theirs,) = (rollouts_of(rewards[10:], ends[10:], games=3) for _ in range(2))
-    one.scale([ours])
-    other.scale([theirs])
+    one.normalize_rollouts([ours])
+    other.normalize_rollouts([theirs])
     np.testing.assert_array_equal(ours.rewards, theirs.rewards)
 
 
@@ -138,7 +138,7 @@ def test_the_value_loss_is_that_of_numpy() -> None:
         for v, o, t in zip(values, old, targets, strict=True)
     ]
     tensors = [torch.from_numpy(one) for one in (values, old, targets)]
-    assert procgen_ppo.value_loss(*tensors, CLIP).item() == pytest.approx(np.mean(expected))
+    assert procgen_ppo.clipped_value_loss(*tensors, CLIP).item() == pytest.approx(np.mean(expected))
     # Some values are clipped, and some are not.
     assert 0 < np.mean(np.abs(values - old) > CLIP) < 1
 
@@ -208,7 +208,10 @@ def expected_rewards(rewards: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
     normalizer = RewardNormalizer(GAMMA, 1.5)
     acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
     scaled = np.array(
-        [normalizer.scale_turn(*turn) for turn in zip(rewards * acted, acted, ends, strict=True)]
+        [
+            normalizer.normalize_turn(*turn)
+            for turn in zip(rewards * acted, acted, ends, strict=True)
+        ]
     )
     return [scaled[:, :2], scaled[:, 2:]]
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym procgen rollout``: run a trained Procgen agent."""
+"""``battlesnake-gym procgen rollout``: play episodes with a trained Procgen agent."""
 
 from __future__ import annotations
 
@@ -28,33 +28,43 @@ from battlesnake_gym.common.command_line import (
     seed,
 )
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
-from battlesnake_rl.procgen.procgen_env_config import complete, held_out
+from battlesnake_rl.procgen.kit.plugins import PREPROCESSOR_ERROR
+from battlesnake_rl.procgen.procgen_env_config import held_out_config, with_defaults
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
-from battlesnake_rl.procgen.procgen_episodes import Act, Episode, acting, play, score
-from battlesnake_rl.procgen.procgen_launcher import FRAME_STACK, ProcgenHyperparameters, configure
+from battlesnake_rl.procgen.procgen_episodes import (
+    Episode,
+    PolicyFn,
+    compute_statistics,
+    make_policy,
+    play_episodes,
+)
+from battlesnake_rl.procgen.procgen_launcher import (
+    DEFAULT_FRAME_STACKS,
+    ProcgenHyperparameters,
+    configure,
+)
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 
-_SIDE, _FRAMES_PER_SECOND = 512, 15
-_FORMATS: dict[str, dict[str, Any]] = {
-    # The name of a temporary file does not end in .mp4, so ffmpeg needs an explicit format.
+_VIDEO_SIZE_PX, _FRAMES_PER_SECOND = 512, 15
+_VIDEO_WRITER_OPTIONS: dict[str, dict[str, Any]] = {
+    # The name of a temporary file does not end in .mp4. ffmpeg therefore needs an explicit format.
     "mp4": {"fps": _FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
-    # The duration is in milliseconds per frame; loop 0 repeats the animation forever.
+    # ``duration`` is in milliseconds per frame. ``loop`` 0 repeats the animation forever.
     "gif": {"duration": 1000 / _FRAMES_PER_SECOND, "loop": 0},
 }
-"""Options of imageio by video format."""
+"""Options of imageio's writer, by video format."""
 
-MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
+MODULE_PATH = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 """Path of the network in a checkpoint, relative to the checkpoint."""
 
 
-def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
+def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> PolicyFn:
     """Load the policy of a checkpoint.
 
-    The policy samples its actions unless ``greedy`` is True. The checkpoint's metadata determine
-    the network. A user-defined network also needs its file in ``models/``. Only the weights are
-    read from the checkpoint.
+    The policy samples its actions unless ``greedy`` is True. The checkpoint's metadata determines
+    the network. A user-defined network also needs its file in ``models/``. The function unpickles
+    only the weights of the checkpoint.
 
     Raises:
         CheckpointError: If there is no checkpoint, or if the weights contain objects other than
@@ -62,18 +72,18 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
         ValueError: If the algorithm or the network of the checkpoint does not exist.
     """
     limit_torch_threads()
-    module = _build(checkpoints.read_metadata(checkpoint))
-    module.set_state(checkpoints.load_numeric_pickle(checkpoint / MODULE / "module_state.pkl"))
+    module = _build_network(checkpoints.read_metadata(checkpoint))
+    module.set_state(checkpoints.load_numeric_pickle(checkpoint / MODULE_PATH / "module_state.pkl"))
     torch.manual_seed(np.random.SeedSequence(seed).generate_state(1)[0])
-    return acting(module, greedy=greedy)
+    return make_policy(module, greedy=greedy)
 
 
-def _build(metadata: Mapping[str, Any]) -> RLModule:
+def _build_network(metadata: Mapping[str, Any]) -> RLModule:
     """Build the network of a checkpoint from its metadata, with random weights."""
     identity = metadata["identity"]
     hyperparameters = metadata["hyperparameters"]
     if hyperparameters.get("custom_preprocessor") is not None:
-        raise ValueError(NO_PREPROCESSORS)
+        raise ValueError(PREPROCESSOR_ERROR)
     given = {
         name: hyperparameters[name]
         for name in ("algorithm", "custom_model")
@@ -96,10 +106,10 @@ def _build(metadata: Mapping[str, Any]) -> RLModule:
 def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
     """Write episodes as concatenated, compressed numpy arrays (.npz).
 
-    The arrays over turns are ``actions``, int64 (turns), and ``rewards``, float32 (turns). The
-    array over frames is ``observations``, uint8 (frames, 64, 64, 3). Each episode has one more
-    frame than turns. The arrays over episodes are ``lengths`` in turns, ``level_seeds`` and
-    ``terminated``.
+    The arrays with one entry per env step are ``actions``, int64 (T,), and ``rewards``, float32
+    (T,). The array with one entry per frame is ``observations``, uint8 (F, 64, 64, 3). Each episode
+    has one frame more than env steps. The arrays with one entry per episode are ``lengths``, int64
+    (E,), in env steps, ``level_seeds``, int64 (E,), and ``terminated``, bool (E,).
     """
     arrays = {
         "observations": np.array(
@@ -120,7 +130,7 @@ def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
 
 
 def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
-    """Write a video of 512x512 pixels.
+    """Write a video of 512x512 pixels with 15 frames per second.
 
     Args:
         path: Output file; the suffix sets the format.
@@ -129,21 +139,21 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
     kind = path.suffix.removeprefix(".")
 
     def write(draft: Path) -> None:
-        writer: Any = imageio.get_writer(draft, format=kind, **_FORMATS[kind])
+        writer: Any = imageio.get_writer(draft, format=kind, **_VIDEO_WRITER_OPTIONS[kind])
         with writer:
             for frame in frames:
-                factor = _SIDE // len(frame)
+                factor = _VIDEO_SIZE_PX // len(frame)
                 writer.append_data(frame.repeat(factor, axis=0).repeat(factor, axis=1))
 
     write_atomically(path, write)
 
 
-_LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "training": complete,
-    "held-out": held_out,
-    "all": lambda env_config: complete(env_config) | {"num_levels": 0},
+_LEVEL_CONVERTERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "training": with_defaults,
+    "held-out": held_out_config,
+    "all": lambda env_config: with_defaults(env_config) | {"num_levels": 0},
 }
-"""Changes to the training ``env_config`` for each value of ``--levels``."""
+"""Function that converts the training ``env_config``, by value of ``--levels``."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -153,79 +163,93 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = parser().parse_args(argv)
     try:
-        return _run(arguments)
+        return _run_rollout(arguments)
     except ValueError as error:
         return print_error("battlesnake-gym procgen rollout", error)
 
 
 def parser() -> Parser:
-    """Return the command's parser."""
+    """Return the parser of ``battlesnake-gym procgen rollout``."""
     parser = Parser(
         prog="battlesnake-gym procgen rollout",
-        description="Run a trained Procgen agent and print its scores. It can save episodes and "
-        "videos, and measure generalization to levels that it was not trained on.",
+        description="Run a trained Procgen agent and print its scores. The command can also save "
+        "episodes and videos, and measure the generalization to levels outside the training.",
         epilog="Example: procgen rollout runs/impala-baseline-bigfish --episodes 100 --levels "
         "training held-out",
     )
     add = parser.add_argument
     add("checkpoint", type=Path, help="checkpoint, or run directory (its latest checkpoint)")
-    add("--levels", nargs="+", choices=list(_LEVELS), default=["training"],
-        help="levels to play, in this order; with two or more, shows the generalization gap to the "
-        "first")  # fmt: skip
+    add("--levels", nargs="+", choices=list(_LEVEL_CONVERTERS), default=["training"],
+        help="levels to play, in this order; with two or more, also print the generalization gap "
+        "to the first")  # fmt: skip
     add(
         "--episodes",
         type=natural,
         default=0,
-        help="number of complete episodes (instead of --steps)",
+        help="number of complete episodes to play, instead of --steps",
     )
-    add("--steps", type=positive, default=10_000, help="number of turns")
+    add("--steps", type=positive, default=10_000, help="number of env steps to play")
     add("--config", type=json.loads, default={}, metavar="JSON",
         help='changes to the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
-    add("--greedy", action="store_true", help="take the most probable action instead of sampling")
+    add("--greedy", action="store_true", help="choose the most probable action instead of sampling")
     add("--num-envs", type=positive, default=16, help="number of parallel games")
     add("--seed", type=seed, default=0, help="random seed for levels and actions")
     add("-o", "--output", type=Path, metavar="FILE.npz", help="save the episodes to FILE.npz")
     add("--video-dir", type=output_dir, metavar="DIR", help="save a video of each episode in DIR")
-    add("--video-format", choices=list(_FORMATS), default="mp4", help="format of the videos")
-    add("--run", help="algorithm that trained the checkpoint")
-    add("--env", choices=list(FRAME_STACK), help="environment that the checkpoint was trained in")
+    add(
+        "--video-format",
+        choices=list(_VIDEO_WRITER_OPTIONS),
+        default="mp4",
+        help="format of the videos",
+    )
+    add("--run", help="expected algorithm of the checkpoint")
+    add(
+        "--env",
+        choices=list(DEFAULT_FRAME_STACKS),
+        help="expected environment of the checkpoint",
+    )
     add_json_option(parser)
     return parser
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run_rollout(arguments: argparse.Namespace) -> int:
     if arguments.output is not None and arguments.output.suffix != ".npz":
         raise ValueError(f"--output must end in .npz, got {arguments.output}")
     if (arguments.output or arguments.video_dir) and len(arguments.levels) > 1:
-        raise ValueError("--output and --video-dir need a single choice of --levels")
-    checkpoint = checkpoints.find(arguments.checkpoint)
+        raise ValueError(
+            "--output and --video-dir need one value of --levels, got "
+            f"{len(arguments.levels)}; run the command once per value"
+        )
+    checkpoint = checkpoints.find_checkpoint(arguments.checkpoint)
     identity = checkpoints.read_metadata(checkpoint)["identity"]
     for flag, key in (("run", "algorithm"), ("env", "env")):
         if getattr(arguments, flag) not in (None, identity[key]):
             raise ValueError(
                 f"--{flag} is {getattr(arguments, flag)} but {checkpoint} has {identity[key]}"
             )
-    trained_on = complete(identity["env_config"] | arguments.config)
-    env_configs = {levels: _LEVELS[levels](trained_on) for levels in arguments.levels}
+    trained_on = with_defaults(identity["env_config"] | arguments.config)
+    env_configs = {levels: _LEVEL_CONVERTERS[levels](trained_on) for levels in arguments.levels}
     act = load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
     results: dict[str, dict[str, float]] = {}
     for levels, env_config in env_configs.items():
-        episodes = _play(arguments, env_config, act)
+        episodes = _play_and_save(arguments, env_config, act)
         if not episodes:
-            raise ValueError(f"no episode ended within {arguments.steps} steps; raise --steps")
-        results[levels] = score(episodes, env_config)
+            raise ValueError(
+                f"no episode ended within {arguments.steps} env steps; increase --steps"
+            )
+        results[levels] = compute_statistics(episodes, env_config)
         if not arguments.json:
-            sys.stdout.write(_line(levels, env_config, results[levels]))
-            sys.stdout.write(_generalization_gap(results))
+            sys.stdout.write(_format_result(levels, env_config, results[levels]))
+            sys.stdout.write(_format_generalization_gap(results))
     if arguments.json:
         print_json({"game": identity["env_config"]["env_name"], "levels": results})
     return 0
 
 
-def _generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a line with the generalization gap, or "" if there is no gap to compute.
+def _format_generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a line of text with the generalization gap, or "" for fewer than two results.
 
-    The gap is the difference between the first and the last result.
+    The gap is the first mean reward minus the last mean reward.
     """
     (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
     if len(levels) < 2:
@@ -234,14 +258,16 @@ def _generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
     return f"gap from {levels[0]} to {levels[-1]} levels: {gap:.2f}\n"
 
 
-def _play(arguments: argparse.Namespace, env_config: Mapping[str, Any], act: Act) -> list[Episode]:
+def _play_and_save(
+    arguments: argparse.Namespace, env_config: Mapping[str, Any], act: PolicyFn
+) -> list[Episode]:
     num_envs = min(arguments.num_envs, arguments.episodes or arguments.num_envs)
     games = VectorProcgen(num_envs, env_config)
-    episodes = play(
+    episodes = play_episodes(
         games,
         act,
-        episodes=arguments.episodes,
-        steps=arguments.steps,
+        num_episodes=arguments.episodes,
+        num_env_steps=arguments.steps,
         seed=arguments.seed,
         keep_frames=bool(arguments.output or arguments.video_dir),
     )
@@ -256,7 +282,7 @@ def _play(arguments: argparse.Namespace, env_config: Mapping[str, Any], act: Act
     return episodes
 
 
-def _line(levels: str, env_config: Mapping[str, Any], result: Mapping[str, float]) -> str:
+def _format_result(levels: str, env_config: Mapping[str, Any], result: Mapping[str, float]) -> str:
     normalized = result.get("normalized_score")
     return (
         f"{env_config['env_name']} on {levels} levels: reward {result['reward']:.2f} "

@@ -2,8 +2,8 @@
 
 ``evaluation_interval`` is the number of iterations between tests, and ``evaluation_duration`` the
 number of episodes per test. ``evaluation_config.env_config`` contains the differences from the
-training options. By default, the test uses all levels. RLlib's own evaluation is not used. RLlib
-would count the episodes that end first, which favors short episodes.
+training options. By default, the test uses all levels. The test replaces RLlib's own evaluation,
+which would count the episodes that end first and thereby favor short episodes.
 """
 
 from __future__ import annotations
@@ -18,43 +18,49 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from battlesnake_rl.procgen.procgen_env_config import complete
+from battlesnake_rl.procgen.procgen_env_config import with_defaults
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
-from battlesnake_rl.procgen.procgen_episodes import acting, play, score
+from battlesnake_rl.procgen.procgen_episodes import compute_statistics, make_policy, play_episodes
 
-_DEFAULTS: dict[str, Any] = {"env_config": {"num_levels": 0, "start_level": 0}, "explore": True}
-"""Default of ``evaluation_config``: all levels, with sampled actions."""
+_EVALUATION_DEFAULTS: dict[str, Any] = {
+    "env_config": {"num_levels": 0, "start_level": 0},
+    "explore": True,
+}
+"""Default ``evaluation_config``: all levels, with sampled actions."""
 
 GENERALIZATION_COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER_RESULTS}/reward"}
-"""Result in each column of ``progress.csv`` for the test curve."""
+"""Key of the training result for each column of the test curve in ``progress.csv``."""
 
 _NUM_TEST_ENVS = 64
 
-_SUPPORTED: dict[str, tuple[Any, ...]] = {
+_SUPPORTED_VALUES: dict[str, tuple[Any, ...]] = {
     "evaluation_duration_unit": ("episodes",),
     "evaluation_num_env_runners": (0,),
     "evaluation_parallel_to_training": (False,),
 }
-"""The only supported value of some settings of RLlib's evaluation, by name."""
+"""Supported values of some settings of RLlib's evaluation, by setting."""
 
 
-def set_up(config: AlgorithmConfig) -> None:
-    """Enable the test curve in ``config`` if ``evaluation_interval`` is set."""
+def enable_test_curve(config: AlgorithmConfig) -> None:
+    """Configure the test curve; RLlib runs tests only if ``evaluation_interval`` is set."""
     config.evaluation(
         custom_evaluation_function=evaluate_on_test_levels,
-        evaluation_config=copy.deepcopy(_DEFAULTS),
+        evaluation_config=copy.deepcopy(_EVALUATION_DEFAULTS),
     )
     config.callbacks(on_train_result=drop_old_results)
 
 
 def drop_old_results(*, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any) -> None:
-    """Remove from ``result`` the results of an earlier test, which RLlib repeats."""
+    """Remove the results of an earlier test from ``result``.
+
+    RLlib repeats these results in the iterations between tests.
+    """
     interval = algorithm.config.evaluation_interval
     if interval and result["training_iteration"] % interval:
         result.pop(EVALUATION_RESULTS, None)
 
 
-def check(config: AlgorithmConfig) -> None:
+def check_evaluation_settings(config: AlgorithmConfig) -> None:
     """Reject unsupported settings of the evaluation.
 
     Raises:
@@ -63,30 +69,31 @@ def check(config: AlgorithmConfig) -> None:
     """
     if not config.evaluation_interval:
         return
-    for name, supported in _SUPPORTED.items():
+    for name, supported in _SUPPORTED_VALUES.items():
         value = getattr(config, name)
         if value not in supported:
             raise ValueError(
                 f"{name} is {value!r}, but only {supported[0]!r} is supported; leave it out"
             )
     for key in config.evaluation_config:
-        if key not in _DEFAULTS:
+        if key not in _EVALUATION_DEFAULTS:
             raise ValueError(
-                f"evaluation_config has no key {key!r} here; its keys are {', '.join(_DEFAULTS)}"
+                f"evaluation_config has no key {key!r} here; its keys are "
+                f"{', '.join(_EVALUATION_DEFAULTS)}"
             )
     test_env_config(config)
 
 
 def test_env_config(config: AlgorithmConfig) -> dict[str, Any]:
-    """Return the complete ``env_config`` of the test."""
-    return complete(config.env_config | config.evaluation_config["env_config"])
+    """Return the complete ``env_config`` of the test levels."""
+    return with_defaults(config.env_config | config.evaluation_config["env_config"])
 
 
 def evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[str, Any], int, int]:
-    """Run a test for RLlib.
+    """Run one test; RLlib calls this function instead of its own evaluation.
 
     Returns:
-        The results, the number of env steps, and the number of agent steps; the numbers are equal.
+        The results, the number of env steps, and the number of agent steps. Both numbers are equal.
     """
     config = algorithm.config
     count = config.evaluation_duration
@@ -94,12 +101,12 @@ def evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[st
     module = runners.local_env_runner.module
     if isinstance(module, MultiRLModule):
         module = module[DEFAULT_MODULE_ID]
-    act = acting(module, greedy=not config.evaluation_config["explore"])
-    # Each test uses different levels, and a repeated run uses the same levels.
+    act = make_policy(module, greedy=not config.evaluation_config["explore"])
+    # Different iterations use different levels. A repeated run uses the same levels.
     seed = (config.seed or 0) * 100_003 + algorithm.iteration
-    episodes = play(games, act, episodes=count, seed=seed, show=False)
+    episodes = play_episodes(games, act, num_episodes=count, seed=seed, show_progress=False)
     games.close()
-    result = score(episodes, games.env_config)
+    result = compute_statistics(episodes, games.env_config)
     turns = sum(len(one.actions) for one in episodes)
     result |= {"episode_return_mean": result["reward"], "episode_len_mean": result["length"]}
     logger = MetricsLogger()

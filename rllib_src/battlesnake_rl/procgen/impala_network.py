@@ -10,13 +10,13 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from battlesnake_rl.mabs.policy.q_network import bfloat16_pays
+from battlesnake_rl.mabs.policy.q_network import has_native_bfloat16
 
-_IMAGES_PER_CHUNK = {"cpu": 128, "cuda": 2048}
-"""Maximum number of images per chunk of the trunk, by device type.
+_MAX_IMAGES_PER_CHUNK = {"cpu": 128, "cuda": 2048}
+"""Maximum number of images per forward pass of the trunk, by device type.
 
-A CPU loses a third of its speed if a chunk exceeds the caches. On a GPU, only the memory limits the
-size of a chunk.
+A CPU loses a third of its speed if the data of a forward pass exceeds the caches. On a GPU, only
+the memory limits this number.
 """
 
 MODEL_CONFIG: dict[str, Any] = {
@@ -28,9 +28,11 @@ MODEL_CONFIG: dict[str, Any] = {
 }
 """Settings of `ImpalaModule` with their default values.
 
-``patch``: side of the squares of an initial convolution, in pixels; 1 for no initial convolution.
-``channels``: channels of the stages. ``blocks``: residual blocks per stage. ``width``: units of the
-dense layer. ``bfloat16``: ``"auto"`` (if the processor supports it), ``True`` or ``False``.
+* ``patch``: side of the squares of an initial convolution, in pixels; 1 for no initial convolution.
+* ``channels``: number of channels of each stage.
+* ``blocks``: number of residual blocks per stage.
+* ``width``: number of units of the dense layer.
+* ``bfloat16``: ``True``, ``False`` or ``"auto"`` (bfloat16 on processors with native support).
 """
 
 
@@ -53,7 +55,7 @@ class ResidualBlock(nn.Module):
 
 
 class ImpalaTrunk(nn.Module):
-    """Trunk of a network: uint8 (B, H, W, C) to features, float (B, ``width``).
+    """Trunk that maps uint8 (B, H, W, C) to features, float (B, ``width``).
 
     Each stage consists of a convolution, a pooling that halves height and width, and residual
     blocks.
@@ -85,31 +87,31 @@ class ImpalaTrunk(nn.Module):
         layers += [nn.ReLU(), nn.Flatten(), nn.Linear(previous * height * breadth, width)]
         self.layers = nn.Sequential(*layers, nn.ReLU())
         self.width = width
-        # The images have channels last. Convolutions take half the time in the same memory format.
+        # The images have channels last. Convolutions are twice as fast in the same memory order.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Return the features of a batch of images.
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the features of a batch of images, float (B, ``width``).
 
-        The network scales byte 255 to 1.
+        The network maps byte 255 to 1.0.
         """
-        device = pictures.device.type
+        device = images.device.type
         half = torch.is_autocast_enabled(device)
-        scaled = pictures.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
+        scaled = images.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
         features: Tensor = self.layers(scaled.permute(0, 3, 1, 2))
         return features
 
 
 class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value heads on one `ImpalaTrunk`, for PPO, APPO and IMPALA.
+    """RLlib module with a policy head and a value head on one `ImpalaTrunk`.
 
-    ``model_config`` contains the settings of `MODEL_CONFIG`. With three channels and 15 actions,
-    the network has 626,256 parameters.
+    PPO, APPO and IMPALA can train the module. ``model_config`` contains the settings of
+    `MODEL_CONFIG`. With three channels and 15 actions, the network has 626,256 parameters.
     """
 
     def setup(self) -> None:
         """Build the trunk, the policy head and the value head."""
-        # RLlib adds settings of its own networks, which have no effect here.
+        # RLlib adds the settings of its own networks. These settings have no effect here.
         self.settings = {
             key: self.model_config.get(key, default) for key, default in MODEL_CONFIG.items()
         }
@@ -122,28 +124,31 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         nn.init.zeros_(self.policy.bias)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        embeddings = self._features(batch[Columns.OBS])
+        embeddings = self._compute_features(batch[Columns.OBS])
         return {
             Columns.ACTION_DIST_INPUTS: self.policy(embeddings),
             Columns.EMBEDDINGS: embeddings,
         }
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return the values, float32 (B,).
+        """Return the values of the images, float32 (B,).
 
-        Without ``embeddings``, as in advantage estimation, no gradients are computed.
+        Without ``embeddings``, as in advantage estimation, the method computes no gradients.
         """
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)
             return values
         with torch.no_grad():
-            return self.compute_values(batch, self._features(batch[Columns.OBS]))
+            return self.compute_values(batch, self._compute_features(batch[Columns.OBS]))
 
-    def _features(self, pictures: Tensor) -> Tensor:
-        """Return float32 features; the trunk computes in bfloat16 if bfloat16 is faster."""
+    def _compute_features(self, images: Tensor) -> Tensor:
+        """Return the features of a batch of images, float32 (B, ``width``).
+
+        The trunk computes in bfloat16 if the processor supports bfloat16 natively.
+        """
         choice = self.settings["bfloat16"]
-        enabled = bfloat16_pays(pictures.device) if choice == "auto" else bool(choice)
-        pieces = torch.split(pictures, _IMAGES_PER_CHUNK[pictures.device.type])
-        with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
+        enabled = has_native_bfloat16(images.device) if choice == "auto" else bool(choice)
+        pieces = torch.split(images, _MAX_IMAGES_PER_CHUNK[images.device.type])
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=enabled):
             features = torch.cat([self.trunk(piece) for piece in pieces])
         return features.float()

@@ -39,7 +39,7 @@ _MAX_LEVEL = 2**31 - 1
 _PROVIDERS = ("envpool",)
 
 
-def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``env_config`` with the default values of missing options.
 
     Raises:
@@ -69,20 +69,20 @@ def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def held_out(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options for the same game on held-out levels.
+def held_out_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the same game on held-out levels.
 
-    The held-out levels follow the training levels. There are as many held-out levels as training
-    levels.
+    The number of held-out levels equals the number of training levels. The held-out levels follow
+    the training levels.
 
     Raises:
-        ValueError: If ``env_config`` uses all levels, so that no levels are held out.
+        ValueError: If the training uses all levels, so that no held-out levels exist.
     """
-    values = complete(env_config)
+    values = with_defaults(env_config)
     if values["num_levels"] == 0:
         raise ValueError(
             "num_levels is 0, so training used all levels and none is held out; "
-            "train on fewer, such as num_levels 200"
+            "train on fewer levels, such as num_levels 200"
         )
     return values | {"start_level": values["start_level"] + values["num_levels"]}
 

@@ -11,14 +11,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from battlesnake_rl.procgen.procgen_env_config import complete
+from battlesnake_rl.procgen.procgen_env_config import with_defaults
 from battlesnake_rl.procgen.procgen_games import GAMES
 from battlesnake_rl.procgen.providers import (
     FRAME_SHAPE,
     NUM_ACTIONS,
     EnvpoolBatch,
+    ProviderStep,
     SequentialGames,
-    Step,
     make_provider,
 )
 
@@ -29,17 +29,19 @@ Infos = dict[str, NDArray[Any]]
 
 
 class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArray[Any]]):
-    """``num_envs`` Procgen games that step together.
+    """Vector environment of ``num_envs`` Procgen games that step together.
 
     Observations are uint8 (N, 64, 64, 3 * frame_stack), RGB, with the newest frame last. Actions
-    are integers below 15, rewards are float32. A completed or lost level terminates the episode; a
-    level that reaches the game's ``max_turns`` truncates it. The observation is then the last frame
-    of the level. The next step ignores its action, has reward 0, and returns the first frame of the
-    next level (``AutoresetMode.NEXT_STEP``).
+    are integers in [0, 14]; rewards are float32. A completed or lost level terminates the episode;
+    a level that reaches the game's ``max_turns`` truncates it. The last observation of an episode
+    is the last frame of the level. The next step ignores its action, has reward 0, and returns the
+    first frame of the next level (``AutoresetMode.NEXT_STEP``).
 
-    ``infos`` contains ``level_seed`` int32 (N,), the number of the current level;
-    ``prev_level_complete`` bool (N,), whether this step completed a level; and ``clock`` int64
-    (N,), the number of steps since the games were created.
+    The dictionary ``infos`` contains these arrays:
+
+    * ``level_seed``: int32 (N,), number of the current level;
+    * ``prev_level_complete``: bool (N,), whether this step completed a level;
+    * ``clock``: int64 (N,), number of steps since the games were created.
 
     Raises:
         ValueError: If ``env_config`` (keys: `procgen_env_config`) or ``num_envs`` is invalid.
@@ -58,7 +60,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
-        self.env_config = complete(env_config or {})
+        self.env_config = with_defaults(env_config or {})
         self.num_envs = num_envs
         self.max_turns = GAMES[self.env_config["env_name"]].max_turns
         height, width, channels = FRAME_SHAPE
@@ -72,10 +74,12 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], Infos]:
-        """Start new episodes; a ``seed`` also makes the following games reproducible.
+        """Start new episodes in all games.
+
+        With a ``seed``, the following episodes are also reproducible.
 
         Args:
-            seed: One integer, from which every game derives its own seed; None keeps the current
+            seed: One integer, from which every game derives its own seed; None retains the current
                 seeds.
             options: Ignored.
         """
@@ -83,8 +87,8 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             raise ValueError("seed must be one integer or None; each game derives its own seed")
         if seed is not None or self._provider is None:
             self.close()
-            # Seeds must be far apart, because games with adjacent seeds play the same levels with
-            # an offset.
+            # Games with adjacent seeds would play the same levels with an offset. The seeds are
+            # therefore far apart.
             seeds = np.random.SeedSequence(seed).generate_state(self.num_envs) >> 1
             self._provider = make_provider(
                 self.env_config, [int(one) for one in seeds], self._num_threads
@@ -99,7 +103,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     def step(
         self, actions: NDArray[np.integer[Any]]
     ) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Infos]:
-        """Play one turn of all games with ``actions``, an integer array (N,)."""
+        """Play one env step of all games with ``actions``, int (N,)."""
         if self._provider is None:
             raise RuntimeError("call reset() before step()")
         started = self._ended
@@ -119,17 +123,17 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             self._provider.close()
         self._provider = None
 
-    def _infos(self, step: Step) -> Infos:
+    def _infos(self, step: ProviderStep) -> Infos:
         return {
             "level_seed": step.level_seeds,
             "prev_level_complete": step.level_complete,
             "clock": self._clock,
         }
 
-    def _observe(self, step: Step, started: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """Return the stacked frames.
+    def _observe(self, step: ProviderStep, started: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        """Return the stacked frames, uint8 (N, 64, 64, 3 * frame_stack).
 
-        At the start of an episode, the first frame is repeated.
+        At the start of an episode, all stacked frames equal the first frame.
         """
         count = self.env_config["frame_stack"]
         if count == 1:
@@ -143,6 +147,9 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
 
 
 def make_env(context: Mapping[str, Any]) -> VectorProcgen:
-    """Create the environment with ``num_envs`` games, the number that RLlib passes."""
+    """Create the environment from RLlib's ``context``.
+
+    RLlib adds ``num_envs``, the number of games, to the ``env_config``.
+    """
     env_config = dict(context)
     return VectorProcgen(env_config.pop("num_envs"), env_config)

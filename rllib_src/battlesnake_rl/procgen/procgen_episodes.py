@@ -1,4 +1,4 @@
-"""Episodes played by a network, and their scores."""
+"""Episodes played by a policy network, and their statistics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_games import normalized_score
 from battlesnake_rl.procgen.providers import FRAME_SHAPE
 
-Act = Callable[[NDArray[np.uint8]], NDArray[np.int64]]
+PolicyFn = Callable[[NDArray[np.uint8]], NDArray[np.int64]]
 """Policy as a function: uint8 (N, 64, 64, C) to int64 (N,).
 
 The function maps observations to actions.
@@ -26,54 +26,57 @@ The function maps observations to actions.
 
 @dataclass
 class Episode:
-    """One episode of one game, running or finished."""
+    """One episode of one game, still running or already finished."""
 
     level_seed: int
     observations: list[NDArray[np.uint8]] = field(default_factory=list)
-    """Frames, uint8 (64, 64, 3), one more than actions; empty if frames are not kept."""
+    """Frames, uint8 (64, 64, 3), one more than actions; empty without ``keep_frames``."""
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
     """Whether the level was completed or lost; False for a truncated episode."""
 
 
-def play(
+def play_episodes(
     games: VectorProcgen,
-    act: Act,
+    act: PolicyFn,
     *,
-    episodes: int = 0,
-    steps: int = 0,
+    num_episodes: int = 0,
+    num_env_steps: int = 0,
     seed: int | None = None,
     keep_frames: bool = False,
-    show: bool = True,
+    show_progress: bool = True,
 ) -> list[Episode]:
-    """Play ``episodes`` complete episodes, or ``steps`` turns if ``episodes`` is 0.
+    """Play ``num_episodes`` complete episodes, or ``num_env_steps`` env steps.
 
-    The episodes are distributed evenly over the games in advance, because counting the episodes
-    that end first would favor short episodes.
+    The function assigns the episodes evenly to the games in advance. A count of the episodes that
+    end first would favor short episodes.
 
     Args:
         games: The games.
         act: Function from observations to actions.
-        episodes: Number of complete episodes.
-        steps: Number of turns, summed over all games.
-        seed: Seed of the games.
-        keep_frames: Whether the episodes keep their frames.
-        show: Whether to show a progress bar on a terminal.
+        num_episodes: Number of complete episodes; 0 to play ``num_env_steps`` instead.
+        num_env_steps: Number of env steps, summed over all games.
+        seed: Random seed of the games.
+        keep_frames: Whether the results contain the frames.
+        show_progress: Whether to show a progress bar on a terminal.
 
     Returns:
         The finished episodes.
     """
     observations, infos = games.reset(seed=seed)
     quota = [
-        episodes // games.num_envs + (i < episodes % games.num_envs) for i in range(games.num_envs)
+        num_episodes // games.num_envs + (i < num_episodes % games.num_envs)
+        for i in range(games.num_envs)
     ]
     finished: list[Episode] = []
     current = [Episode(int(level)) for level in infos["level_seed"]]
     started = np.ones(games.num_envs, dtype=np.bool_)
-    remaining = episodes or steps
+    remaining = num_episodes or num_env_steps
     with tqdm(
-        total=remaining, unit="episodes" if episodes else "steps", disable=None if show else True
+        total=remaining,
+        unit="episodes" if num_episodes else "steps",
+        disable=None if show_progress else True,
     ) as bar:
         while remaining > 0:
             actions = act(observations)
@@ -82,36 +85,42 @@ def play(
             ended = terminations | truncations
             for i, episode in enumerate(current):
                 if not started[i]:
-                    # This step returned the next level's first frame and ignored the action.
+                    # This step has ignored the action and returned the first frame of the next
+                    # level.
                     current[i] = Episode(int(infos["level_seed"][i]))
                     continue
                 if keep_frames:
-                    episode.observations.append(_newest(frames[i]))
+                    episode.observations.append(_newest_frame(frames[i]))
                 episode.actions.append(int(actions[i]))
                 episode.rewards.append(float(rewards[i]))
                 if ended[i]:
                     episode.terminated = bool(terminations[i])
                     if keep_frames:
-                        episode.observations.append(_newest(observations[i]))
-                    if not episodes or quota[i] > 0:
+                        episode.observations.append(_newest_frame(observations[i]))
+                    if not num_episodes or quota[i] > 0:
                         finished.append(episode)
                         quota[i] -= 1
-                        bar.update(1 if episodes else 0)
-            if not episodes:
+                        bar.update(1 if num_episodes else 0)
+            if not num_episodes:
                 bar.update(int(started.sum()))
             remaining = (
-                sum(max(one, 0) for one in quota) if episodes else remaining - int(started.sum())
+                sum(max(one, 0) for one in quota)
+                if num_episodes
+                else remaining - int(started.sum())
             )
             started = ~ended
     return finished
 
 
-def _newest(observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _newest_frame(observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return observation[..., -FRAME_SHAPE[-1] :].copy()
 
 
-def acting(module: RLModule, *, greedy: bool = False) -> Act:
-    """Return the policy of a network; actions are sampled unless ``greedy`` is True."""
+def make_policy(module: RLModule, *, greedy: bool = False) -> PolicyFn:
+    """Return a network's policy as a function from observations to actions.
+
+    The function samples actions, unless ``greedy`` is True.
+    """
     if isinstance(module, torch.nn.Module):
         module.eval()
 
@@ -130,11 +139,14 @@ def acting(module: RLModule, *, greedy: bool = False) -> Act:
     return act
 
 
-def score(episodes: Sequence[Episode], env_config: Mapping[str, Any]) -> dict[str, float]:
-    """Return statistics of ``episodes``.
+def compute_statistics(
+    episodes: Sequence[Episode], env_config: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return statistics of ``episodes``, by name.
 
-    The statistics are the number of episodes, mean reward, standard error, length and normalized
-    score.
+    The statistics are the number of episodes, the mean reward and its standard error, the mean
+    length in env steps, and the normalized score. The normalized score exists only in the modes
+    easy and hard.
     """
     totals = [sum(one.rewards) for one in episodes]
     result = {

@@ -1,4 +1,4 @@
-"""Launcher of the Procgen experiments: hyperparameters and RLlib's configuration."""
+"""Launcher of Procgen training: hyperparameters and RLlib's configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_rl.procgen import generalization, procgen_experiments
 from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
 from battlesnake_rl.procgen.kit import plugins
-from battlesnake_rl.procgen.procgen_env_config import complete
+from battlesnake_rl.procgen.procgen_env_config import with_defaults
 from battlesnake_rl.procgen.procgen_environment import PROCGEN_ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
@@ -27,14 +27,14 @@ from sagemaker_rl.job.utilization import Utilization
 from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
-FRAME_STACK = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
-"""Default ``frame_stack`` by the environment names of the starter kit."""
+DEFAULT_FRAME_STACKS = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
+"""Default ``frame_stack`` for each environment name of the starter kit."""
 
-MODELS = {"impala_cnn": ImpalaModule}
-_ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
-"""This project's algorithms, in addition to RLlib's and user-defined algorithms."""
+NETWORK_CLASSES = {"impala_cnn": ImpalaModule}
+_ALGORITHM_CLASSES = {"ProcgenPPO": ProcgenPPO}
+"""This project's algorithms by name; RLlib's and user-defined algorithms are also available."""
 _NETWORK_OPTIONS = {"impala_cnn": MODEL_CONFIG}
-"""Keys and default values of ``custom_options``, by network."""
+"""Keys and default values of ``custom_options``, by network name."""
 
 _DEFAULT_EXPERIMENT = "impala-baseline"
 
@@ -44,31 +44,36 @@ class ProcgenHyperparameters(Hyperparameters):
     """Hyperparameters of the environment and the algorithm."""
 
     algorithm: str = hyperparameter(
-        "ProcgenPPO", "training algorithm: ProcgenPPO, one of RLlib's, or a file in algorithms/"
+        "ProcgenPPO",
+        "training algorithm: ProcgenPPO, an algorithm of RLlib, or a file in algorithms/",
     )
     experiment: str = hyperparameter(
         _DEFAULT_EXPERIMENT, "name of an experiment, or an experiment file"
     )
-    env: str = hyperparameter(PROCGEN_ENV_NAME, f"environment: {' or '.join(FRAME_STACK)}")
-    env_name: str | None = hyperparameter(None, "game; overrides the experiment's")
+    env: str = hyperparameter(PROCGEN_ENV_NAME, f"environment: {' or '.join(DEFAULT_FRAME_STACKS)}")
+    env_name: str | None = hyperparameter(
+        None, "name of the game; overrides the game of the experiment"
+    )
     env_config: dict[str, Any] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
         None, "environment options (battlesnake_rl.procgen.procgen_env_config)"
     )
     custom_model: str | None = hyperparameter(
         "impala_cnn",
-        "network: impala_cnn or a file in models/; null: the algorithm's own",
+        "network: impala_cnn, a file in models/, or null for the algorithm's default network",
     )
     custom_options: dict[str, Any] | None = hyperparameter(  # noqa: RUF009
         None, "options of the network"
     )
-    callbacks: str | None = hyperparameter(None, "file in callbacks/, or path of a .py file")
+    callbacks: str | None = hyperparameter(
+        None, "user-defined callbacks: a file in callbacks/, or the path of a .py file"
+    )
 
 
 class ProcgenLauncher(SageMakerRayLauncher):
     """Train an agent on one of Procgen's 16 games.
 
-    An experiment, a name or a .yaml file, sets the algorithm, the game and the stop condition;
-    command-line options override it. The run directory RUNS/NAME contains progress.csv,
+    The experiment (a name or a .yaml file) sets the algorithm, the game and the stop condition.
+    Command-line options override the experiment. The run directory RUNS/NAME contains progress.csv,
     tensorboard/ and checkpoints/. Examples:
 
       train-procgen --env-name bigfish
@@ -81,25 +86,25 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def register_env_creator(self) -> None:
         """Register the environments under the starter kit's names."""
-        for name in FRAME_STACK:
+        for name in DEFAULT_FRAME_STACKS:
             register_env(name, make_env)
 
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """Return the experiment's hyperparameters.
+        """Return the hyperparameters of the experiment, and an empty message.
 
-        If ``given`` contains a stop condition, the experiment's stop conditions are omitted.
+        If ``given`` contains a stop condition, the stop conditions of the experiment do not apply.
         """
         values = procgen_experiments.read(given.get("experiment", _DEFAULT_EXPERIMENT))
         stops = ("num_iters", "minutes", "env_steps")
         if any(name in given for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
-        _check_network(values | dict(given))
+        _check_network_settings(values | dict(given))
         return values, ""
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-        """Return the configuration of algorithm, network and callbacks for the game."""
+        """Return RLlib's configuration of algorithm, network and callbacks for the game."""
         config = configure(hyperparameters)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
@@ -117,9 +122,9 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """Return the default number of env runners.
 
-        The number is 0 if there are few CPUs, because sampling and learning then alternate. The
-        number is also 0 for a learner on a GPU, which `ProcgenRunner` then uses. Otherwise, the env
-        runners share the games evenly, so some CPUs may be idle.
+        The number is 0 for at most four CPUs, because sampling and learning then alternate. The
+        number is also 0 for a learner on a GPU, which `ProcgenRunner` then shares. Otherwise, the
+        env runners share the games evenly, and some CPUs may be idle.
         """
         if cpus <= 4 or (isinstance(config, ProcgenPPOConfig) and config.num_gpus_per_learner):
             return 0
@@ -130,7 +135,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return max(runners for runners in range(1, maximum + 1) if shared % runners == 0)
 
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
-        """Return the number of CPUs and GPUs that the training can keep busy.
+        """Return the number of CPUs and GPUs that the training keeps busy.
 
         Without env runners, torch uses all CPUs. The learner uses one GPU.
         """
@@ -138,13 +143,18 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return usual if config.num_env_runners else Utilization(math.inf, usual.gpus)
 
     def default_run_name(self, hyperparameters: ProcgenHyperparameters) -> str:
-        """Return a name that consists of the experiment and the game."""
-        game = hyperparameters.env_name or complete(hyperparameters.env_config or {})["env_name"]
+        """Return a run name with the names of the experiment and the game."""
+        game = (
+            hyperparameters.env_name or with_defaults(hyperparameters.env_config or {})["env_name"]
+        )
         return f"{Path(hyperparameters.experiment).stem}-{game}"
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
-        """Return algorithm, game and network, which a resumed checkpoint must share."""
-        generalization.check(config)
+        """Return the settings that a checkpoint and the resuming run must share.
+
+        The settings are algorithm, game and network.
+        """
+        generalization.check_evaluation_settings(config)
         spec = config.rl_module_spec
         return {
             "algorithm": config.algo_class.__name__,
@@ -155,7 +165,10 @@ class ProcgenLauncher(SageMakerRayLauncher):
         }
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Return a summary without an export, because a rollout uses the checkpoint."""
+        """Return a summary of the run without an export.
+
+        A rollout loads the checkpoint itself.
+        """
         return RunSummary(
             strength="mean rewards are in progress.csv; a rollout measures more episodes",
             model=f"{checkpoint}, an RLlib checkpoint",
@@ -163,7 +176,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         )
 
     def parser(self, prog: str | None) -> Parser:
-        """Return the parser, with the starter kit's names of two options."""
+        """Return the parser, which also accepts the starter kit's names of two options."""
         parser = super().parser(prog)
         parser.add_argument(
             *("-f", "--config-file"),
@@ -182,8 +195,12 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return parser
 
 
-def _check_network(values: Mapping[str, Any]) -> None:
-    """Reject RLlib's network settings if they would have no effect."""
+def _check_network_settings(values: Mapping[str, Any]) -> None:
+    """Reject settings of RLlib's networks that would have no effect.
+
+    Raises:
+        HyperparameterError: If such a setting exists.
+    """
     own_network = values.get("custom_model", "impala_cnn") is None
     for name in values:
         if not name.startswith(CONFIG_PREFIX):
@@ -201,24 +218,25 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
 
     Raises:
         ValueError: If a name is unknown or a setting is invalid. For an unknown name, the message
-            lists the known names.
+            lists
+            the known names.
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
-    if env not in FRAME_STACK:
-        raise ValueError(unknown_name_message("env", env, FRAME_STACK))
-    env_config = {"frame_stack": FRAME_STACK[env], **(hyperparameters.env_config or {})}
+    if env not in DEFAULT_FRAME_STACKS:
+        raise ValueError(unknown_name_message("env", env, DEFAULT_FRAME_STACKS))
+    env_config = {"frame_stack": DEFAULT_FRAME_STACKS[env], **(hyperparameters.env_config or {})}
     if hyperparameters.env_name is not None:
         env_config["env_name"] = hyperparameters.env_name
-    algorithm = plugins.find("algorithms", hyperparameters.algorithm, _ALGORITHMS)
+    algorithm = plugins.find_class("algorithms", hyperparameters.algorithm, _ALGORITHM_CLASSES)
     config = algorithm.get_default_config()
-    config.environment(env, env_config=complete(env_config))
+    config.environment(env, env_config=with_defaults(env_config))
     if not isinstance(config, ProcgenPPOConfig):
-        # Each env runner steps its games as one batch, with one forward pass per turn.
+        # In this mode, each env runner steps its games as one batch with one forward pass per step.
         config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
-    generalization.set_up(config)
+    generalization.enable_test_curve(config)
     if model is not None:
-        network = plugins.find("models", model, MODELS)
+        network = plugins.find_class("models", model, NETWORK_CLASSES)
         options = dict(hyperparameters.custom_options or {})
         for key in sorted(set(options) - set(_NETWORK_OPTIONS.get(model, options))):
             raise ValueError(
@@ -227,5 +245,5 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
             )
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
     if hyperparameters.callbacks is not None:
-        config.callbacks(plugins.find("callbacks", hyperparameters.callbacks))
+        config.callbacks(plugins.find_class("callbacks", hyperparameters.callbacks))
     return config

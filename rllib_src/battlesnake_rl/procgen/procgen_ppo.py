@@ -1,10 +1,14 @@
 """PPO for Procgen on arrays instead of episode objects: ``run: ProcgenPPO``.
 
-The algorithm is Battlesnake's PPO (`battlesnake_rl.mabs.ppo`) for games with one seat, with
-OpenAI's published changes for Procgen: `baselines.ppo2` as called by the repository
-openai/train-procgen (Cobbe et al. 2020). An iteration plays 256 turns of 64 games, for any number
-of env runners. Rewards are normalized (`reward_normalizer`), the change of a value is clipped, and
-advantages are normalized in each minibatch.
+The algorithm is this project's PPO (`battlesnake_rl.mabs.ppo`) for games with one seat. OpenAI's
+published changes for Procgen are included (`baselines.ppo2` in the configuration of the repository
+openai/train-procgen, Cobbe et al. 2020):
+
+* Rewards are normalized (`reward_normalizer`).
+* The change of a value is clipped.
+* Advantages are normalized in each minibatch.
+
+An iteration plays 256 env steps of 64 games, for any number of env runners.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
 _STATE_KEY = "reward_normalization"
-"""Key of the state of the `RewardNormalizer` in a learner's state."""
+"""Key of the reward normalizer's moments in a learner's state."""
 
 _UNUSED_SETTINGS = {
     "symmetry_augmentation": False,
@@ -53,26 +57,26 @@ _UNUSED_SETTINGS = {
     "ladder_cpu_fraction": DEFAULT_CPU_FRACTION,
     "async_sampling": False,
 }
-"""Settings of Battlesnake's PPO without an effect here, with their default values."""
+"""Settings of this project's PPO that have no effect here, with their default values."""
 
 
 class SingleSeatProcgen(VectorProcgen):
-    """Procgen games with the attributes of multi-player games."""
+    """Procgen games with the attributes that PPO's env runner expects of multi-snake games."""
 
     num_snakes = 1
 
     @property
     def num_games(self) -> int:
-        """Number of parallel games."""
+        """Return the number of parallel games."""
         return self.num_envs
 
 
 class ProcgenRunner(PPOEnvRunner):
     """Env runner that samples actions and returns a `Rollout` with one seat per game.
 
-    ``acted`` is False for a step that only returns the next level's first frame. Rewards are not
-    normalized yet. An env runner in the learner's process uses all CPUs for its games, and the
-    learner's GPU for its network.
+    ``acted`` is False for a step that only returns the next level's first frame. The rewards are
+    the game's original rewards. An env runner in the learner's process uses all CPUs for its games,
+    and the learner's GPU for its network.
     """
 
     def make_env(self) -> None:
@@ -86,7 +90,7 @@ class ProcgenRunner(PPOEnvRunner):
         self._needs_reset = True
 
     def make_module(self) -> None:
-        """Build the network."""
+        """Build the network on the learner's GPU, or on the CPU."""
         super().make_module()
         alone = self.config.num_env_runners == 0 and self.config.num_learners == 0
         gpu = alone and self.config.num_gpus_per_learner > 0 and torch.cuda.is_available()
@@ -94,7 +98,7 @@ class ProcgenRunner(PPOEnvRunner):
         self.module[DEFAULT_MODULE_ID].to(self._device)
 
     def _current_board_size(self) -> None:
-        """Do nothing, because Procgen's frames have a fixed size."""
+        """Return None, because Procgen's frames have a fixed size."""
 
     def _reset(self) -> None:
         games: Any = self.env
@@ -106,7 +110,16 @@ class ProcgenRunner(PPOEnvRunner):
     def _sample_actions(
         self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Write ``values`` (N, 1) and return the arrays of a turn; no action is masked."""
+        """Write the values of the observations into ``values`` and sample the actions of one step.
+
+        Procgen masks no action.
+
+        Args:
+            values: float32 (N, 1), array to fill.
+            ways: Ignored.
+            by_chance: bool (N,), whether to sample the action of a game or choose the most probable
+                one.
+        """
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
             found = compute_logits_and_values(self.module[DEFAULT_MODULE_ID], frames)
@@ -136,7 +149,7 @@ class ProcgenRunner(PPOEnvRunner):
         return StepResult(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
 
     def _log_ended_episodes(self) -> None:
-        """Log the episodes that have just ended, and reset the counters of their games."""
+        """Log the return and length of episodes that have just ended, and reset their counters."""
         recent = self.config.metrics_num_episodes_for_smoothing
         for name, column in (("return", self._totals), ("len", self._lengths)):
             for one in column[self._ended].tolist():
@@ -146,14 +159,14 @@ class ProcgenRunner(PPOEnvRunner):
         self.metrics.log_value("num_episodes", int(self._ended.sum()), reduce="sum")
 
     def get_metrics(self) -> Any:
-        """Return step counters, and the rewards and lengths of finished episodes."""
+        """Return step counters, and the returns and lengths of finished episodes."""
         return self.metrics.reduce()
 
 
 def compute_logits_and_values(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
     """Return logits, float32 (B, 15), and values, float32 (B,), of a module.
 
-    The module may be any module that RLlib's PPO can train.
+    Any module that RLlib's PPO can train is valid.
     """
     batch = {Columns.OBS: frames}
     learning = torch.is_grad_enabled()
@@ -171,7 +184,7 @@ class ProcgenLearner(PPOLearner):
         self._normalizer = RewardNormalizer(self.config.gamma, self.config.reward_clip)
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
-        """Normalize the rewards of all games turn by turn, and learn as `PPOLearner` does."""
+        """Normalize the rewards of all games and train on the rollouts."""
         self._normalizer.normalize_rollouts(rollouts)
         super().learn(rollouts, env_steps)
 
@@ -186,19 +199,19 @@ class ProcgenLearner(PPOLearner):
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.VF_PREDS: values}
 
     def compute_loss_for_module(self, *, batch: dict[str, Tensor], **kwargs: Any) -> Tensor:
-        """Return the loss of a minibatch with normalized advantages."""
+        """Return the PPO loss of a minibatch, with advantages normalized in the minibatch."""
         advantages = batch[ADVANTAGES]
         deviation = advantages.std(unbiased=False) + 1e-8
         normalized = (advantages - advantages.mean()) / deviation
         return super().compute_loss_for_module(batch=batch | {ADVANTAGES: normalized}, **kwargs)
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """Return the published loss; see `clipped_value_loss`."""
+        """Return the clipped value loss of a minibatch (see `clipped_value_loss`)."""
         clip = self.config.vf_clip_param
         return clipped_value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the states of RLlib's learner and of the reward normalizer."""
+        """Return the state of RLlib's learner, with the moments of the reward normalizer."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
         return state | {_STATE_KEY: self._normalizer.get_moments()}
 
@@ -210,32 +223,32 @@ class ProcgenLearner(PPOLearner):
 
 
 def clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
-    """Return the mean of the larger of two squared errors.
+    """Return PPO's clipped value loss, as in OpenAI baselines.
 
-    The two squared errors are computed with and without value clipping.
+    For each value, the loss is the larger of the squared errors with and without clipping. The
+    result is the mean over the batch.
 
     Args:
-        values: float32 (B,), values.
-        old: float32 (B,), values when the turns were played.
+        values: float32 (B,), current values.
+        old: float32 (B,), values at the time of sampling.
         targets: float32 (B,), value targets.
-        clip: Maximum change from ``old`` of a clipped value.
+        clip: Maximum difference between a clipped value and its value in ``old``.
     """
     clipped = old + (values - old).clamp(-clip, clip)
     return torch.maximum((values - targets) ** 2, (clipped - targets) ** 2).mean()
 
 
 class ProcgenPPOConfig(PPOConfig):
-    """Settings of Battlesnake's PPO with the published values, and three new settings.
+    """Configuration of this project's PPO with OpenAI's published values for Procgen.
 
-    The value loss is the mean squared error. `baselines` uses half of that loss, so the published
-    coefficient of 0.5 corresponds to 0.25 here.
+    Three settings are new. The value loss is the mean squared error. `baselines` uses half of this
+    loss; the published coefficient of 0.5 therefore corresponds to 0.25 here.
 
     Attributes:
         games: Total number of games, which the env runners share evenly; None for
             ``num_envs_per_env_runner`` games per env runner.
-        reward_clip: Maximum of a normalized reward (`reward_normalizer`).
-        vf_clip_param: Maximum change of a value since its turn was played. RLlib's PPO clips the
-            loss instead.
+        reward_clip: Maximum absolute value of a normalized reward (`reward_normalizer`).
+        vf_clip_param: Maximum change of a value since sampling. RLlib's PPO clips the loss instead.
     """
 
     env_runner_class = ProcgenRunner
@@ -260,12 +273,12 @@ class ProcgenPPOConfig(PPOConfig):
         self.kickstart_coeff = 0.0
 
     def _check_environment(self) -> None:
-        """Distribute the games evenly to the env runners, and reject unused settings."""
+        """Distribute the games evenly to the env runners, and reject settings without an effect."""
         if not self.in_evaluation:
             self._distribute_games()
         for name, default in _UNUSED_SETTINGS.items():
             if getattr(self, name) != default:
-                raise ValueError(f"ProcgenPPO: {name} has no effect; leave it out")
+                raise ValueError(f"ProcgenPPO: {name} has no effect; omit {name}")
         if Callbacks(self).has_handler(EPISODE_CREATED, EPISODE_START, EPISODE_STEP, EPISODE_END):
             raise ValueError(
                 "callbacks: ProcgenPPO has no episode objects; leave callbacks out, or use RLlib's "
@@ -302,5 +315,5 @@ class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
         return ProcgenPPOConfig()
 
     def training_step(self) -> None:
-        """Sample rollouts and train on the rollouts."""
+        """Sample rollouts and train on the sampled rollouts."""
         self._update_learner(self._sample_fragments())

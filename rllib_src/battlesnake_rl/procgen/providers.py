@@ -1,7 +1,7 @@
-"""Procgen games of envpool, stepped as a batch of N.
+"""Procgen games of envpool, stepped as a batch of N games.
 
-The last step of a level returns its last frame. The next step ignores its action and returns the
-first frame of the next level.
+The last step of a level returns the level's last frame. The next step ignores its action and
+returns the first frame of the next level.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 FRAME_SHAPE = (64, 64, 3)
 NUM_ACTIONS = 15
-_NEXT_LEVEL = 997
-"""Difference between the numbers of consecutive levels in a sequence of levels."""
+_LEVEL_NUMBER_INCREMENT = 997
+"""Difference between the numbers of consecutive levels with ``use_sequential_levels``."""
 
 
-class Step(NamedTuple):
-    """Result of one step of N games."""
+class ProviderStep(NamedTuple):
+    """Results of one step of N games."""
 
     frames: NDArray[np.uint8]
     """uint8 (N, 64, 64, 3), RGB frames."""
@@ -35,13 +35,13 @@ class Step(NamedTuple):
 def make_provider(
     env_config: Mapping[str, Any], seeds: Sequence[int], num_threads: int
 ) -> EnvpoolBatch | SequentialGames:
-    """Create one game for each of ``seeds``.
+    """Create a provider with one game for each of ``seeds``.
 
     Args:
         env_config: Complete options of the games.
-        seeds: Seeds of the games.
-        num_threads: Number of threads of an envpool batch. Games with sequential levels step one
-            after the other.
+        seeds: Random seeds of the games.
+        num_threads: Number of threads of an envpool batch. Games with sequential levels do not step
+            in parallel.
 
     Raises:
         ImportError: If envpool is missing; the message names the extra to install.
@@ -82,18 +82,18 @@ class EnvpoolBatch:
                 "envpool's Procgen needs the Qt 5 libraries: apt-get install libqt5gui5"
             ) from error
 
-    def reset(self) -> Step:
+    def reset(self) -> ProviderStep:
         """Start new episodes in all games."""
         frames, infos = self._pool.reset()
         nothing = np.zeros(len(frames), dtype=np.bool_)
-        return Step(
+        return ProviderStep(
             frames, np.zeros(len(frames), np.float32), nothing, nothing, infos["level_seed"]
         )
 
-    def step(self, actions: NDArray[np.int32]) -> Step:
-        """Play one turn of all games with ``actions``, int32 (N,)."""
+    def step(self, actions: NDArray[np.int32]) -> ProviderStep:
+        """Play one env step of all games with ``actions``, int32 (N,)."""
         frames, rewards, terminations, truncations, infos = self._pool.step(actions)
-        return Step(
+        return ProviderStep(
             frames,
             rewards,
             terminations | truncations,
@@ -107,26 +107,28 @@ class EnvpoolBatch:
 
 
 class SequentialGames:
-    """Games in which a completed level leads to the next level.
+    """Games in which an episode continues with the next level after a completed level.
 
-    envpool ends the episode after a completed level, so each level is a separate game with one
-    level.
+    envpool ends the episode after a completed level. The class therefore creates a separate envpool
+    game for each level.
     """
 
     def __init__(self, env_config: Mapping[str, Any], seeds: Sequence[int]) -> None:
         self._env_config = dict(env_config)
         self._first = [EnvpoolBatch(env_config, [seed], num_threads=1) for seed in seeds]
 
-    def reset(self) -> Step:
+    def reset(self) -> ProviderStep:
         """Start new episodes in all games."""
         self._now, self._ended = list(self._first), [False] * len(self._first)
-        return _stack([game.reset() for game in self._first])
+        return _concatenate_steps([game.reset() for game in self._first])
 
-    def step(self, actions: NDArray[np.int32]) -> Step:
-        """Play one turn of all games with ``actions``, int32 (N,)."""
-        return _stack([self._step(i, actions[i : i + 1]) for i in range(len(self._first))])
+    def step(self, actions: NDArray[np.int32]) -> ProviderStep:
+        """Play one env step of all games with ``actions``, int32 (N,)."""
+        return _concatenate_steps(
+            [self._step_game(i, actions[i : i + 1]) for i in range(len(self._first))]
+        )
 
-    def _step(self, i: int, action: NDArray[np.int32]) -> Step:
+    def _step_game(self, i: int, action: NDArray[np.int32]) -> ProviderStep:
         if self._ended[i] and self._now[i] is not self._first[i]:
             self._now[i], self._ended[i] = self._first[i], False
             return self._first[i].reset()
@@ -134,7 +136,7 @@ class SequentialGames:
         if not result.level_complete[0]:
             self._ended[i] = bool(result.done[0])
             return result
-        number = (int(result.level_seeds[0]) + _NEXT_LEVEL) % 2**31
+        number = (int(result.level_seeds[0]) + _LEVEL_NUMBER_INCREMENT) % 2**31
         next_level = self._env_config | {"start_level": number, "num_levels": 1}
         self._now[i] = EnvpoolBatch(next_level, [0], num_threads=1)
         first = self._now[i].reset()
@@ -146,5 +148,5 @@ class SequentialGames:
             game.close()
 
 
-def _stack(steps: Sequence[Step]) -> Step:
-    return Step(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))
+def _concatenate_steps(steps: Sequence[ProviderStep]) -> ProviderStep:
+    return ProviderStep(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))

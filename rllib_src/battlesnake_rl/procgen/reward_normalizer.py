@@ -1,8 +1,9 @@
 """Reward normalization by the variance of discounted returns.
 
-The method is the same as in VecNormalize in baselines. The episode rewards of different games range
-from 1 to 40. Normalized rewards allow one learning rate and one value clip for all games. The
-returns of all games are updated turn by turn, independently of the env runner that played the game.
+The method is the same as in `VecNormalize` of OpenAI baselines. The episode rewards of different
+games range from 1 to 40. Normalized rewards allow one learning rate and one value clip for all
+games. The returns of all games are updated step by step, in an order that is independent of the env
+runners.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from numpy.typing import NDArray
 from battlesnake_rl.mabs.ppo.ppo import Rollout
 
 _EPSILON = 1e-8
-"""Constant added to the variance before the square root is taken."""
+"""Constant that is added to the variance before the square root."""
 
 
 class RewardNormalizer:
-    """Normalizer that divides rewards by the standard deviation of returns.
+    """Normalizer that divides rewards by the standard deviation of discounted returns.
 
-    The standard deviation is a running estimate over discounted returns. The divided rewards are
-    clipped. The return of a game is its previous return times ``gamma`` plus the reward, starting
-    at 0 in each episode. The running variance includes each turn's returns before the rewards of
-    the turn are divided.
+    The standard deviation is a running estimate. The return of a game is its previous return times
+    ``gamma`` plus the reward; each episode starts with the return 0. The running variance already
+    includes the returns of a step when the rewards of this step are divided. The divided rewards
+    are clipped.
     """
 
     def __init__(self, gamma: float, clip: float) -> None:
@@ -32,31 +33,31 @@ class RewardNormalizer:
         self._mean, self._variance, self._count = 0.0, 1.0, 1e-4
         self._returns: NDArray[np.float64] = np.zeros(0)
 
-    def scale(self, rollouts: Sequence[Rollout]) -> None:
+    def normalize_rollouts(self, rollouts: Sequence[Rollout]) -> None:
         """Normalize the rewards of rollouts in place.
 
-        All rollouts have the same number of turns and one seat per game. The rollouts continue the
-        previous rollouts, with the games in the same order.
+        All rollouts have the same number of turns and one seat per game. The rollouts must continue
+        the previous rollouts, with the games in the same order.
         """
         rewards, acted, out, cut = (
             np.concatenate([getattr(one, name)[..., 0] for one in rollouts], axis=1)
             for name in ("rewards", "acted", "terminateds", "truncateds")
         )
         scaled = np.array(
-            [self.scale_turn(*turn) for turn in zip(rewards, acted, out | cut, strict=True)]
+            [self.normalize_turn(*turn) for turn in zip(rewards, acted, out | cut, strict=True)]
         )
         ends = np.cumsum([one.rewards.shape[1] for one in rollouts])[:-1]
         for one, part in zip(rollouts, np.split(scaled, ends, axis=1), strict=True):
             one.rewards = part[..., None]
 
-    def scale_turn(
+    def normalize_turn(
         self, rewards: NDArray[np.floating], played: NDArray[np.bool_], ended: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """Return the normalized rewards of the next turn of N games, float32 (N,).
+        """Return the normalized rewards of the next step of N games, float32 (N,).
 
         Args:
-            rewards: float (N,), rewards of the turn.
-            played: bool (N,), whether the turn counts; other turns have no effect on the returns.
+            rewards: float (N,), rewards of the step.
+            played: bool (N,), whether the step counts; other steps have no effect on the returns.
             ended: bool (N,), whether the episode ended.
         """
         if len(self._returns) != len(rewards):
@@ -70,7 +71,7 @@ class RewardNormalizer:
         return clipped
 
     def _update_moments(self, returns: NDArray[np.float64]) -> None:
-        """Merge returns into the running moments (Chan et al. 1979)."""
+        """Merge new returns into the running moments (Chan et al. 1979)."""
         count, difference = len(returns), returns.mean() - self._mean
         total = self._count + count
         squares = (
@@ -81,12 +82,15 @@ class RewardNormalizer:
         self._mean += difference * count / total
         self._variance, self._count = squares / total, total
 
-    def state(self) -> dict[str, float]:
-        """Return the running moments; the returns of running games are not included."""
+    def get_moments(self) -> dict[str, float]:
+        """Return the running mean, variance and count of the returns.
+
+        The returns of running games are not included.
+        """
         return {"mean": self._mean, "variance": self._variance, "count": self._count}
 
-    def restore(self, state: Mapping[str, float]) -> None:
-        """Restore the moments returned by `state`."""
+    def set_moments(self, state: Mapping[str, float]) -> None:
+        """Set the running moments to a result of `get_moments`."""
         self._mean, self._variance, self._count = (
             float(state[name]) for name in ("mean", "variance", "count")
         )

@@ -1,8 +1,8 @@
-"""Example of a user-defined algorithm: a random agent.
+"""Example of a user-defined algorithm: an agent that plays random actions.
 
-Set ``run: random_agent`` in an experiment, or pass ``--run random_agent``. A file in this folder
-contains one subclass of RLlib's ``Algorithm``. The method ``training_step`` is one training
-iteration.
+To run the agent, set ``run: random_agent`` in an experiment, or pass ``--run random_agent``. Each
+file in this folder contains one subclass of RLlib's ``Algorithm``. One call of ``training_step`` is
+one training iteration.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from torch import Tensor
 
 
 class RandomModule(TorchRLModule):  # type: ignore[misc]
-    """Module with uniformly random actions, independent of the observations."""
+    """Module that returns uniformly random actions, independent of the observations."""
 
     def setup(self) -> None:
         """Do nothing, because the module has no weights."""
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return a random action for each observation."""
+        """Return a uniformly random action for each observation."""
         count = len(batch[Columns.OBS])
         return {Columns.ACTIONS: torch.randint(int(self.action_space.n), (count,))}
 
@@ -40,19 +40,23 @@ class NoLearner(TorchLearner):  # type: ignore[misc]
         """Do nothing, because the module has no weights."""
 
     def compute_loss_for_module(self, **kwargs: Any) -> Any:
-        """Raise ``NotImplementedError``, because a random agent has no loss."""
+        """Raise an error, because a random agent has no loss.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError
 
 
 class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's default configuration, with a module that has no weights."""
+    """RLlib's default configuration, with `RandomModule` and `NoLearner`."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RandomAgent)
         self.training(train_batch_size_per_learner=2000)
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """Return the module that chooses the actions."""
+        """Return the specification of `RandomModule`."""
         return RLModuleSpec(module_class=RandomModule)
 
     def get_default_learner_class(self) -> type[NoLearner]:
@@ -61,15 +65,15 @@ class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
 
 
 class RandomAgent(Algorithm):  # type: ignore[misc]
-    """Random agent with ``train_batch_size_per_learner`` steps per iteration."""
+    """Random agent that plays ``train_batch_size_per_learner`` env steps per iteration."""
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration."""
+        """Return the default configuration of the random agent."""
         return RandomAgentConfig()
 
     def training_step(self) -> None:
-        """Sample random steps and report the finished episodes."""
+        """Play random actions and report the finished episodes."""
         _, metrics = synchronous_parallel_sample(
             worker_set=self.env_runner_group,
             max_env_steps=self.config.total_train_batch_size,

@@ -1,8 +1,8 @@
 """Example of user-defined callbacks: the number of completed levels per episode.
 
-Set ``callbacks: level_counter`` in an experiment. A file in this folder contains one subclass of
-RLlib's ``RLlibCallback``. The metrics of the callbacks are in the results under ``env_runners/``
-and in TensorBoard.
+To use the callbacks, set ``callbacks: level_counter`` in an experiment. Each file in this folder
+contains one subclass of RLlib's ``RLlibCallback``. RLlib reports the metrics of the callbacks under
+``env_runners/`` and in TensorBoard.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ class LevelCounter(RLlibCallback):  # type: ignore[misc]
     """
 
     def on_episode_end(self, *, episode: Any, metrics_logger: Any, **kwargs: Any) -> None:
-        """Count the completed levels of the ended episode."""
+        """Log the number of completed levels of an episode that has just ended."""
         completed = sum(bool(info["prev_level_complete"]) for info in episode.get_infos())
         metrics_logger.log_value("levels_completed", completed, reduce="mean", window=100)

@@ -1,10 +1,10 @@
 """User-defined models, algorithms and callbacks, loaded from folders by name.
 
-``models/my_vision_network.py`` contains one subclass of RLlib's ``RLModule`` and has the name
-``my_vision_network``. Likewise, ``algorithms/`` contains subclasses of ``Algorithm``, and
-``callbacks/`` subclasses of ``RLlibCallback``. The search path of the folders is the current
-directory, the directory of the script, and this package, which contains examples. Files of the
-competition's starter kit that need RLlib's API of 2020 are rejected with a remedy.
+The file ``models/my_vision_network.py`` contains one subclass of RLlib's ``RLModule`` and has the
+name ``my_vision_network``. Likewise, ``algorithms/`` contains subclasses of ``Algorithm``, and
+``callbacks/`` contains subclasses of ``RLlibCallback``. The search path of the folders is the
+current directory, the directory of the script, and this package, which contains examples. Files of
+the competition's starter kit that need RLlib's API of 2020 are rejected with a remedy.
 """
 
 from __future__ import annotations
@@ -24,63 +24,65 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 
 from battlesnake_gym.common import extensions
 
-_EXAMPLES = Path(__file__).parents[1]
+_EXAMPLES_DIR = Path(__file__).parents[1]
 
-_BASES: dict[str, type[Any]] = {
+_BASE_CLASSES: dict[str, type[Any]] = {
     "models": RLModule,
     "algorithms": Algorithm,
     "callbacks": RLlibCallback,
 }
-"""Base class of the user-defined class, by folder."""
+"""Base class of the user-defined class, by folder name."""
 
-_NETWORK = "networks of RLlib's former API are not supported; "
-_UNSUPPORTED = {
-    "tensorflow": _NETWORK,
-    "ray.rllib.models.tf": _NETWORK,
-    "ray.rllib.models.torch.torch_modelv2": _NETWORK,
+_NETWORK_ERROR = "networks of RLlib's former API are not supported; "
+_UNSUPPORTED_MODULES = {
+    "tensorflow": _NETWORK_ERROR,
+    "ray.rllib.models.tf": _NETWORK_ERROR,
+    "ray.rllib.models.torch.torch_modelv2": _NETWORK_ERROR,
     "ray.rllib.agents.callbacks": "callbacks of RLlib's former API are not supported; subclass "
     "ray.rllib.callbacks.callbacks.RLlibCallback, as callbacks/level_counter.py does",
     "ray.rllib.agents.trainer": "RLlib no longer has a Trainer; subclass "
     "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does, or for the "
     "kit's random agents use run: random_agent",
 }
-"""Remedies for unsupported modules, by prefix of the module name."""
+"""Remedies for unsupported imports, by prefix of the module name."""
 
-_ANY_NETWORK = "write it as an RLModule, as models/my_vision_network.py does"
-_SAME_NETWORK = "use custom_model: impala_cnn, the same network"
-_NETWORKS = {
-    "impala_cnn_tf": _SAME_NETWORK,
-    "impala_cnn_torch": _SAME_NETWORK,
+_DEFAULT_NETWORK_REMEDY = "write it as an RLModule, as models/my_vision_network.py does"
+_IMPALA_REMEDY = "use custom_model: impala_cnn, the same network"
+_NETWORK_REMEDIES = {
+    "impala_cnn_tf": _IMPALA_REMEDY,
+    "impala_cnn_torch": _IMPALA_REMEDY,
     "my_vision_network": "remove the file from models/; this package has a network of this name",
 }
-"""Remedies for the starter kit's networks."""
+"""Remedies for the starter kit's networks, by file name."""
 
-NO_PREPROCESSORS = (
+PREPROCESSOR_ERROR = (
     "custom_preprocessor: preprocessors of RLlib's former API are not supported; preprocess at the "
     "start of your network's _forward"
 )
 
 
-def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
-    """Return a class of this project, of RLlib or of a user's file by name.
+def find_class(
+    kind: str, name: str, project_classes: Mapping[str, type[Any]] | None = None
+) -> type[Any]:
+    """Find a class of this project, of RLlib or of a user's file by name.
 
     Args:
-        kind: Folder, a key of `_BASES`.
+        kind: Folder, a key of `_BASE_CLASSES`.
         name: Name of the class, name of a file in the folder, or path of a .py file.
-        ours: This project's classes by name.
+        project_classes: This project's classes by name.
 
     Raises:
-        ValueError: If there is no such class, or its file is invalid. For an unknown name, the
+        ValueError: If the class does not exist, or if its file is invalid. For an unknown name, the
             message lists the known names.
     """
-    ours = ours or {}
-    if name in ours:
-        return ours[name]
+    project_classes = project_classes or {}
+    if name in project_classes:
+        return project_classes[name]
     if kind == "algorithms" and name in ALGORITHMS:
         return cast("type[Any]", _get_algorithm_class(name))
     files = {
         path.stem: path
-        for folder in (_EXAMPLES, Path(sys.argv[0]).resolve().parent, Path.cwd())
+        for folder in (_EXAMPLES_DIR, Path(sys.argv[0]).resolve().parent, Path.cwd())
         for path in sorted((folder / kind).glob("*.py"))
         if not path.stem.startswith("_")
     }
@@ -90,29 +92,31 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
         built_in = ALGORITHMS if kind == "algorithms" else ()
         raise ValueError(
             f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r}; "
-            f"there are {', '.join(sorted([*files, *ours, *built_in])) or 'none'}; "
-            f"put your own file into {kind}/"
+            f"there are {', '.join(sorted([*files, *project_classes, *built_in])) or 'none'}; "
+            f"add your own file to {kind}/"
         )
-    return _only_class(_load(kind, files[name]), _BASES[kind], files[name])
+    return _find_subclass(_load_module(kind, files[name]), _BASE_CLASSES[kind], files[name])
 
 
-def _load(kind: str, path: Path) -> ModuleType:
+def _load_module(kind: str, path: Path) -> ModuleType:
     try:
         if path.is_file():
-            _check(path)
+            _check_imports(path)
         module = extensions.load_file(path, kind)
     except Exception as error:
         why = error if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path} cannot be imported: {why}") from error
-    # Env runners on other machines may not have the file. Therefore, the class is pickled by value.
+    # Env runners on other machines may not have the file. Cloudpickle must therefore serialize the
+    # class by value.
     cloudpickle.register_pickle_by_value(module)
     return module
 
 
-def _check(path: Path) -> None:
-    """Reject a file that uses RLlib's former API.
+def _check_imports(path: Path) -> None:
+    """Reject a file that imports RLlib's former API.
 
-    The error message names the imported module and the remedy.
+    Raises:
+        ValueError: If the file imports an unsupported module; the message names the remedy.
     """
     for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
         names: list[str] = []
@@ -120,14 +124,14 @@ def _check(path: Path) -> None:
             names = [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
-        for module, remedy in _UNSUPPORTED.items():
+        for module, remedy in _UNSUPPORTED_MODULES.items():
             if any(name.startswith(module) for name in names):
-                if remedy == _NETWORK:
-                    remedy += _NETWORKS.get(path.stem, _ANY_NETWORK)
-                raise ValueError(f"it imports {module}: {remedy}")
+                if remedy == _NETWORK_ERROR:
+                    remedy += _NETWORK_REMEDIES.get(path.stem, _DEFAULT_NETWORK_REMEDY)
+                raise ValueError(f"the file imports {module}: {remedy}")
 
 
-def _only_class(module: ModuleType, base: type[Any], path: Path) -> type[Any]:
+def _find_subclass(module: ModuleType, base: type[Any], path: Path) -> type[Any]:
     classes = [
         value
         for value in vars(module).values()

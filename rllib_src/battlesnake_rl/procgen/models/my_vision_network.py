@@ -1,8 +1,8 @@
-"""Example of a user-defined network: three convolutions, two heads.
+"""Example of a user-defined network: three convolutions and two heads.
 
-Set ``custom_model: my_vision_network`` in an experiment to train the network. A file in this folder
-contains one subclass of RLlib's ``RLModule``; ``self.model_config`` contains the
-``custom_options``.
+To train the network, set ``custom_model: my_vision_network`` in an experiment. Each file in this
+folder contains one subclass of RLlib's ``RLModule``. Its ``self.model_config`` contains the
+``custom_options`` of the experiment.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 
 class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value heads on a small trunk.
+    """RLlib module with a policy head and a value head on a small trunk.
 
-    ``conv_filters`` lists channels, kernel size and stride of each convolution.
+    The option ``conv_filters`` lists [channels, kernel size, stride] of each convolution.
     """
 
     def setup(self) -> None:
@@ -32,7 +32,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             channels = count
         self.trunk = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(256), nn.ReLU())
         # The first forward pass determines the input size of the lazy layer.
-        self._features(torch.zeros(1, *self.observation_space.shape))
+        self._compute_features(torch.zeros(1, *self.observation_space.shape))
         self.policy = nn.Linear(256, int(self.action_space.n))
         self.value = nn.Linear(256, 1)
 
@@ -41,7 +41,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 
         All algorithms call this method.
         """
-        embeddings = self._features(batch[Columns.OBS])
+        embeddings = self._compute_features(batch[Columns.OBS])
         return {
             Columns.ACTION_DIST_INPUTS: self.policy(embeddings),
             Columns.EMBEDDINGS: embeddings,
@@ -54,10 +54,10 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         """
         if embeddings is None:
             with torch.no_grad():
-                embeddings = self._features(batch[Columns.OBS])
+                embeddings = self._compute_features(batch[Columns.OBS])
         values: Tensor = self.value(embeddings).squeeze(-1)
         return values
 
-    def _features(self, pictures: Tensor) -> Tensor:
-        features: Tensor = self.trunk(pictures.permute(0, 3, 1, 2).float() / 255)
+    def _compute_features(self, images: Tensor) -> Tensor:
+        features: Tensor = self.trunk(images.permute(0, 3, 1, 2).float() / 255)
         return features
