@@ -96,7 +96,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
         If ``given`` contains a stop condition, the stop conditions of the experiment do not apply.
         """
-        values = procgen_experiments.read(given.get("experiment", _DEFAULT_EXPERIMENT))
+        values = procgen_experiments.load_experiment(given.get("experiment", _DEFAULT_EXPERIMENT))
         stops = ("num_iters", "minutes", "env_steps")
         if any(name in given for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
