@@ -1,9 +1,9 @@
-"""Model how training scales with the number of env runners.
+"""Model the training rate as a function of the number of env runners.
 
     python -m benchmarks.cluster_model                              # tables of docs/scaling.md
     python -m benchmarks.cluster_model --measure 1 2 4 --seconds 8  # on this machine
 
-With ``--measure``, the benchmark measures the costs of the model. A measurement trains with each
+With ``--measure``, the benchmark measures the costs of the model. The benchmark trains with each
 number of env runners, one after the other. The model calculates the rate for all numbers from the
 CPU time of every process with the first and the last number. The benchmark prints the measured and
 the calculated rates. The comparison is meaningful only if every env runner has its own core and two
@@ -27,7 +27,7 @@ _UNLIMITED_RUNNERS = 1e5
 _NETWORK_BYTES_PER_S = 1.25e9
 """Network bandwidth between two machines: 10 Gbit/s, in bytes per second."""
 _RUNNERS_PER_SHARD = 8
-"""Env runners per replay buffer shard; there are at least two shards."""
+"""Env runners per replay buffer shard. There are at least two shards."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class FragmentCosts:
     """Costs of one fragment, in CPU seconds or bytes."""
 
     moves: float
-    """Moves in a fragment: the learner's moves or, with EXIT, searched moves."""
+    """Number of moves in a fragment: the learner's moves or, with EXIT, searched moves."""
     play: float
-    """CPU time of an env runner, in seconds."""
+    """CPU time of an env runner for one fragment, in seconds."""
     learn: float
     """CPU time of the learner thread for updates, in seconds."""
     overhead: float
@@ -45,34 +45,34 @@ class FragmentCosts:
     threads: float
     """CPU time of Ray's threads in the learner's process, in seconds."""
     size: float
-    """Bytes sent by the env runner."""
+    """Size of the fragment that the env runner sends, in bytes."""
     contention: float
-    """Slowdown by other env runners on a machine.
+    """Slowdown of an env runner by other env runners on the same machine.
 
-    The slowdown is a factor of the logarithm of the number of env runners on the machine.
+    An env runner is slower by the factor 1 + ``contention`` * ln(env runners on the machine).
     """
     shard: float = 0.0
     """CPU time of a replay buffer shard, in seconds."""
     match: float = 0.0
-    """CPU time of env runners in matches for which the learner waits, in seconds."""
+    """CPU time of the env runners in matches, in seconds. The learner waits for the matches."""
     sends: float = 0.0
-    """Number of times that weights are sent to all env runners."""
+    """Number of weight updates that the learner sends to all env runners."""
     waits: bool = False
     """Whether env runners and the learner wait for each other (synchronous sampling)."""
     own_pace: bool = False
     """Whether the learner makes updates at its own rate, independent of fragments.
 
-    An update then takes ``learn`` seconds.
+    ``learn`` is then the duration of one update, in seconds.
     """
     call: float = 5.8e-5
     """CPU time of the learner thread to send weights to one env runner, in seconds."""
     weights: float = 1.2e6
-    """Bytes of weights sent to each machine."""
+    """Size of the weights that the learner sends to each machine, in bytes."""
     runners_per_machine: int = 8
-    """Env runners per machine."""
+    """Number of env runners on each machine."""
 
     def component_seconds(self, runners: float) -> dict[str, float]:
-        """Return the seconds per fragment of each component with ``runners`` env runners."""
+        """Return the duration of each component per fragment, in seconds."""
         play = (
             self.play
             * (1 + self.contention * math.log(max(min(runners, self.runners_per_machine), 1)))
@@ -98,7 +98,7 @@ class FragmentCosts:
         }
 
     def moves_per_second(self, runners: int) -> float:
-        """Return the moves per second."""
+        """Return the number of moves per second with ``runners`` env runners."""
         parts = self.component_seconds(runners)
         thread = sum(parts.pop(name) for name in ("learning", "fragments", "calls"))
         if self.waits:
@@ -106,7 +106,7 @@ class FragmentCosts:
         return self.moves / (max(thread, *parts.values()) + self.match / runners)
 
     def saturating_runners(self, component: str) -> float:
-        """Return how many env runners saturate the component ``part``."""
+        """Return the number of env runners that saturate the component ``component``."""
         runners = 0.1
         while (
             runners < _UNLIMITED_RUNNERS
@@ -183,7 +183,7 @@ def environment_settings(experiment: str) -> dict[str, Any]:
 
 
 def build_algorithm(name: str, runners: int) -> Any:
-    """Build the algorithm of an experiment, with shorter iterations."""
+    """Build the algorithm of a training for the benchmark, with shorter iterations."""
     from battlesnake_rl.mabs import algorithms
 
     algorithm = name.split(",")[0]
@@ -211,7 +211,7 @@ def build_algorithm(name: str, runners: int) -> Any:
 
 
 class CostCounter:
-    """Counts of an algorithm: CPU seconds by kind of process, fragments and moves."""
+    """Counters of an algorithm: CPU seconds of each process type, fragments and moves."""
 
     def __init__(self, algorithm: Any) -> None:
         self._algorithm = algorithm
@@ -230,7 +230,7 @@ class CostCounter:
         def noted(*args: Any) -> Any:
             began = time.thread_time()
             result = inner(*args)
-            if name == "_run_self_play":  # The iteration plays the games.
+            if name == "_run_self_play":  # The generator plays the games only when it is consumed.
                 result = list(result)
             note(time.thread_time() - began, result)
             return result
@@ -245,7 +245,7 @@ class CostCounter:
         self.fragments += len(result)
 
     def totals(self, results: dict[str, Any]) -> dict[str, float]:
-        """Return all totals so far."""
+        """Return the current value of every counter."""
         runners = results.get("env_runners", {})
         searched = runners.get("num_env_steps_sampled_lifetime", 0)
         moves = runners.get("num_agent_steps_sampled_lifetime", {"default_agent": searched})
@@ -271,7 +271,11 @@ class CostCounter:
 
 
 def measure_costs(name: str, runners: int, seconds: float) -> tuple[float, FragmentCosts]:
-    """Return the moves per second (wall clock), and the measured costs."""
+    """Measure a training.
+
+    Returns:
+        The number of moves per second of wall-clock time, and the measured costs.
+    """
     algorithm = build_algorithm(name, runners)
     spent = CostCounter(algorithm)
     until = time.monotonic() + seconds / 3
@@ -297,7 +301,7 @@ def measure_costs(name: str, runners: int, seconds: float) -> tuple[float, Fragm
 
 
 def print_measurements(names: list[str], counts: list[int], seconds: float) -> None:
-    """Print the measured and the calculated rate for each number of env runners."""
+    """Print the measured and the calculated rate for each number of env runners in ``counts``."""
     import ray
     import torch
 
@@ -317,11 +321,11 @@ def print_measurements(names: list[str], counts: list[int], seconds: float) -> N
             wanted = costs.moves_per_second(runners)
             print(f"| {name} | {runners} | {rate:,.0f} | {wanted:,.0f} | {rate / wanted:.0%} |")
         print(costs, flush=True)
-    os._exit(0)  # This exit is faster than the shutdown of Ray.
+    os._exit(0)  # An immediate exit is faster than the shutdown of Ray.
 
 
 def format_tables() -> list[str]:
-    """Return the tables of docs/scaling.md: speedup, and number of saturating runners."""
+    """Return the two tables of docs/scaling.md: speedups, and numbers of saturating env runners."""
     counts, parts = (
         (2, 4, 8, 16, 100, 1000),
         [*next(iter(MEASURED_COSTS.values())).component_seconds(1)][1:],

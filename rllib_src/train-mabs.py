@@ -1,8 +1,8 @@
 """Train a Battlesnake policy; see ``--help`` or ``docs/training.md``."""
 
-from imports import explained
+from imports import explain_import_errors
 
 if __name__ == "__main__":
-    with explained():
+    with explain_import_errors():
         from battlesnake_rl.commands.train_command import main
     raise SystemExit(main())

@@ -2,9 +2,9 @@
 
 A policy is a torch module, a Stable-Baselines3 model, an RLlib `RLModule` or checkpoint, an ONNX
 file or an onnxruntime session. The exported network maps ``observations`` uint8 ``[batch, planes,
-rows, columns]`` to ``q_values`` float32 ``[batch, 4]``; higher values are better. On several
-hundred positions of real games, the written file must return the values of the original policy and
-prefer its moves.
+rows, columns]`` to ``q_values`` float32 ``[batch, 4]``; higher values are better. The export checks
+the written file on several hundred positions of real games. The file must return the values of the
+original policy and prefer the original policy's moves.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from battlesnake_gym.rules import MOVES
 
 _INPUT, _OUTPUT = "observations", "q_values"
 
-_GAMES, _TURNS = 16, 40
-"""Number of parallel games, and turns per game, in the check of an export."""
+_NUM_GAMES, _NUM_TURNS = 16, 40
+"""Number of parallel games, and minimum number of turns, in the check of an export."""
 
 _MIN_POSITIONS = 500
 """Minimum number of positions in the check of an export."""
 
 _TOLERANCE = 1e-3
-"""Maximum difference between the file's values and the policy's values.
+"""Maximum relative difference between the file's values and the policy's values.
 
 The difference is relative to the largest absolute value, or to 1 if this value is smaller.
 """
 
 _MAX_BYTE = np.iinfo(np.uint8).max
 
-Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
-_Moves = Callable[[NDArray[np.uint8]], NDArray[np.integer[Any]]]
-"""Function that returns the move of the original policy for each observation, as indices."""
+_MoveFn = Callable[[NDArray[np.uint8]], NDArray[np.integer[Any]]]
+"""Function from observations to the moves of the original policy, as action indices."""
 
 
 def export(
@@ -67,22 +67,23 @@ def export(
 
     Args:
         policy: A ``torch.nn.Module`` that returns four values per observation; a model of
-            Stable-Baselines3 or sb3-contrib; an `RLModule`; the directory of an RLlib checkpoint,
-            which is unpickled and therefore must come from a trusted source; the path of an ONNX
-            file; or an onnxruntime session.
-        observation: Observation that the policy was trained on.
+            Stable-Baselines3 or sb3-contrib; an `RLModule`; the directory of an RLlib checkpoint;
+            the path of an ONNX file; or an onnxruntime session. An RLlib checkpoint must come from
+            a trusted source, because the export unpickles it.
+        observation: Observation type of the policy's training.
         boards: (width, height) of one or several boards; the observation has the size of the
             largest board.
         path: Output file, ``.onnx``.
-        scale: Factor applied to the bytes of an observation for networks that take floats, such as
-            ``1 / 255``; None passes bytes. Stable-Baselines3 scales observations itself unless its
-            environment returns floats. The file contains the normalization of a `VecNormalize`
-            around the model's environment.
-        ruleset: One or several rulesets that the policy was trained for. The first ruleset is used
-            for the check, and by default for evaluation.
-        map: Map that the policy was trained for.
-        action_mask: Action mask that the policy was trained with.
-        num_snakes: Number of snakes that the policy was trained with.
+        scale: Factor that converts the bytes of an observation to the floats that the network
+            expects, such as ``1 / 255``; None passes bytes. Stable-Baselines3 scales observations
+            itself unless its environment returns floats. The file contains the normalization of a
+            `VecNormalize` around the model's environment.
+        ruleset: Rulesets of the policy's training, one or several. The check uses the first
+            ruleset,
+            which is also the default for evaluation.
+        map: Map of the policy's training.
+        action_mask: Action mask of the policy's training.
+        num_snakes: Number of snakes per game in the policy's training.
 
     Returns:
         ``path``.
@@ -92,7 +93,7 @@ def export(
             trained under a normalization that the file would lack, or returns other values or
             prefers other moves after the export. In these cases, no file is written.
     """
-    sizes = _sizes(boards)
+    sizes = _check_board_sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
     width, height = (max(side) for side in zip(*sizes, strict=True))
     config = EnvConfig(
@@ -103,7 +104,7 @@ def export(
         map=map,
         observation=observation,
         action_mask=action_mask,
-        max_turns=_TURNS,
+        max_turns=_NUM_TURNS,
     )
     encoder, shape = config.observation_encoder, config.observation_encoder.shape(width, height)
     path = Path(path)
@@ -111,10 +112,10 @@ def export(
         raise PolicyError(f"path must end in .onnx, got {path}")
 
     def write(draft: Path) -> dict[str, Any]:
-        def check(expected: Values) -> None:
-            _check_by_playing(_session_values(draft.read_bytes()), expected, config, shape)
+        def check(expected: ScoreFn) -> None:
+            _check_in_games(_score_fn_from_onnx(draft.read_bytes()), expected, config, shape)
 
-        kind = _write(policy, shape, scale, draft, check)
+        kind = _write_policy(policy, shape, scale, draft, check)
         return {
             "observation": encoder.to_dict(),
             "board_sizes": [list(size) for size in sorted(sizes)],
@@ -133,25 +134,25 @@ def export(
                 },
             },
             "strength": None,
-            "versions": _versions("battlesnake-gym", "torch", "onnx"),
+            "versions": _package_versions("battlesnake-gym", "torch", "onnx"),
         }
 
     policy_file.save(path, write)
     return path
 
 
-def _sizes(boards: Any) -> list[tuple[int, int]]:
+def _check_board_sizes(boards: Any) -> list[tuple[int, int]]:
     pairs = [boards] if np.ndim(boards) == 1 else list(boards)
     try:
         sizes = [(int(width), int(height)) for width, height in pairs]
     except (TypeError, ValueError):
         sizes = []
     if not sizes or any(side < 1 for size in sizes for side in size):
-        raise PolicyError(f"boards must be (width, height), one or several, got {boards!r}")
+        raise PolicyError(f"boards must be one (width, height) or a list of them, got {boards!r}")
     return sizes
 
 
-def _versions(*packages: str) -> dict[str, str]:
+def _package_versions(*packages: str) -> dict[str, str]:
     found = {}
     for package in packages:
         try:
@@ -161,16 +162,22 @@ def _versions(*packages: str) -> dict[str, str]:
     return found
 
 
-def _write(
+def _write_policy(
     policy: Any,
     shape: tuple[int, int, int],
     scale: float | None,
     path: Path,
-    check: Callable[[Values], None],
+    check: Callable[[ScoreFn], None],
 ) -> str:
-    """Write the ONNX file and return the kind of the policy.
+    """Write the ONNX file and return the type of the policy as text.
 
-    ``check`` is called with a function that returns the original policy's values.
+    Args:
+        policy: Policy as in `export`.
+        shape: Shape (C, H, W) of an observation.
+        scale: Factor as in `export`.
+        path: Output file.
+        check: Function that compares the written file with the score function of the original
+            policy.
     """
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
         policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
@@ -183,20 +190,22 @@ def _write(
         source = Path(policy)
         if not source.exists():
             raise PolicyError(f"{source}: no such file or folder")
-        policy = _from_checkpoint(source)
-    moves: _Moves | None = None
+        policy = _load_rllib_module(source)
+    moves: _MoveFn | None = None
     try:
         import torch
     except ModuleNotFoundError as error:
-        raise PolicyError(f"{type(policy).__name__} needs torch, which is missing") from error
+        raise PolicyError(
+            f"{type(policy).__name__} needs torch, which is missing; pip install torch"
+        ) from error
     if hasattr(policy, "policy") and hasattr(policy.policy, "obs_to_tensor"):
         kind = f"Stable-Baselines3 {type(policy).__name__}"
-        module, moves = _of_sb3(policy, kind, shape, scale)
+        module, moves = _network_from_sb3(policy, kind, shape, scale)
     elif hasattr(policy, "forward_inference") and hasattr(policy, "observation_space"):
         kind = f"RLlib {type(policy).__name__}"
-        module, moves = _of_rllib(policy, kind, scale)
+        module, moves = _network_from_rllib(policy, kind, scale)
     elif isinstance(policy, torch.nn.Module):
-        kind, module = f"torch {type(policy).__name__}", _Scaled(policy, scale)
+        kind, module = f"torch {type(policy).__name__}", _scale_input(policy, scale)
     else:
         raise PolicyError(
             f"{type(policy).__name__} is not a policy; use a torch module, a model of "
@@ -204,9 +213,11 @@ def _write(
         )
     device = next(iter(module.parameters()), torch.zeros(0)).device
     if device.type != "cpu":
-        raise PolicyError(f"the policy is on {device}; move it to the CPU: module.cpu()")
-    # The module is exported in evaluation mode. The original modes are restored, because the module
-    # may be in training.
+        raise PolicyError(
+            f"the policy is on {device}; move the policy to the CPU with module.cpu()"
+        )
+    # The exporter needs evaluation mode. Afterwards, each part returns to its original mode,
+    # because training may continue.
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -252,7 +263,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
     import torch
 
     example = torch.zeros((2, *shape), dtype=torch.uint8)
-    # The exporter logs every missing optional package.
+    # Without this level, the exporter would log every missing optional package.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -267,17 +278,17 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
         )
     assert program is not None
     model = program.model_proto
-    # Source locations of operators differ by machine and have no use in the file.
+    # Source locations of operators depend on the machine and have no use in the file.
     for node in model.graph.node:
         del node.metadata_props[:]
         node.doc_string = ""
     onnx.save(model, str(path))
 
 
-def _from_checkpoint(folder: Path) -> Any:
+def _load_rllib_module(folder: Path) -> Any:
     """Load the module of an RLlib checkpoint.
 
-    For an algorithm's checkpoint, the first policy is loaded.
+    If the checkpoint is an algorithm's checkpoint, the function loads the first policy.
     """
     from ray.rllib.core.rl_module.rl_module import RLModule
 
@@ -290,11 +301,14 @@ def _from_checkpoint(folder: Path) -> Any:
     return RLModule.from_checkpoint(str(folders[0].absolute()))
 
 
-def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is loaded late)
-    """Wrap ``network`` so that its input is uint8, multiplied by ``scale`` if set."""
+def _scale_input(network: Any, scale: float | None) -> Any:
+    """Wrap ``network`` in a module with uint8 input.
+
+    The module multiplies its input by ``scale``, unless ``scale`` is None.
+    """
     import torch
 
-    class Scaled(torch.nn.Module):
+    class ScaledNetwork(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.network = network
@@ -304,26 +318,39 @@ def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is 
             answer = self.network(seen)
             return answer.float() if isinstance(answer, torch.Tensor) else answer
 
-    return Scaled()
+    return ScaledNetwork()
 
 
-def _check_range(kind: str, space: Any, scale: float | None) -> None:
-    """Reject observations other than bytes, or than floats that are ``scale`` times bytes."""
+def _check_observation_range(kind: str, space: Any, scale: float | None) -> None:
+    """Check that a policy was trained on bytes, or on bytes times ``scale``.
+
+    Raises:
+        PolicyError: If the observation space has another range.
+    """
     low, high = float(space.low.min()), float(space.high.max())
     highest = _MAX_BYTE * (1.0 if scale is None else scale)
     in_range = low == 0 and np.isclose(high, highest)
     if space.dtype != np.uint8 and not in_range:
         raise PolicyError(
             f"{kind} was trained on {space.dtype} in [{low:g}, {high:g}], but the file would pass "
-            f"[0, {highest:g}]; set scale (1 / 255 for 0 to 1) if the environment scaled bytes. If "
-            "VecNormalize did it, use model.set_env(VecNormalize.load(statistics, env)). If "
-            "another normalization did it (MeanStdFilter, NormalizeObservation), export a torch "
-            "module that contains it"
+            f"[0, {highest:g}]; set scale (1 / 255 for 0 to 1) if the environment scaled bytes; "
+            "after VecNormalize, use model.set_env(VecNormalize.load(statistics, env)); after "
+            "another normalization (MeanStdFilter, NormalizeObservation), export a torch module "
+            "that contains the normalization"
         )
 
 
 def _check_moves(kind: str, values: NDArray[np.float32], moves: NDArray[np.integer[Any]]) -> None:
-    """Check that ``values`` (B, 4) are highest for ``moves`` (B)."""
+    """Check that the moves of the original policy have the highest values.
+
+    Args:
+        kind: Type of the policy, for the error message.
+        values: float32 (B, 4), values of the network.
+        moves: int (B,), moves of the original policy.
+
+    Raises:
+        PolicyError: If another move has a higher value.
+    """
     chosen = np.take_along_axis(values, moves.reshape(-1, 1), axis=1)[:, 0]
     tolerance = _TOLERANCE * max(1.0, float(np.abs(values).max()))
     if num_other := int((chosen < values.max(axis=1) - tolerance).sum()):
@@ -333,12 +360,13 @@ def _check_moves(kind: str, values: NDArray[np.float32], moves: NDArray[np.integ
         )
 
 
-def _of_sb3(
+def _network_from_sb3(
     model: Any, kind: str, shape: tuple[int, int, int], scale: float | None
-) -> tuple[Any, _Moves]:
-    """Return the actor or Q-network of a Stable-Baselines3 model, and its moves.
+) -> tuple[Any, _MoveFn]:
+    """Convert a Stable-Baselines3 model to its actor or Q-network.
 
-    The network has uint8 input and contains the normalization of the model's environment.
+    The function also returns the move function of the model. The network has uint8 input and
+    contains the normalization of the model's environment.
     """
     import torch
     from stable_baselines3.common.vec_env import (
@@ -385,10 +413,10 @@ def _of_sb3(
             "use the observation and the boards of the model's training"
         )
     space = normalizations[0].venv.observation_space if normalizations else model.observation_space
-    _check_range(kind, space, scale)
+    _check_observation_range(kind, space, scale)
     factor = None if space.dtype == np.uint8 else scale
 
-    class OfModel(torch.nn.Module):
+    class SB3Network(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.policy = policy
@@ -399,8 +427,8 @@ def _of_sb3(
             if factor is not None:
                 planes = planes.float() * factor
             for one in normalizations:
-                # VecNormalize also computes with doubles. Single precision differs visibly at
-                # inputs that hardly vary.
+                # VecNormalize also computes in double precision. Single precision would change the
+                # result visibly for inputs with little variance.
                 deviation = torch.from_numpy(np.sqrt(one.obs_rms.var + one.epsilon))
                 planes = (planes.double() - torch.from_numpy(one.obs_rms.mean)) / deviation
                 planes = planes.clamp(-one.clip_obs, one.clip_obs).float()
@@ -419,11 +447,15 @@ def _of_sb3(
         predicted: NDArray[np.integer[Any]] = model.predict(seen, deterministic=True)[0]
         return predicted
 
-    return OfModel(), moves
+    return SB3Network(), moves
 
 
-def _of_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, _Moves | None]:
-    """Return an `RLModule` as a network that returns Q-values, or else logits, and its moves."""
+def _network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, _MoveFn | None]:
+    """Convert an `RLModule` to a network that returns Q-values or logits.
+
+    The function also returns the move function of the module. The move function is None for this
+    project's modules.
+    """
     import torch
     from ray.rllib.core.columns import Columns
 
@@ -432,14 +464,16 @@ def _of_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, _Moves 
             f"{kind} is recurrent, but the file has no memory; use an observation with frame_stack "
             "and a module without memory"
         )
-    _check_range(kind, module.observation_space, scale)
+    _check_observation_range(kind, module.observation_space, scale)
     if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
-        return _Scaled(played, scale), None  # This project's networks need no output processing.
+        return _scale_input(
+            played, scale
+        ), None  # This project's networks return the scores directly.
 
     def to_batch(planes: Any) -> dict[str, Any]:
         return {Columns.OBS: planes if scale is None else planes.float() * scale}
 
-    class OfModule(torch.nn.Module):
+    class RLlibNetwork(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.module = module
@@ -457,14 +491,16 @@ def _of_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, _Moves 
         chosen: NDArray[np.integer[Any]] = answer[Columns.ACTIONS].numpy()
         return chosen
 
-    return OfModule(), moves
+    return RLlibNetwork(), moves
 
 
-def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> Values:
-    """Set names and types of an ONNX model's input and output as in ``policy.onnx``.
+def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> ScoreFn:
+    """Rewrite an ONNX model with the input and output of ``policy.onnx``.
+
+    The names and types of input and output change.
 
     Returns:
-        A function that returns the values of the given model.
+        The score function of the given model.
     """
     try:
         import onnx
@@ -476,7 +512,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         if isinstance(given_model, bytes):
             model = onnx.load_from_string(given_model)
         else:
-            model = onnx.load(str(given_model))  # Also loads weights from a separate file.
+            model = onnx.load(str(given_model))  # onnx.load also loads weights from separate files.
     except Exception as error:  # protobuf may raise any exception.
         raise PolicyError(f"not an ONNX model: {error}") from error
     graph = model.graph
@@ -499,7 +535,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
             "to 255), which converts the bytes of an observation to floats"
         )
     dims = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
-    original = _session_values(model.SerializeToString(), given.name, result.name)
+    original = _score_fn_from_onnx(model.SerializeToString(), given.name, result.name)
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         seen: NDArray[Any] = frames
@@ -535,13 +571,13 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     graph.output.append(
         helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
     )
-    # Shapes inferred for batch size 1 are no longer valid.
+    # The inferred shapes are valid only for batch size 1.
     del graph.value_info[:]
     onnx.save(model, str(path))
     return values
 
 
-def _session_values(
+def _score_fn_from_onnx(
     content: bytes, input_name: str = _INPUT, output_name: str = _OUTPUT
 ) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
     session = policy_file.open_session(content, "the network")
@@ -560,30 +596,36 @@ def _session_values(
     return values
 
 
-def _check_by_playing(
-    values: Values, expected: Values, config: EnvConfig, shape: tuple[int, int, int]
+def _check_in_games(
+    values: ScoreFn, expected: ScoreFn, config: EnvConfig, shape: tuple[int, int, int]
 ) -> None:
-    """Compare the network with the original policy in games that the network plays."""
-    games = VectorBattlesnake.from_config(config, _GAMES)
+    """Compare the written file with the original policy in games that the file's network plays."""
+    games = VectorBattlesnake.from_config(config, _NUM_GAMES)
     seen, infos = games.reset(seed=1)
     num_positions = 0
     for turn in itertools.count():
-        if turn >= _TURNS and num_positions >= _MIN_POSITIONS:
+        if turn >= _NUM_TURNS and num_positions >= _MIN_POSITIONS:
             return
         alive = infos["alive"]
         actions = np.zeros(alive.shape, np.uint8)
         if alive.any():  # All games may end in the same turn.
-            said = _checked_values(values, expected, seen[alive], shape)
+            said = _compute_checked_scores(values, expected, seen[alive], shape)
             num_positions += len(said)
             actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)
         seen, _, _, _, infos = games.step(actions)
 
 
-def _checked_values(
-    values: Values, expected: Values, frames: NDArray[np.uint8], shape: tuple[int, int, int]
+def _compute_checked_scores(
+    values: ScoreFn, expected: ScoreFn, frames: NDArray[np.uint8], shape: tuple[int, int, int]
 ) -> NDArray[np.float32]:
-    """Return the network's values; raise `PolicyError` if they are not the expected values."""
-    # A server evaluates single positions, so batch size 1 is tested, too.
+    """Return the network's values for ``frames``, float32 (B, 4).
+
+    Raises:
+        PolicyError: If the values have the wrong shape, are not finite, or differ from the values
+            of
+            the original policy.
+    """
+    # A server evaluates single positions. The check therefore includes batch size 1.
     parts = [part for part in (frames[:1], frames[1:]) if len(part)]
     said = np.concatenate([values(part) for part in parts])
     if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():

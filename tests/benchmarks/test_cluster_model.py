@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cluster_model import APEX, COSTS, LATE, Costs
+from benchmarks.cluster_model import APEX_NAME, LATE_EXIT_NAME, MEASURED_COSTS, FragmentCosts
 
-FREE = Costs(moves=100, play=1, learn=0, overhead=0, threads=0, size=0, contention=0, call=0)
+FREE = FragmentCosts(
+    moves=100, play=1, learn=0, overhead=0, threads=0, size=0, contention=0, call=0
+)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ FREE = Costs(moves=100, play=1, learn=0, overhead=0, threads=0, size=0, contenti
     ],
 )
 def test_the_slowest_part_sets_the_pace(changes: dict[str, Any], moves: float) -> None:
-    assert dataclasses.replace(FREE, **changes).rate(16) == pytest.approx(moves)
+    assert dataclasses.replace(FREE, **changes).moves_per_second(16) == pytest.approx(moves)
 
 
 def test_runners_that_keep_a_part_busy() -> None:
@@ -41,12 +43,12 @@ def test_runners_that_keep_a_part_busy() -> None:
 def test_the_preflight_has_what_is_calculated_of_exit() -> None:
     from battlesnake_rl.mabs import algorithms
 
-    # The late games were measured with 8 buffered iterations, see `cluster_model.training`.
+    # The late games were measured with 8 buffered iterations, see `cluster_model.build_algorithm`.
     late = {"deep_search_after_moves": 1, "buffer_iterations": 8}
-    for name, settings in (("EXIT", {}), (LATE, late)):
+    for name, settings in (("EXIT", {}), (LATE_EXIT_NAME, late)):
         config = algorithms.configure("EXIT", {})
         config.update_from_dict(settings)
-        assert algorithms.saturating_env_runners(config) == pytest.approx(
-            COSTS[name].saturating_runners("learning"), rel=0.15
+        assert algorithms.num_saturating_env_runners(config) == pytest.approx(
+            MEASURED_COSTS[name].saturating_runners("learning"), rel=0.15
         )
-    assert COSTS[APEX].saturating_runners("learning") < 2
+    assert MEASURED_COSTS[APEX_NAME].saturating_runners("learning") < 2

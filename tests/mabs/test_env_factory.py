@@ -17,8 +17,8 @@ from battlesnake_rl.mabs.battlesnake_launcher import (
 from battlesnake_rl.mabs.envs.env_factory import (
     ENV_CONFIG_DEFAULTS,
     env_options,
-    head_plane,
-    make_vector,
+    head_plane_index,
+    make_vector_env,
     with_defaults,
 )
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
@@ -46,12 +46,12 @@ def launched(**options: Any) -> dict[str, Any]:
 
 
 MAKE: dict[str, Callable[..., Any]] = {
-    "make_vector": lambda **options: make_vector(2, options),
+    "make_vector": lambda **options: make_vector_env(2, options),
     "MultiAgentEnv": lambda **options: BattlesnakeMultiAgentEnv(options)._games,
-    "configure": lambda **options: make_vector(
+    "configure": lambda **options: make_vector_env(
         2, algorithms.configure("DQN", options).env_config
     ),
-    "launcher": lambda **options: make_vector(2, launched(**options)),
+    "launcher": lambda **options: make_vector_env(2, launched(**options)),
 }  # fmt: skip
 
 
@@ -71,9 +71,9 @@ def test_a_learner_is_told_of_the_stacked_turns() -> None:
     given = {"observation": "territory", "frame_stack": 3}
     assert with_defaults(given)["observation"] == {"name": "territory", "frame_stack": 3}
     assert env_options(given).observation_encoder.frame_stack == 3
-    assert head_plane(given) == head_plane({"observation": "territory"}) is not None
+    assert head_plane_index(given) == head_plane_index({"observation": "territory"}) is not None
     config = algorithms.configure("DQN", given)
-    assert config.model_config["head_plane"] == head_plane(given)
+    assert config.model_config["head_plane"] == head_plane_index(given)
 
 
 def test_the_launchers_defaults_are_the_environments() -> None:

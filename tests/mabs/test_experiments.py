@@ -17,8 +17,8 @@ def configured(*arguments: str) -> tuple[str, Any]:
 
     launcher = BattlesnakeLauncher()
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    hyperparameters.add_flags(parser, launcher.hyperparameters_class)
-    given = hyperparameters.collect(*parser.parse_known_args(arguments), {})
+    hyperparameters.add_options(parser, launcher.hyperparameters_class)
+    given = hyperparameters.collect_values(*parser.parse_known_args(arguments), {})
     values = {**launcher.experiment_defaults(given, {})[0], **given}
     plain, overrides = hyperparameters.split_rllib_overrides(values, launcher.hyperparameters_class)
     config = launcher.get_experiment_config(plain)
@@ -28,15 +28,15 @@ def configured(*arguments: str) -> tuple[str, Any]:
 
 def test_every_file_is_an_experiment() -> None:
     from battlesnake_rl.mabs import experiments
-    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
-    names = experiments.names()
+    names = experiments.experiment_names()
     assert len(names) >= 9
     described = set()
     for name in names:
         named, config = configured("--experiment", name)
         assert named == name
-        make_vector(1, config.env_config)
+        make_vector_env(1, config.env_config)
         described.add(str([config.env_config, config.algo_class]))
     assert len(described) == len(names)
 
@@ -133,7 +133,7 @@ def test_numbers_with_exponent_are_numbers(tmp_path: Path) -> None:
 
     path = tmp_path / "a.yaml"
     path.write_text("rl.training.config.lr: 1e-4\nminutes: 1e0\n")
-    assert experiments.read(str(path)) == {"rl.training.config.lr": 1e-4, "minutes": 1.0}
+    assert experiments.load_experiment(str(path)) == {"rl.training.config.lr": 1e-4, "minutes": 1.0}
     path.write_text("minutes: [\n")
     with pytest.raises(ValueError, match=r"a\.yaml is not YAML"):
-        experiments.read(str(path))
+        experiments.load_experiment(str(path))

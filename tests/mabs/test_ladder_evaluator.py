@@ -14,7 +14,7 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
-from battlesnake_heuristics.rating.match import start_seed
+from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
@@ -53,7 +53,9 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
         return batched_games.GameOutcomes(won, np.array([False, True, False, False]), np.zeros(4))
 
     monkeypatch.setattr(batched_games, "play_games_batched", play)
-    assert batched_games.play_pairs(upwards, UNMASKED, ["hungry", "tree"], seed=3, first=5) == [
+    assert batched_games.play_pairs(
+        upwards, UNMASKED, ["hungry", "tree"], seed=3, first_pair=5
+    ) == [
         3,
         2,
     ]
@@ -61,7 +63,7 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
     assert seen["own"] == [0, 1, 0, 1]
     first, again, other, _ = seen["starts"]
     assert first == again != other
-    assert first == batched_games.start_of(UNMASKED, start_seed(3, 5))
+    assert first == batched_games.duel_start(UNMASKED, derive_seed(3, 5))
     # Games last as long as the ladder's, whatever training cuts them at.
     assert seen["config"]["max_turns"] == 1000
 
@@ -73,7 +75,7 @@ def test_the_same_seed_places_at_the_same_elo_and_games_end_it() -> None:
     assert first.games == 6
     assert first.out_of_range == "below"
     longer, _ = ladder_evaluator.place_policy(upwards, UNMASKED, seed=2, cpu_seconds=0.0)
-    assert longer.games == 2 * ladder_evaluator.PAIRS_AT_ONCE
+    assert longer.games == 2 * ladder_evaluator.NUM_PARALLEL_PAIRS
 
 
 def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +86,11 @@ def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch)
         return [2] * len(rungs)
 
     monkeypatch.setattr(ladder_evaluator, "play_pairs", play_pairs)
-    for around, nearest in ((500.0, "safe-random"), (1700.0, "minimax-2026@400")):
+    for expected_elo, nearest in ((500.0, "safe-random"), (1700.0, "minimax-2026@400")):
         met.clear()
-        ladder_evaluator.place_policy(upwards, ENV_CONFIG_DEFAULTS, seed=1, games=2, around=around)
+        ladder_evaluator.place_policy(
+            upwards, ENV_CONFIG_DEFAULTS, seed=1, games=2, expected_elo=expected_elo
+        )
         assert met == [nearest]
 
 
@@ -137,7 +141,7 @@ def test_games_take_their_share_of_the_cpu_time_and_no_more(
     assert lengths[-1] > 8 * lengths[0]
     assert len(lengths) < 25
     # Each is begun where the last one ended, and plays other games.
-    assert [asked["around"] for asked in bench.asked[:2]] == [None, 1000]
+    assert [asked["expected_elo"] for asked in bench.asked[:2]] == [None, 1000]
     assert len({asked["seed"] for asked in bench.asked}) == len(lengths)
 
 
@@ -188,7 +192,7 @@ def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.Monke
     assert np.isnan(results["elo"])
     assert results["cpu_minutes"] == pytest.approx(1e6 / 60)
     assert not bench.asked
-    assert "not measured" in bench.evaluator.history.table()
+    assert "not measured" in bench.evaluator.history.score_table()
     for wrong in (-0.1, 0.6, True, "much"):
         with pytest.raises(ValueError, match=r"ladder_cpu_fraction must be between 0 .* and 0\.5"):
             ladder_evaluator.check_cpu_fraction(wrong)
@@ -225,16 +229,16 @@ def test_scores_and_their_intervals() -> None:
     measured = Measurement(
         1.5, 1010, 950, 1070, 24, "", {"hungry": [0, 0, 4, 0, 4], "tree": [4] + [0] * 4}
     )
-    scores = measured.scores()
+    scores = measured.rung_scores()
     assert scores["hungry"][0] == 0.75
     assert 0.4 < scores["hungry"][1] < 0.75 < scores["hungry"][2] < 1
     assert scores["tree"][:2] == (0.0, 0.0)
     assert 0.2 < scores["tree"][2] < 0.9
-    results = measured.results()
+    results = measured.to_metrics()
     assert results["score"] == {"hungry": 0.75, "tree": 0.0}
     assert results["elo_cpu_minutes"] == 1.5
     history = StrengthHistory([measured], 0, 600.0, 30.0)
-    table = history.table()
+    table = history.score_table()
     assert "1010 Elo (950 to 1070) in 24 duels" in table
     assert table.index("hungry") < table.index("tree")
     assert "after 1.5 of 10.0 CPU minutes" in table
@@ -247,7 +251,7 @@ def test_all_that_is_reported_has_a_column() -> None:
     history = StrengthHistory([measured], 0, 60.0, 3.0)
     from sagemaker_rl.runs.curves import flatten
 
-    assert {name for name, _ in flatten(history.results())} <= numbers
+    assert {name for name, _ in flatten(history.to_metrics())} <= numbers
 
 
 @pytest.fixture
@@ -307,7 +311,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         results = algorithm.train()
         assert results["elo_low"] < results["elo"] < results["elo_high"]
         assert results["elo_games"] == 4
-        assert set(results["score"]) <= {rung.name for rung in ladder_evaluator.fast_rungs().rungs}
+        assert set(results["score"]) <= {rung.name for rung in ladder_evaluator.fast_ladder().rungs}
         played = algorithm.ladder_evaluator.best_weights
         boards = np.random.default_rng(0).integers(256, size=(3, 10, 5, 5), dtype=np.uint8)
         expected = algorithm._policy_from_weights(played)(boards)
@@ -340,7 +344,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         assert again.train()["elo_best"] == 5000
         again.save_to_path(str(tmp_path / "again"))
         np.testing.assert_array_equal(
-            policy_loader.read_best(tmp_path / "again")["advantage.weight"],  # type: ignore[index]
+            policy_loader.load_best_weights(tmp_path / "again")["advantage.weight"],  # type: ignore[index]
             played["advantage.weight"],
         )
 
@@ -387,7 +391,7 @@ def test_the_other_algorithms_tell_theirs(
         algorithm.conclude(results)
         assert results["elo_cpu_minutes"] > 0
         algorithm.save_to_path(str(tmp_path / "kept"))
-        assert policy_loader.read_best(tmp_path / "kept")
+        assert policy_loader.load_best_weights(tmp_path / "kept")
 
 
 @pytest.mark.usefixtures("exact_clock")

@@ -88,7 +88,7 @@ def test_experiment_files_with_old_names_are_read(tmp_path: Path) -> None:
     path.write_text(
         "num_agents: 4\nmap_size: 7\nframes: 2\naction_mask: forbidden+head\nfood_at: [[3, 3]]\n"
     )
-    assert experiments.read(str(path)) == {
+    assert experiments.load_experiment(str(path)) == {
         "num_snakes": 4, "board_size": 7, "frame_stack": 2, "action_mask": "fatal+head",
         "food_positions": [[3, 3]],
     }  # fmt: skip

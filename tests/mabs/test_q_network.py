@@ -81,7 +81,7 @@ def test_the_gradient_of_the_convolutions_keeps_the_order_of_their_channels() ->
 def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: Any) -> None:
     boards = planes(700)
     with torch.no_grad():
-        together = module._run(boards, module.network, module.target_network)
+        together = module._compute_q_values_of(boards, module.network, module.target_network)
         for network, q_values in zip(
             (module.network, module.target_network), together, strict=True
         ):
@@ -90,11 +90,11 @@ def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: 
 
 @pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frame_stack": 2}])
 def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
-    from battlesnake_rl.mabs.envs.env_factory import head_plane
+    from battlesnake_rl.mabs.envs.env_factory import head_plane_index
 
     body = [(x if y % 2 else 6 - x, y) for y in range(6) for x in range(7)]
     state = State(turn=3, width=7, height=7, snakes=[Snake("a", body), Snake("b", [(3, 6)])])
-    plane = head_plane({"observation": observation})
+    plane = head_plane_index({"observation": observation})
     seen = observations.get(observation).encode(state, "a")[plane]
     side = seen.shape[1]
     head = [side // 2, side // 2] if observation == "facing" else [0, 6]
@@ -102,9 +102,9 @@ def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
 
 
 def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import head_plane
+    from battlesnake_rl.mabs.envs.env_factory import head_plane_index
 
-    assert head_plane({"observation": "flat-51s"}) is None
+    assert head_plane_index({"observation": "flat-51s"}) is None
 
 
 def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
@@ -112,7 +112,9 @@ def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
 
     blind = ConvTrunk((10, 7, 7), (8,), (2,), 4, head_crop=7, head_plane=None)
     assert blind.dense.in_features == 8 * 4 * 4
-    with pytest.raises(ValueError, match="head_crop must be an odd number, or 0 for none, got 4"):
+    with pytest.raises(
+        ValueError, match="head_crop must be an odd number, or 0 for no crop, got 4"
+    ):
         ConvTrunk((10, 7, 7), (8,), (2,), 4, head_crop=4, head_plane=6)
 
 

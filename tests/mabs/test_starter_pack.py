@@ -85,7 +85,7 @@ def test_the_command_takes_them(
         ({"rl.training.config.model": {}}, "set rl.training.config.model_config"),
         ({"rl.training.config.multiagent": {}}, "set policy_sharing to per_seat or shared"),
         ({"additional_configs": 3}, "must be a dictionary"),
-        ({"rl.training.config.num_cpus": 0}, "must be a number of CPUs, got 0"),
+        ({"rl.training.config.num_cpus": 0}, "must be a positive number of CPUs, got 0"),
         ({"rl.training.config.num_cpus": 4, "num_env_runners": 3}, "give one of the two"),
     ],
 )

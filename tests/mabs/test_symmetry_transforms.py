@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 
 from battlesnake_gym.rules import MOVES
-from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS, make_vector
+from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS, make_vector_env
 from battlesnake_rl.mabs.policy import symmetry_transforms
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 @pytest.mark.parametrize("way", range(symmetry_transforms.NUM_SYMMETRIES))
 def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
     """Heads of snakes that go on, seen in another way, go where the turned move says."""
-    vector = make_vector(40, ENV_CONFIG_DEFAULTS | {"num_snakes": 2})
+    vector = make_vector_env(40, ENV_CONFIG_DEFAULTS | {"num_snakes": 2})
     frames, infos = vector.reset(seed=5)
     before, mask = frames.copy(), infos["action_mask"].copy()
     actions = np.random.default_rng(1).integers(4, size=(40, 2)).astype(np.uint8)
@@ -61,7 +61,7 @@ def test_there_are_eight() -> None:
 @pytest.mark.parametrize("way", range(symmetry_transforms.NUM_SYMMETRIES))
 def test_planes_about_moves_are_about_the_turned_moves(way: int) -> None:
     """Cells that one moves to at first are the head's neighbours in that direction."""
-    vector = make_vector(
+    vector = make_vector_env(
         20,
         ENV_CONFIG_DEFAULTS
         | {"num_snakes": 2, "observation": {"name": "territory", "frame_stack": 2}},

@@ -87,7 +87,7 @@ def test_everybody_makes_its_own_moves() -> None:
         ({"nobody": 0.5}, "unknown opponent 'nobody'; `battlesnake-gym snakes` lists"),
         ({"past": 1.5}, "the fraction of 'past' must be between 0 and 1"),
         ({"past": 0.5, "hungry": 0.5}, "must sum to less than 1"),
-        ([0.3], "opponents must be like"),
+        ([0.3], "opponents must be a dictionary"),
     ],
 )
 def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:

@@ -158,7 +158,9 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
     assert main(TINY) == 0
     assert len(begun) == 1
     assert main([*TINY, "--start-from", "x"]) == 2
-    assert "start_from is 'x', and there is a data channel 'policy'" in failure.read_text()
+    assert (
+        "start_from is 'x', but the job also has the data channel 'policy'" in failure.read_text()
+    )
 
 
 def test_data_that_nobody_reads_end_a_job_with_the_reason(

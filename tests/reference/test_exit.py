@@ -53,7 +53,7 @@ def test_the_labels_are_those_of_the_fast_one(games: SelfPlayBatch) -> None:
     assert set(games.rows["kind"].tolist()) == {ROW_RANDOM, ROW_SEARCHED, ROW_SEARCHED_RANDOM}
     assert {2, 3, 4} <= set(games.rows["living"].tolist())
     assert set(games.finished.tolist()) == {True, False}
-    inputs, living, label = exit.labels(games)
+    inputs, living, label = exit.label_positions(games)
     fast = label_with_td_lambda(games)
     np.testing.assert_array_equal(inputs, fast.inputs)
     np.testing.assert_array_equal(living, fast.living)
@@ -64,7 +64,7 @@ def test_the_labels_are_those_of_the_fast_one(games: SelfPlayBatch) -> None:
 def test_the_fit_is_that_of_the_fast_one(games: SelfPlayBatch) -> None:
     """Begun with the same weights, it has the same losses and makes the same whole numbers."""
     torch.manual_seed(1)
-    model, nets = EvaluationModel(), exit.networks()
+    model, nets = EvaluationModel(), exit.create_networks()
     for stack, net in zip(model.stacks, nets, strict=True):
         net.load_state_dict(stack.state_dict())
     fast = label_with_td_lambda(games)
@@ -72,7 +72,7 @@ def test_the_fit_is_that_of_the_fast_one(games: SelfPlayBatch) -> None:
     # the second goes on from the first, and not all have positions enough in it
     for samples, epochs, rate in ((few, 3.0, 3e-3), (fast, 2.0, 1.5e-3)):
         said = model.fit(samples, epochs, rate, seed=5)
-        told = exit.fit(nets, (samples.inputs, samples.living, samples.target), epochs, rate, 5)
+        told = exit.fit_networks(nets, (samples.inputs, samples.living, samples.target), epochs, rate, 5)
         np.testing.assert_allclose(told, said, rtol=1e-5)
     assert np.isfinite(said).all()
     made = model.to_evaluation({}).network_bytes
@@ -93,7 +93,7 @@ def test_both_are_set_alike() -> None:
 
 
 def test_the_match_knows_the_stronger() -> None:
-    untrained = exit.quantize_evaluation(exit.networks(), 0)
+    untrained = exit.quantize_evaluation(exit.create_networks(), 0)
     assert exit.passes_sprt(load_builtin(), None, seed=5)
     assert not exit.passes_sprt(untrained, load_builtin(), seed=5)
 

@@ -116,8 +116,8 @@ def test_the_environment_has_the_wheel_and_not_the_checkout(
 NAMED = """
 import battlesnake_rl.mabs.experiments, battlesnake_rl.procgen.procgen_experiments
 for experiments in (battlesnake_rl.mabs.experiments, battlesnake_rl.procgen.procgen_experiments):
-    for name in experiments.names():
-        assert experiments.read(name)
+    for name in experiments.experiment_names():
+        assert experiments.load_experiment(name)
         print(name)
 """
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym evaluate``: measure the Elo, or the score against snakes."""
+"""``battlesnake-gym evaluate``: measure a policy's Elo, or its score against built-in snakes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, load_score_fn
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 
-_DEFAULT_GAMES = 200
+_DEFAULT_NUM_GAMES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """Results of a policy's games against built-in snakes."""
+class EvaluationResults:
+    """Numbers of games won, drawn and lost by a policy against built-in snakes."""
 
     wins: int
     draws: int
@@ -34,33 +34,34 @@ class Results:
     """Mean number of turns that the policy's snake survived."""
 
     @property
-    def games(self) -> int:
-        """Return the number of games."""
+    def num_games(self) -> int:
+        """Return the number of games played."""
         return self.wins + self.draws + self.losses
 
     @property
     def score(self) -> float:
-        """Return the points per game; a draw counts half."""
-        return (self.wins + self.draws / 2) / self.games
+        """Return the points per game, in [0, 1]; a draw counts half a point."""
+        return (self.wins + self.draws / 2) / self.num_games
 
     def confidence_interval(self) -> tuple[float, float]:
-        """Return Wilson's 95% confidence interval of the score.
+        """Return Wilson's 95% confidence interval (low, high) of the score.
 
-        >>> low, high = Results(wins=50, draws=0, losses=50, mean_turns=1.0).confidence_interval()
+        >>> results = EvaluationResults(wins=50, draws=0, losses=50, mean_turns=1.0)
+        >>> low, high = results.confidence_interval()
         >>> round(low, 3), round(high, 3)
         (0.404, 0.596)
         """
-        return wilson_interval(self.score, self.games)
+        return wilson_interval(self.score, self.num_games)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results as a dictionary, for ``--json``."""
+        """Return the counts, the score and its confidence interval, for ``--json``."""
         low, high = (round(end, 4) for end in self.confidence_interval())
         return asdict(self) | {"score": round(self.score, 4), "ci_low": low, "ci_high": high}
 
     def __str__(self) -> str:
         low, high = self.confidence_interval()
         return (
-            f"{self.games} games: {self.wins} won, {self.draws} drawn, {self.losses} lost; "
+            f"{self.num_games} games: {self.wins} won, {self.draws} drawn, {self.losses} lost; "
             f"score {self.score:.1%} (95% confidence interval {low:.1%} to {high:.1%}); "
             f"survived {self.mean_turns:.1f} turns on average"
         )
@@ -70,62 +71,76 @@ def play_against(
     values: ScoreFn,
     env_config: Mapping[str, Any],
     opponents: Sequence[str],
-    games: int,
+    num_games: int,
     seed: int,
     rules: Sequence[PipelineStep] = (),
-) -> Results:
-    """Play ``games`` games in parallel against ``opponents``.
+) -> EvaluationResults:
+    """Play ``num_games`` games in parallel; ``opponents`` play in every game.
 
     The policy has a random seat in each game.
     """
-    own = np.random.default_rng(seed).integers(len(opponents) + 1, size=games)
-    with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
+    own_seats = np.random.default_rng(seed).integers(len(opponents) + 1, size=num_games)
+    with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
 
-        def count(ended: int) -> None:
+        def show_progress(ended: int) -> None:
             bar.update(ended)
 
         played = batched_games.play_games_batched(
-            values, env_config, [opponents] * games, own, seed, rules=rules, tell=count
+            values,
+            env_config,
+            [opponents] * num_games,
+            own_seats,
+            seed,
+            rules=rules,
+            on_finished=show_progress,
         )
     wins, draws = int(played.won.sum()), int(played.drawn.sum())
-    return Results(wins, draws, games - wins - draws, float(played.turns_alive.mean()))
+    return EvaluationResults(
+        wins, draws, num_games - wins - draws, float(played.turns_alive.mean())
+    )
 
 
 def place_on_ladder(
     values: ScoreFn,
     env_config: Mapping[str, Any],
-    games: int,
+    num_games: int,
     seed: int,
     rules: Sequence[PipelineStep] = (),
 ) -> Placement:
-    """Play about ``games`` duels against the most informative rungs of the ladder."""
-    with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
+    """Play about ``num_games`` duels against the most informative rungs of the ladder."""
+    with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
 
-        def tell(placement: Placement) -> None:
+        def show_placement(placement: Placement) -> None:
             bar.update(placement.games - bar.n)
             bar.set_postfix_str(str(placement))
 
         placement, _ = ladder_evaluator.place_policy(
-            values, env_config, seed=seed, games=games, interval=0.0, rules=rules, tell=tell
+            values,
+            env_config,
+            seed=seed,
+            games=num_games,
+            half_width_elo=0.0,
+            rules=rules,
+            on_batch=show_placement,
         )
     return placement
 
 
 def parser() -> Parser:
-    """Return the command's parser."""
+    """Return the parser of ``battlesnake-gym evaluate``."""
     parser = Parser(
         prog="battlesnake-gym evaluate",
         description="Play a policy greedily, with the rules and the action mask of its training. "
         "Without --opponents, plays duels against the rungs of the ladder and prints the Elo and "
-        "the scores. With --opponents, plays games against all of them at once and prints the "
-        "score. A draw counts half.",
+        "the scores. With --opponents, all opponents play in every game, and the command prints "
+        "the policy's score. A draw counts half a point.",
     )
     add = parser.add_argument
     add(
         "policy",
         type=Path,
-        help="run, checkpoint, or policy.onnx; of a run or checkpoint, the weights with the "
-        "highest Elo",
+        help="run, checkpoint or policy.onnx; a run or checkpoint plays with its highest-Elo "
+        "weights",
     )
     add("--opponents", help="built-in snakes that play in every game, comma-separated")
     add(
@@ -133,7 +148,7 @@ def parser() -> Parser:
         metavar="FILE",
         help="Python file with rules applied to the policy's values (see serve --policy-rules)",
     )
-    add("--games", type=positive, default=_DEFAULT_GAMES, help="number of games")
+    add("--games", type=positive, default=_DEFAULT_NUM_GAMES, help="number of games")
     add("--seed", type=seed, default=0, help="random seed for start positions, seats and opponents")
     add_json_option(parser)
     return parser
@@ -150,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
         except ValueError as error:
             options.error(f"--opponents: {error}")
     if arguments.opponents is not None and not opponents:
-        options.error("--opponents is empty; try --opponents hungry,cautious")
+        options.error("--opponents contains no name; try --opponents hungry,cautious")
     try:
         values, env_config = load_score_fn(arguments.policy)
         rules = policy_rules.load(arguments.policy_rules) if arguments.policy_rules else ()

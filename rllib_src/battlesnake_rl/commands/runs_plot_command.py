@@ -16,7 +16,7 @@ from battlesnake_gym.common.run_dir import smooth
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
-_Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
+_DEFAULT_Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
 _X_LABELS = {
     "time_total_s": "minutes of training",
     "cpu_minutes": "CPU minutes of training",
@@ -25,8 +25,11 @@ _X_LABELS = {
 }
 
 
-def read_run(run: Path) -> list[dict[str, float]]:
-    """Return the rows of a run's ``progress.csv``.
+def load_progress(run: Path) -> list[dict[str, float]]:
+    """Load the rows of a run's ``progress.csv``.
+
+    Args:
+        run: Run directory, or CSV file.
 
     Raises:
         ValueError: If the file has no rows.
@@ -38,7 +41,7 @@ def read_run(run: Path) -> list[dict[str, float]]:
     return rows
 
 
-def draw(
+def plot_curves(
     runs: Sequence[Path],
     target: Path,
     columns: Sequence[str],
@@ -51,13 +54,13 @@ def draw(
         runs: Run directories, or CSV files.
         target: Output file, ``.svg`` or ``.png``.
         columns: Columns of ``progress.csv`` to plot.
-        x_column: Column for the x axis.
+        x_column: Column of ``progress.csv`` for the x axis.
         span: Width of the moving average, in iterations.
 
     Raises:
         ValueError: If a run has no rows or lacks a column.
     """
-    tables = [read_run(run) for run in runs]
+    tables = [load_progress(run) for run in runs]
     for run, rows in zip(runs, tables, strict=True):
         if missing := sorted({*columns, x_column} - set(rows[0])):
             raise ValueError(f"{run} has no column {missing[0]}; it has {', '.join(rows[0])}")
@@ -69,7 +72,7 @@ def draw(
         for run, rows in zip(runs, tables, strict=True):
             x = [row[x_column] * scale for row in rows]
             y = [row[column] for row in rows]
-            # A single point needs a marker to be visible.
+            # A line through a single point is invisible without a marker.
             marker = "o" if len(rows) == 1 else ""
             (line,) = axis.plot(x, smooth(y, span), marker=marker, label=run.name)
             if span > 1:
@@ -82,7 +85,7 @@ def draw(
 
 
 def parser() -> Parser:
-    """Return the command's parser."""
+    """Return the parser of ``battlesnake-gym runs plot``."""
     parser = Parser(
         prog="battlesnake-gym runs plot",
         description="Plot the learning curves of several runs in one figure.",
@@ -99,7 +102,7 @@ def parser() -> Parser:
     )
     parser.add_argument(
         "--columns",
-        default=",".join(_Y_COLUMNS),
+        default=",".join(_DEFAULT_Y_COLUMNS),
         help="columns of progress.csv to plot, comma-separated",
     )
     parser.add_argument(
@@ -119,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
         options.error(f"--output must end in .svg or .png, got {arguments.output}")
     columns = arguments.columns.split(",")
     try:
-        draw(
+        plot_curves(
             arguments.runs,
             arguments.output,
             columns,

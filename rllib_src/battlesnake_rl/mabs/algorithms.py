@@ -1,4 +1,4 @@
-"""Training algorithms by name, with defaults for Battlesnake."""
+"""Configurations of the training algorithms, with defaults for Battlesnake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
 from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
-from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, head_plane, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, head_plane_index, with_defaults
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS
@@ -32,23 +32,23 @@ from battlesnake_rl.mabs.ppo.ppo import PPOConfig
 from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPOConfig
 
 SHARED_MODULE_ID = "snake"
-"""Module ID of the policy that all snakes share.
+"""RLlib module ID of the policy that all snakes share.
 
-RLlib's default module ID implies a single agent.
+RLlib's default module ID would imply a single agent.
 """
 
-_SHARED, _PER_SEAT = "shared", "per_seat"
+_SHARED_POLICY, _POLICY_PER_SEAT = "shared", "per_seat"
 """Values of ``policy_sharing``: one policy for all snakes, or one per seat."""
 
 
-def _shared(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Set `SnakeActorCritic` as the shared network of an RLlib algorithm."""
-    return _with_policies(
+def _with_shared_network(config: AlgorithmConfig) -> AlgorithmConfig:
+    """Set `SnakeActorCritic` as the network of all snakes, for an algorithm of RLlib."""
+    return _set_policies(
         config.rl_module(model_config=dict(TRUNK_DEFAULTS)), [SHARED_MODULE_ID], _map_to_shared
     )
 
 
-def _with_policies(
+def _set_policies(
     config: AlgorithmConfig, names: Sequence[str], mapping: Callable[..., str]
 ) -> AlgorithmConfig:
     specs = {name: RLModuleSpec(module_class=SnakeActorCritic) for name in names}
@@ -65,8 +65,8 @@ def _map_to_seat(agent: str, episode: Any, **_: Any) -> str:
     return agent
 
 
-def _rllib_ppo() -> AlgorithmConfig:
-    return _shared(
+def _rllib_ppo_config() -> AlgorithmConfig:
+    return _with_shared_network(
         RLlibPPOConfig().training(
             lr=3e-4,
             gamma=0.97,
@@ -80,10 +80,10 @@ def _rllib_ppo() -> AlgorithmConfig:
     ).env_runners(num_envs_per_env_runner=16)
 
 
-def _exit() -> AlgorithmConfig:
-    """Return the configuration of EXIT.
+def _exit_config() -> AlgorithmConfig:
+    """Return the default configuration of EXIT.
 
-    The import is local, because only EXIT requires the compiled search.
+    The import is local, because only EXIT requires the compiled C search.
     """
     try:
         from battlesnake_rl.mabs.exit.exit import EXITConfig
@@ -100,15 +100,15 @@ _ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "APEX": APEXConfig,
     "PPO": PPOConfig,
     "DISTIL": DISTILConfig,
-    "RLLIB_PPO": _rllib_ppo,
-    "EXIT": _exit,
+    "RLLIB_PPO": _rllib_ppo_config,
+    "EXIT": _exit_config,
 }
-"""Base configuration by algorithm name."""
+"""Function that returns the base configuration, by algorithm name."""
 
 _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
     "APEX": lambda config: 0.28 / config.training_intensity,
     "DISTIL": lambda config: 3.7 * config.expert_nodes / 500,
-    # In late games, the search of EXIT visits six times as many nodes per move.
+    # In late games, EXIT's search visits six times as many nodes per move.
     "EXIT": lambda config: (
         (228 if config.settings.deep_search_after_moves else 38)
         / (
@@ -118,22 +118,23 @@ _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
         )
     ),
 }
-"""Function that returns the number of saturating env runners, by algorithm name.
+"""Function from a configuration to its number of saturating env runners, by algorithm name.
 
 The functions assume a learner on a CPU.
 """
 
 
 def configure(
-    name: str, env_config: Mapping[str, Any], policy_sharing: str = _SHARED
+    name: str, env_config: Mapping[str, Any], policy_sharing: str = _SHARED_POLICY
 ) -> AlgorithmConfig:
-    """Return the configuration of an algorithm.
+    """Return the training configuration of an algorithm.
 
     Args:
         name: Name of an algorithm, or ``FILE.py:NAME``.
         env_config: Options of the games (`env_factory.ENV_CONFIG_DEFAULTS`).
-        policy_sharing: `_SHARED`, or `_PER_SEAT` (RLLIB_PPO only). With one policy per seat, the
-            first seat's policy is evaluated and exported.
+        policy_sharing: `_SHARED_POLICY`, or `_POLICY_PER_SEAT` (RLLIB_PPO only). With one policy
+            per
+            seat, only the first seat's policy is evaluated and exported.
 
     Raises:
         ValueError: If the algorithm is unknown or does not support the options.
@@ -159,27 +160,28 @@ def configure(
             on_checkpoint_loaded=advance_board_size,
             on_env_runners_recreated=advance_board_size,
         )
-    if policy_sharing == _PER_SEAT:
+    if policy_sharing == _POLICY_PER_SEAT:
         if name != "RLLIB_PPO":
             raise ValueError(f"policy_sharing per_seat needs RLLIB_PPO, got {name}")
         seats = range(int(np.max(config.env_config["num_snakes"])))
-        config = _with_policies(config, [f"snake_{seat}" for seat in seats], _map_to_seat)
-    elif policy_sharing != _SHARED:
+        config = _set_policies(config, [f"snake_{seat}" for seat in seats], _map_to_seat)
+    elif policy_sharing != _SHARED_POLICY:
         raise ValueError(
-            f"policy_sharing must be {_SHARED!r} or {_PER_SEAT!r}, got {policy_sharing!r}"
+            f"policy_sharing must be {_SHARED_POLICY!r} or {_POLICY_PER_SEAT!r}, "
+            f"got {policy_sharing!r}"
         )
     if "head_crop" in config.model_config:
-        where = {"head_plane": head_plane(config.env_config)}
+        where = {"head_plane": head_plane_index(config.env_config)}
         config.rl_module(model_config=config.model_config | where)
     return config
 
 
-def saturating_env_runners(config: AlgorithmConfig) -> float:
+def num_saturating_env_runners(config: AlgorithmConfig) -> float:
     """Return the number of env runners that saturate the learners on CPUs.
 
-    The measurements are in docs/scaling.md. The number is infinite for settings without a
-    measurement. There are no measurements for opponents other than past selves, and for algorithms
-    whose env runners wait for the learner.
+    The report docs/scaling.md lists the measurements. The function returns infinity for settings
+    without a measurement. Opponents other than past selves were not measured. Algorithms whose env
+    runners wait for the learner were not measured either.
     """
     known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)
     if known is None or config.env_config.get("opponents", {}).keys() - {PAST_SELF}:
@@ -213,10 +215,10 @@ def _base_config(name: str) -> AlgorithmConfig:
         raise ValueError(
             f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo.ppo), DQN "
             "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.ppo.rllib_ppo), or a function that "
-            "returns a configuration of one"
+            "returns the configuration of such a subclass"
         )
-    # Other training processes cannot import the user's file. Therefore, the classes in the file are
-    # pickled by value.
+    # Other training processes cannot import the user's file. Cloudpickle must therefore serialize
+    # the classes in the file by value.
     cloudpickle.register_pickle_by_value(sys.modules[custom.__module__])
     return config
 
@@ -229,21 +231,21 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
         reference: Class of the network, ``FILE.py:CLASS``.
 
     Raises:
-        ValueError: If the algorithm has no custom networks or the class does not exist.
+        ValueError: If the algorithm does not support custom networks or the class does not exist.
     """
     if not isinstance(config, BatchedAlgorithmConfig):
         raise ValueError(
             f"network needs PPO, DISTIL, DQN or APEX, got {config.algo_class.__name__}, whose "
-            "network has a value head; set rl_module_spec in Python instead"
+            "module also needs a value head; set rl_module_spec in Python instead"
         )
     extensions.load_object(reference, "network")
     file, _, name = reference.rpartition(":")
-    # The path must be absolute, because processes have different working directories.
+    # The path must be absolute, because Ray's processes have different working directories.
     path = f"{Path(file).resolve()}:{name}"
-    settings: Any = config  # The class is this project's or RLlib's configuration class.
+    settings: Any = config
     settings.rl_module(model_config=settings.model_config | {"network": path})
 
 
 def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:
-    """Create the environment for RLlib's own env runners."""
+    """Create the multi-agent environment for RLlib's own env runners."""
     return BattlesnakeMultiAgentEnv(env_config)

@@ -1,4 +1,4 @@
-"""Launcher of the Battlesnake experiments."""
+"""Launcher of Battlesnake training: hyperparameters, RLlib's configuration and the export."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 _POLICY_CHANNEL, _OPPONENTS_CHANNEL = "policy", "opponents"
-"""Data channels of a job: the policy to start from, and the opponents' files."""
+"""Data channels of a job: one for the initial policy, and one for the opponents' files."""
 
 DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "duel-distil", "duel-ppo"
-"""Default experiments if neither an experiment nor an algorithm is set."""
+"""Default experiment, and default experiment if only PPO supports the settings."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         register_env(ENV_NAME, algorithms.make_multi_agent_env)
 
     def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
-        """Return the configuration of the selected algorithm and games."""
+        """Return RLlib's configuration of the selected algorithm and games."""
         if not engine.COMPILED:
             _check_engine_compiled(hyperparameters)
         config = algorithms.configure(
@@ -229,7 +229,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
-        """Return the hyperparameters of the experiment (default: `DEFAULT_EXPERIMENT`)."""
+        """Return default hyperparameters, and a log message about their choice.
+
+        A selected experiment determines the default hyperparameters. Without an experiment or an
+        algorithm, `_default_experiment` selects an experiment.
+        """
         if (name := given.get("experiment")) is not None:
             return experiments.load_experiment(name), ""
         if "algorithm" in given:
@@ -243,7 +247,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """Return the default number of env runners.
 
-        The number is 0 for DQN and PPO, and one env runner per CPU for all other algorithms.
+        The number is 0 for DQN and PPO. All other algorithms use one env runner per CPU; all of
+        them except EXIT reserve one CPU for the driver.
         """
         if config.algo_class.__name__ == "EXIT":
             return cpus  # The driver sleeps during self-play.
@@ -253,7 +258,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
         """Limit the utilization to the measured number of saturating env runners.
 
-        EXIT uses no GPU.
+        EXIT uses no GPU. For a learner on a GPU, the number of saturating env runners is unknown.
         """
         most = super().expected_utilization(config)
         gpus = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
@@ -264,7 +269,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return Utilization(min(most.cpus, 1 + algorithms.num_saturating_env_runners(config)), gpus)
 
     def default_run_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
-        """Return the experiment, or a name from algorithm, board size and num_snakes."""
+        """Return the experiment's name, or a name such as ``DISTIL-11x11-2``."""
         if hyperparameters.experiment is not None:
             return Path(hyperparameters.experiment).stem
         if hyperparameters.algorithm == "EXIT":
@@ -277,8 +282,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
 
-        These settings are algorithm, board size, observation, actions and network. The method also
-        rejects frozen policies of opponents that do not fit the games.
+        The settings are algorithm, board size, observation, actions and network. The method also
+        checks that the opponents' frozen policies fit the games.
+
+        Raises:
+            ValueError: If a frozen policy does not fit the games, or if a setting is invalid.
         """
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
@@ -287,7 +295,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
             raise HyperparameterError(
                 "rl.training.config.env_config.observation does not fit the network; set the "
-                "observation with `observation`"
+                "hyperparameter observation instead"
             )
         kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
         shape = environment.single_observation_space.shape
@@ -295,7 +303,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if config.start_from is not None:
             network = make_network(kind, shape, len(MOVES), network_settings(config.model_config))
             warm_start.check_start_from(network, environment, Path(config.start_from))
-        # Frozen policies that do not fit these games must be rejected before training starts.
+        # Training must not start with frozen policies that do not fit these games.
         none = PastSelves(lambda weights: weights)
         TrainingOpponents(
             config.env_config["opponents"], environment, np.random.default_rng(), none
@@ -311,11 +319,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         }
 
     def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
-        """Spend the remaining ladder evaluation time on the final weights."""
+        """Use the remaining ladder evaluation time to measure the final weights."""
         algorithm.conclude(results)
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Record a game in which all seats play the policy to export."""
+        """Record a game in which the exported policy plays all seats."""
         replay = algorithm.play_sample_game() if hasattr(algorithm, "play_sample_game") else None
         if replay is None:
             return None
@@ -323,7 +331,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return sample_game.to_gif(replay) if filmed else None
 
     def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Write policy.onnx and policy.json, or EXIT's evaluation, and return the summary."""
+        """Write the policy files or EXIT's evaluation, and return a summary of the run."""
         record = ladder_evaluator.StrengthHistory.load(checkpoint)
         log_line(record.score_table())
         if checkpoints.read_metadata(checkpoint)["identity"]["algorithm"] == "EXIT":
@@ -352,10 +360,11 @@ def _export_evaluation(checkpoint: Path, model_dir: Path, strength: str) -> RunS
 def _default_experiment(
     given: Mapping[str, Any], before: Mapping[str, Any]
 ) -> tuple[str | None, str]:
-    """Return the default experiment for the ``given`` settings.
+    """Return the name of the default experiment for the hyperparameters in ``given``.
 
     Returns:
-        The name, which is None for DQN, and a reason. The reason is "" for `DEFAULT_EXPERIMENT`.
+        The name of the experiment, or None for the default settings of DQN. The second value is the
+        reason for the choice; the reason for `DEFAULT_EXPERIMENT` is "".
     """
     resumed = before and before.get("algorithm", "DQN")
     if resumed in ("DQN", "PPO"):
@@ -377,20 +386,25 @@ def _default_experiment(
 
 
 def _resolve_start_from(given: str | None) -> str | None:
-    """Return the policy to start from: ``given``, or the job's channel `_POLICY_CHANNEL`."""
+    """Return the path of the initial policy: ``given``, or the job's channel ``policy``.
+
+    Raises:
+        HyperparameterError: If both the hyperparameter and the channel are set.
+    """
     channel = channel_folder(_POLICY_CHANNEL)
     if given is not None and _POLICY_CHANNEL in channel_names():
         raise HyperparameterError(
-            f"start_from is {given!r}, and there is a data channel {_POLICY_CHANNEL!r}; give one of the two"
+            f"start_from is {given!r}, but the job also has the data channel {_POLICY_CHANNEL!r}; "
+            "set only one of them"
         )
     return given if channel is None else str(channel)
 
 
 def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:
-    """Return ``fractions`` with paths resolved in the job's channel `_OPPONENTS_CHANNEL`.
+    """Return ``fractions`` with paths resolved in the job's channel ``opponents``.
 
     Raises:
-        HyperparameterError: If no opponent is a file of the channel.
+        HyperparameterError: If the channel exists, but no opponent names a file of the channel.
     """
     if _OPPONENTS_CHANNEL not in channel_names():
         return with_absolute_paths(fractions)
@@ -401,8 +415,8 @@ def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:
     if not from_channel:
         there = sorted(path.name for path in directory.iterdir()) if directory else []
         raise HyperparameterError(
-            f"none of the opponents is in the data channel {_OPPONENTS_CHANNEL!r} ({', '.join(there)}); "
-            "name them in the hyperparameter opponents, such as "
+            f"none of the opponents is a file in the data channel {_OPPONENTS_CHANNEL!r} "
+            f"({', '.join(there)}); name its files in the hyperparameter opponents, such as "
             '{"policy:model": 0.2, "mine.zip": 0.1}'
         )
     if directory is None:  # In a preflight check, the channel does not exist yet.
@@ -413,8 +427,10 @@ def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:
 def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
     """Check that the C engine is compiled.
 
-    If the engine is missing, this function raises an error. If ``allow_python_engine`` is set, the
-    function logs a warning instead.
+    If ``allow_python_engine`` is set, the function logs a warning instead of an error.
+
+    Raises:
+        HyperparameterError: If the C engine is missing.
     """
     reason = build_check.missing_reason("battlesnake_gym.engine._engine")
     why = f"the compiled engine is missing ({reason})"

@@ -33,7 +33,7 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
     strongest = None if last or history.best is None else history.measurements[history.best]
 
     def write(path: Path) -> dict[str, Any]:
-        versions = _write(checkpoint, identity, path, last)
+        versions = _write_policy(checkpoint, identity, path, last)
         return {
             "observation": identity["observation"],
             "board_sizes": board_sizes(checkpoint_metadata["env_config"]),
@@ -49,8 +49,10 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
     return target
 
 
-def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool) -> dict[str, str]:
-    """Write the ONNX file and return the versions of the exporting packages."""
+def _write_policy(
+    checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool
+) -> dict[str, str]:
+    """Write the ONNX file and return the versions of Ray, torch and onnx."""
     shape = identity["observation_shape"]
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}

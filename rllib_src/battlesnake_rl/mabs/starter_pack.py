@@ -1,7 +1,7 @@
 """Translation of hyperparameters of the SageMaker starter pack for Battlesnake.
 
-Renamed hyperparameters are accepted under their old names, and a log line gives the current name.
-Hyperparameters without an equivalent are rejected, and the message names an alternative.
+The old names of renamed hyperparameters remain valid; a log line states the current name.
+Hyperparameters without an equivalent are rejected; the message names an alternative.
 ``docs/starter-pack.md`` lists all hyperparameters of the starter pack.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from battlesnake_rl.mabs.envs.board_size_schedule import OBSERVATION
+from battlesnake_rl.mabs.envs.board_size_schedule import FIXED_SHAPE_OBSERVATION
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES, HyperparameterError
 
-_ADDITIONAL_CONFIGS = "additional_configs"
-"""Hyperparameter with a dictionary of RLlib settings."""
+_RLLIB_SETTINGS_KEY = "additional_configs"
+"""Hyperparameter that contains a dictionary of RLlib settings."""
 
 _NUM_ENVS_KEY = CONFIG_PREFIX + "num_envs_per_env_runner"
 
@@ -31,10 +31,10 @@ RENAMED_HYPERPARAMETERS = {
     "use_heuristics_action_masks": "action_mask",
     "heuristics": "action_mask",
 }
-"""Current names of hyperparameters by the starter pack's names."""
+"""Current name of each renamed hyperparameter, by the starter pack's name."""
 
 _MASK_NAMES = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
-"""Action masks by the names in the starter pack's list ``heuristics``.
+"""Action mask by name in the starter pack's list ``heuristics``.
 
 All other names in that list are custom action masks.
 """
@@ -49,17 +49,17 @@ UNSUPPORTED_HINTS = {
     CONFIG_PREFIX + "multiagent": "set policy_sharing to per_seat or shared",
     CONFIG_PREFIX + "monitor": "the arena and `play --replay` record games; leave it out",
 }
-"""Alternative to each hyperparameter without an equivalent, by name."""
+"""Alternative to each hyperparameter without an equivalent, by the starter pack's name."""
 
 
 def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Translate the starter pack's names to current names.
+    """Translate the starter pack's hyperparameters to current names.
 
     >>> translate_hyperparameters({"rl.training.config.num_sgd_iter": 3})[0]
     {'rl.training.config.num_epochs': 3}
 
     Args:
-        given: Hyperparameters by name.
+        given: Hyperparameters by current or old name.
 
     Returns:
         Hyperparameters by current name, and a message for each translated hyperparameter.
@@ -67,51 +67,55 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
     Raises:
         HyperparameterError: If a name has no equivalent, or a value is set under two names.
     """
-    values = {name: value for name, value in given.items() if name != _ADDITIONAL_CONFIGS}
-    values |= {CONFIG_PREFIX + key: value for key, value in _additional_configs(given).items()}
+    values = {name: value for name, value in given.items() if name != _RLLIB_SETTINGS_KEY}
+    values |= {CONFIG_PREFIX + key: value for key, value in _get_rllib_settings(given).items()}
     named: dict[str, Any] = {}
     messages: list[str] = []
     if values.pop("iterate_map_size", False):
         named["iterate_map_size"] = True
         if "observation" not in values:
-            named["observation"] = OBSERVATION
-            messages.append(f"iterate_map_size needs an observation of fixed shape: {OBSERVATION}")
+            named["observation"] = FIXED_SHAPE_OBSERVATION
+            messages.append(
+                f"iterate_map_size needs an observation of fixed shape: {FIXED_SHAPE_OBSERVATION}"
+            )
     for name, value in values.items():
         if name in UNSUPPORTED_HINTS:
-            raise HyperparameterError(f"{name} has no counterpart; {UNSUPPORTED_HINTS[name]}")
+            raise HyperparameterError(f"{name} has no equivalent; {UNSUPPORTED_HINTS[name]}")
         current = RENAMED_HYPERPARAMETERS.get(name, name)
         if current in named or (current != name and current in values):
             raise HyperparameterError(
                 f"{name} and {current} set the same value; give one of the two"
             )
-        named[current] = _value(name, value)
+        named[current] = _translate_value(name, value)
         if current != name:
             messages.append(f"{name} is now called {current}: {named[current]}")
-    if {_ADDITIONAL_CONFIGS, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
+    if {_RLLIB_SETTINGS_KEY, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
         named["algorithm"] = "RLLIB_PPO"  # The starter pack used RLlib's PPO.
-        messages.append("the pack's PPO is RLlib's, which is now called RLLIB_PPO")
+        messages.append("the starter pack's PPO is RLlib's PPO, which is now called RLLIB_PPO")
         if (
-            _ADDITIONAL_CONFIGS in given
-        ):  # The pack's batch consists of fragments of single games, for any number of CPUs.
+            _RLLIB_SETTINGS_KEY in given
+        ):  # In the pack, a batch consists of fragments of single games, for any number of CPUs.
             named.setdefault(_NUM_ENVS_KEY, 1)
-            messages.append(f"an env runner plays one game, as in the pack: {_NUM_ENVS_KEY} is 1")
+            messages.append(
+                f"an env runner plays one game, as in the starter pack: {_NUM_ENVS_KEY} is 1"
+            )
     return named, messages
 
 
-def _additional_configs(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    additional = given.get(_ADDITIONAL_CONFIGS, {})
+def _get_rllib_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    additional = given.get(_RLLIB_SETTINGS_KEY, {})
     if not isinstance(additional, Mapping):
         raise HyperparameterError(
-            f"{_ADDITIONAL_CONFIGS} must be a dictionary of RLlib settings, got {additional!r:.80}"
+            f"{_RLLIB_SETTINGS_KEY} must be a dictionary of RLlib settings, got {additional!r:.80}"
         )
     return additional
 
 
-def _value(name: str, value: Any) -> Any:
+def _translate_value(name: str, value: Any) -> Any:
     if name == CONFIG_PREFIX + "num_cpus":
         if not isinstance(value, int) or value < 1:
-            raise HyperparameterError(f"{name} must be a number of CPUs, got {value!r}")
-        return value - 1  # As in the starter pack, the driver uses one CPU.
+            raise HyperparameterError(f"{name} must be a positive number of CPUs, got {value!r}")
+        return value - 1  # In the starter pack, the driver used one of the CPUs.
     if name == "use_heuristics_action_masks":
         return "fatal" if value else "none"
     if name == "heuristics":

@@ -1,4 +1,7 @@
-"""Memory allocator settings of the C library and of torch that speed up training."""
+"""Memory allocator settings of the C library and of torch.
+
+The settings make training faster.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ def keep_freed_memory() -> bool:
     """Make the C library reuse freed memory instead of returning it to the system.
 
     Every forward pass frees megabytes of activations, and the next pass allocates the same amount.
-    The kernel clears newly allocated pages, which takes a quarter of the time of a pass. The
-    setting applies to the whole process.
+    The Linux kernel clears newly allocated pages. Without the setting, clearing takes a quarter of
+    the time of a pass. The setting applies to the whole process.
 
     Returns:
-        True if the C library supports the setting, as glibc does.
+        True if the C library supports the setting; glibc does.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -39,8 +42,8 @@ def keep_freed_memory() -> bool:
 def disable_nan_fill() -> None:
     """Stop torch from filling new memory with NaN in deterministic mode.
 
-    RLlib enables deterministic mode whenever a seed is set. The NaN values only reveal reads of
-    uninitialized memory. Without the NaN values, results are identical and updates are a few
-    percent faster. The setting applies to the whole process.
+    RLlib enables deterministic mode whenever a seed is set. The NaN values serve only to reveal
+    reads of uninitialized memory. Results do not depend on the fill, and updates without the fill
+    are a few percent faster. The setting applies to the whole process.
     """
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -42,13 +42,13 @@ _RECENT_GAMES_KEY = "recent_games"
 _NEXT_PAST_SELF_KEY = "next_past_self"
 
 _GATHER_TIMEOUT_S = 0.02
-"""Seconds to wait for more results after a request to the env runners."""
+"""Maximum seconds to wait for finished fragments in one fetch."""
 
 _WAIT_TIMEOUT_S = 1.0
 """Maximum seconds to wait for env runners before the next health check."""
 
 HEALTH_CHECK_INTERVAL_S = 5.0
-"""Seconds between two health checks of lost env runners."""
+"""Minimum seconds between two health checks while an env runner is lost."""
 
 _PAST_SELF_INTERVAL_STEPS = 50_000
 """Env steps between two past selves, if past selves are among the opponents."""
@@ -57,11 +57,12 @@ _PAST_SELF_INTERVAL_STEPS = 50_000
 class BatchedAlgorithmConfig:
     """Mixin for configurations of this project's algorithms.
 
-    The mixin must precede RLlib's configuration class in the list of bases. All step counts are env
-    steps (turns of single games).
+    In the list of base classes, the mixin must precede RLlib's configuration class. All step counts
+    are env steps (turns of single games).
 
     Attributes:
-        ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 0.5].
+        ladder_cpu_fraction: Maximum fraction of the CPU time used for ladder evaluation, in [0,
+            0.5].
         start_from: Policy whose weights initialize the network, or None (see `warm_start`).
         symmetry_augmentation: Whether to train on random symmetries of the board.
     """
@@ -70,26 +71,26 @@ class BatchedAlgorithmConfig:
     learner_class_base: ClassVar[type]
     rl_module_class: ClassVar[type]
     module_apis: ClassVar[tuple[type, ...]]
-    """Base classes that a module must have, including RLlib's module APIs."""
+    """Base classes of every valid module class, including RLlib's module APIs."""
     rllib_config_class: ClassVar[type[AlgorithmConfig]]
     extra_supported_fields: ClassVar[str] = ""
     unsupported_fields: ClassVar[str] = ""
     """Fields that this algorithm does not support, separated by spaces.
 
-    The fields are among `supported_settings.SUPPORTED_FIELDS`, which all other algorithms support.
+    All other algorithms support these fields of `supported_settings.SUPPORTED_FIELDS`.
     """
     extra_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings of ``training()`` that RLlib's method lacks or does not receive."""
+    """Settings of ``training()`` that are stored directly, without RLlib's method."""
 
     def _set_base_defaults(self: Any) -> None:
-        """Set this project's env runner and the defaults of all algorithms."""
+        """Set this project's env runner and the default values shared by all algorithms."""
         self.env_runner_cls = self.env_runner_class
         self.num_env_runners = 0
-        # Env runners have no connectors. By default, RLlib waits for all env runners after each
-        # iteration to merge their connector states.
+        # Env runners have no connectors. RLlib would wait for all env runners after each iteration
+        # to merge their connector states.
         self.merge_env_runner_states = False
-        # By default, RLlib checks every gradient twice for finite values, which takes 3% of an
-        # update.
+        # RLlib would check every gradient twice for finite values, which takes 3% of an update's
+        # time.
         self.torch_skip_nan_gradients = True
         self.ladder_cpu_fraction = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
@@ -102,7 +103,7 @@ class BatchedAlgorithmConfig:
         return super().training(**settings)  # type: ignore[misc]
 
     def validate(self: Any) -> None:
-        """Reject unsupported settings before training starts."""
+        """Raise ValueError if a setting is invalid or has no effect."""
         self._check_environment()
         supported_settings.check_settings(self)
         self._check_classes()
@@ -111,7 +112,7 @@ class BatchedAlgorithmConfig:
             self._check_symmetry_augmentation()
 
     def get_default_learner_class(self) -> type:
-        """Return this algorithm's learner class."""
+        """Return the learner class of this algorithm."""
         return self.learner_class_base
 
     def get_default_rl_module_spec(self: Any) -> RLModuleSpec:
@@ -119,6 +120,7 @@ class BatchedAlgorithmConfig:
         return RLModuleSpec(module_class=self.rl_module_class, model_config=self.model_config)
 
     def _check_environment(self: Any) -> None:
+        """Raise ValueError if the environment is not this project's."""
         if self.env != ENV_NAME:
             name = self.algo_class.__name__
             raise ValueError(
@@ -128,7 +130,7 @@ class BatchedAlgorithmConfig:
             )
 
     def _check_classes(self: Any) -> None:
-        """Check that custom classes derive from this algorithm's classes."""
+        """Raise ValueError if a custom class lacks a required base class."""
         for name, given, base in (
             ("env_runner_cls", self.env_runner_cls, self.env_runner_class),
             ("learner_class", self.learner_class, self.learner_class_base),
@@ -153,6 +155,7 @@ class BatchedAlgorithmConfig:
             )
 
     def _check_symmetry_augmentation(self: Any) -> None:
+        """Raise ValueError if the board or the observation has no symmetries."""
         games = env_options(self.env_config)
         seen = games.observation_encoder
         if games.width != games.height or seen.relative:
@@ -164,19 +167,20 @@ class BatchedAlgorithmConfig:
 
 
 class TrainingLoopMixin:
-    """Mixin with the training loop.
+    """Mixin with the training loop of an algorithm.
 
-    The mixin must precede RLlib's algorithm class in the list of bases.
+    In the list of base classes, the mixin must precede RLlib's algorithm class.
     """
 
     @property
     def num_env_steps_sampled(self: Any) -> int:
-        """Env steps sampled by all env runners, including earlier parts of a resumed run."""
+        """Number of env steps sampled by all env runners, including before a resume."""
         return int(
             self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
         )
 
     def _sample_fragments(self: Any) -> list[Any]:
+        """Return one fragment of each env runner, after all env runners have finished."""
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             fragments, metrics = synchronous_parallel_sample(
                 worker_set=self.env_runner_group,
@@ -189,7 +193,7 @@ class TrainingLoopMixin:
         return list(fragments)
 
     def _update_learner(self: Any, fragments: list[Any]) -> None:
-        """Update the learner on ``fragments`` and send the new weights to the env runners."""
+        """Train the learner on ``fragments`` and send the new weights to the env runners."""
         if not fragments:
             return
         env_steps = self.num_env_steps_sampled
@@ -198,7 +202,8 @@ class TrainingLoopMixin:
                 lambda learner: learner.learn(fragments, env_steps)
             )
             for one in learned:
-                one.get()  # This call raises the exceptions of learners in other processes.
+                # This call raises the exceptions of learners in other processes.
+                one.get()
         self._aggregate_learner_metrics()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self._sync_weights()
@@ -214,7 +219,7 @@ class TrainingLoopMixin:
     def _sync_weights(self: Any) -> None:
         """Send the learner's weights to all env runners."""
         if self.config.num_env_runners == 0:
-            # RLlib's method would also put the weights into Ray's object store.
+            # RLlib's method would also copy the weights into Ray's object store.
             self.env_runner.set_state(self._get_inference_weights())
             return
         self.env_runner_group.sync_weights(
@@ -224,7 +229,7 @@ class TrainingLoopMixin:
         )
 
     def _get_inference_weights(self: Any) -> dict[str, Any]:
-        """Return the learner's weights for inference, with their sequence number."""
+        """Return the weights needed for inference, with their sequence number."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER]
@@ -232,13 +237,14 @@ class TrainingLoopMixin:
 
 
 class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
-    """Mixin for algorithms configured by `BatchedAlgorithmConfig`.
+    """Mixin with the parts that all algorithms of this project share.
 
-    The mixin must precede RLlib's algorithm class in the list of bases.
+    The configuration class of the algorithm derives from `BatchedAlgorithmConfig`. In the list of
+    base classes, the mixin must precede RLlib's algorithm class.
     """
 
     def setup(self: Any, config: AlgorithmConfig) -> None:
-        """Build env runners and learner as RLlib does."""
+        """Build the env runners, the learners and the ladder evaluator."""
         self._last_restore_at = -math.inf
         self._last_fragment_at = time.monotonic()
         super().setup(config)
@@ -257,11 +263,13 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
                 done = group.fetch_ready_async_reqs(
                     tags="fragment", timeout_seconds=_GATHER_TIMEOUT_S
                 )
-                # New requests follow the fetch, because a finished request counts as in flight
-                # until its result is fetched. RLlib drops requests beyond the maximum in flight.
+                # Finished requests are fetched first. A finished request counts as in flight until
+                # its result is fetched, and RLlib drops requests beyond the maximum in flight.
                 for _ in range(self.config.max_requests_in_flight_per_env_runner):
                     group.foreach_env_runner_async("sample_fragment", tag="fragment")
-                if not done:  # RLlib waits for all requests instead of the first finished request.
+                if not done:
+                    # RLlib's fetch can only wait for all requests, but one finished request
+                    # suffices.
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
                     ray.wait(asked, timeout=_WAIT_TIMEOUT_S)
                     self._warn_if_stalled(False)
@@ -271,7 +279,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return list(fragments)
 
     def _warn_if_stalled(self: Any, heard: bool) -> None:
-        """Log a warning each time the env runners return nothing for ``sample_timeout_s``."""
+        """Log a warning each time that no fragment arrives for ``sample_timeout_s`` seconds."""
         now, longest = time.monotonic(), self.config.sample_timeout_s
         if not heard and now <= self._last_fragment_at + longest:
             return
@@ -284,26 +292,28 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
             )
 
     def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """Return a separate copy of the policy to export.
+        """Return a copy of the module with the weights to export.
 
-        For this project's networks, the policy is the weight average
-        (`q_network.WeightAveragingMixin`). Env runners play with the current weights instead. For a
-        ``module_id`` other than the default, the method returns None.
+        For this project's networks, these weights are the weight average
+        (`q_network.WeightAveragingMixin`). Env runners play with the current weights instead. If
+        ``module_id`` is not the default, return None.
         """
         if module_id != DEFAULT_MODULE_ID:
             return None
         return self._build_module(self._get_export_weights())
 
     def _build_module(self: Any, weights: Weights) -> Any:
+        """Return a copy of the local env runner's module with the given inference weights."""
         module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
         prefix = NETWORK_PREFIX if isinstance(module, WeightAveragingMixin) else ""
         played = {prefix + name: array for name, array in weights.items()}
         module.set_state(
             module.get_state() | played
-        )  # The weights have no value head, so the module keeps its current value head.
+        )  # The weights to export lack a value head, so the module keeps its own value head.
         return module
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
+        """Return the policy with the given inference weights."""
         module = self._build_module(weights)
         if isinstance(module, WeightAveragingMixin):
             return as_score_fn(module.network)
@@ -318,7 +328,8 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         ):
             return
         self._next_past_self_step = steps + _PAST_SELF_INTERVAL_STEPS
-        # The past self needs a copy, because the learner continues to update the original arrays.
+        # Storing the weights in Ray copies them; the learner continues to change the original
+        # arrays.
         weights = ray.put(self._get_inference_weights()[COMPONENT_RL_MODULE])
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
@@ -330,8 +341,8 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S` seconds.
 
         Restored env runners receive the state and the step counter of the local env runner. RLlib's
-        own method checks before every step. While a machine is missing, each check would cost the
-        learner ``env_runner_health_probe_timeout_s`` seconds.
+        own method checks the env runners before every training step. While a machine is missing,
+        each such check would block the learner for ``env_runner_health_probe_timeout_s`` seconds.
         """
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
             manager = env_runner_group._worker_manager
@@ -346,7 +357,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return restored
 
     def step(self: Any) -> dict[str, Any]:
-        """Run one iteration and average the metrics of games over all env runners."""
+        """Run one iteration, and return results with game metrics averaged over all env runners."""
         results: dict[str, Any] = super().step()
         self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
@@ -370,11 +381,12 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return state
 
     def set_state(self: Any, state: dict[str, Any]) -> None:
-        """Restore the ``state`` that `get_state` returned."""
+        """Restore a state that `get_state` returned."""
         super().set_state(state)  # type: ignore[misc]
         self._recent_games.iterations = deque(state[_RECENT_GAMES_KEY])
         self._next_past_self_step = state[_NEXT_PAST_SELF_KEY]
-        # RLlib has already restored the local env runner.
+        # RLlib has already restored the local env runner; the other env runners need a copy of its
+        # state.
         shared = self.env_runner.get_state(components=COMPONENT_PAST_SELVES)
         shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
         self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))

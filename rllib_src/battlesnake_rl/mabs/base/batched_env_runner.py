@@ -1,4 +1,7 @@
-"""Env runner that plays a batch of games with opponents, metrics and state."""
+"""Env runner that plays a batch of games.
+
+The env runner also controls the opponents, records game metrics and stores its state.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +49,13 @@ from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
 COMPONENT_PAST_SELVES = "past_selves"
-"""Key of the past selves in the state (`env.past_selves.PastSelves`)."""
+"""Key of the past selves in the env runner's state (`env.past_selves.PastSelves`)."""
 
 
 class StepResult(NamedTuple):
     """Result of one turn of N games with S seats; each array has shape (N, S).
 
-    ``acted`` is True only for the learner's snakes.
+    ``acted`` is True only for seats whose snake moved and belongs to the learner.
     """
 
     acted: NDArray[np.bool_]
@@ -65,8 +68,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     """Env runner that plays ``num_envs_per_env_runner`` games in parallel.
 
     Subclasses define the recorded data. All snakes share one module. ``config.env_config``
-    describes the games (`env_factory.ENV_CONFIG_DEFAULTS`). An env step is one turn of one game, an
-    agent step one move of one snake.
+    describes the games (`env_factory.ENV_CONFIG_DEFAULTS`). An env step is one turn of one game. An
+    agent step is one move of one snake.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -77,7 +80,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
         self.board_size: int | None = None
-        """Board size of the current iteration, or None without a `board_size_schedule`."""
+        """Board size of the current iteration in cells, or None without a `board_size_schedule`."""
         self.module: Any = None
         self._weights_seq_no = 0
         self._episodes_left: NDArray[np.int64] | None = None
@@ -94,7 +97,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.make_module()
 
     def make_env(self) -> None:
-        """Build the games; the next `sample` resets them."""
+        """Build the games; the next call of `sample` resets the games."""
         self._board_size = self._current_board_size()
         self.env = make_vector_env(
             self.config.num_envs_per_env_runner, self.config.env_config, self._board_size
@@ -118,13 +121,13 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         )
 
     def make_module(self) -> None:
-        """Build the network in its inference-only form."""
+        """Build the network without the parts that only training needs."""
         self.module = self.config.get_multi_rl_module_spec(
             env=None, spaces=self.get_spaces(), inference_only=True
         ).build()
 
     def get_spaces(self) -> dict[str, tuple[Box, Any]]:
-        """Return the spaces from which RLlib builds modules."""
+        """Return the observation and action spaces from which RLlib builds modules."""
         if self.env is None:
             return dict(self.spaces or {})
         pair = (self.env.single_observation_space, self.env.single_action_space)
@@ -153,15 +156,16 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         force_reset: bool = False,
         **_: Any,
     ) -> list[Any]:
-        """Play one fragment, ``num_timesteps`` turns, or ``num_episodes`` complete games.
+        """Play one fragment, ``num_timesteps`` env steps, or ``num_episodes`` complete games.
 
-        With ``num_episodes``, each board plays the same number of complete games, and the metrics
-        cover only these games. Otherwise, short games would be overrepresented.
+        With ``num_episodes``, all boards play the same number of complete games, with a difference
+        of at most one game. Otherwise, short games would be overrepresented. Only these games count
+        in the metrics.
 
         Args:
             num_timesteps: Env steps to play, rounded up to whole turns of all games.
-            num_episodes: Complete games to play.
-            explore: Whether to explore; False plays greedily. The default is the configuration's
+            num_episodes: Number of complete games to play.
+            explore: Whether to explore; False plays greedily. None selects the configuration's
                 value.
             random_actions: Whether all moves are random.
             force_reset: Whether to start new games before sampling.
@@ -199,7 +203,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
     def sample_fragment(self) -> tuple[Any, dict[str, Any]]:
-        """Return a fragment, and its step counts and metrics, for asynchronous callers."""
+        """Return a fragment and a dictionary with its number of agent steps and the metrics.
+
+        The algorithm calls this method asynchronously.
+        """
         fragment = self.sample()[0]
         return fragment, {
             "num_agent_steps": fragment.num_agent_steps,
@@ -215,6 +222,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         )
 
     def _reset(self) -> None:
+        """Start new games."""
         assert self.env is not None
         observations, infos = self.env.reset(seed=int(self._random.integers(1, 2**31)))
         none = np.zeros(infos["alive"].shape, dtype=np.bool_)
@@ -226,7 +234,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._needs_reset = False
 
     def add_past_self(self, weights: Any) -> None:
-        """Add a past self.
+        """Add a past self to the opponents.
 
         Args:
             weights: Weights of the module, or a Ray reference to the weights.
@@ -234,17 +242,17 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._past_selves.add(_resolve_reference(weights))
 
     def _past_self_policy(self, weights: Any) -> ScoreFn:
-        """Return the policy of a past self, given the weights of the module."""
+        """Return the policy of a past self with the given weights of the module."""
         module = copy.deepcopy(self.module)
         module.set_state(weights)
         return functools.partial(self.action_scores, module[DEFAULT_MODULE_ID])
 
     @abc.abstractmethod
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
+        """Play ``num_turns`` turns of all games; game i explores with probability ``epsilon[i]``."""
 
     def _step(self, actions: NDArray[np.uint8]) -> StepResult:
-        """Play one turn of all games, after filling in the opponents' moves.
+        """Add the opponents' moves to ``actions``, and play one turn of all games.
 
         ``actions`` is uint8 (N, S) and is modified in place.
         """
@@ -273,7 +281,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """Return a module's action scores, float32 (B, 4); higher scores are better.
 
         Args:
-            module: The module.
+            module: Module of the policy.
             frames: uint8 (B, C, H, W), observations.
         """
 
@@ -282,6 +290,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """Return the probability of a random move in each game, float64 (N,)."""
 
     def _log_steps(self, fragment: Any) -> None:
+        """Add the env steps and agent steps of a fragment to the metrics."""
         self.num_env_steps_sampled_lifetime += fragment.num_env_steps * max(self.num_workers, 1)
         self.metrics.log_value(NUM_ENV_STEPS_SAMPLED, fragment.num_env_steps, reduce="sum")
         self.metrics.log_value(
@@ -299,7 +308,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             )
 
     def get_metrics(self) -> Any:
-        """Return counters and sums over finished games (see `game_metrics.average_games`)."""
+        """Return step counters and sums over finished games (see `game_metrics.average_games`)."""
         for key, value in self._statistics.drain().items():
             how = EXTREME_METRICS[key].__name__ if key in EXTREME_METRICS else "sum"
             self.metrics.log_value(key, value, reduce=how)
@@ -328,9 +337,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore ``state``, except weights older than the current weights.
+        """Restore ``state``, except weights that are older than the current weights.
 
-        Weights with the sequence number 0 are always loaded.
+        Weights with sequence number 0 are always loaded.
         """
         if COMPONENT_RL_MODULE in state:
             number = state.get(WEIGHTS_SEQ_NO, 0)
@@ -343,14 +352,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             self._past_selves.set_state(state[COMPONENT_PAST_SELVES])
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
-        """Return the arguments that rebuild this env runner from a checkpoint."""
+        """Return the constructor arguments with which a checkpoint rebuilds this env runner."""
         return (), {"config": self.config, "worker_index": self.worker_index}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """Return an empty list, because checkpoints restore the learner's network."""
+        """Return an empty list, because checkpoints store the learner's network instead."""
         return []
 
 
 def _resolve_reference(weights: Any) -> Any:
-    """Return ``weights``, or the object to which a Ray reference points."""
+    """Return ``weights``; if ``weights`` is a Ray reference, return the referenced object."""
     return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights

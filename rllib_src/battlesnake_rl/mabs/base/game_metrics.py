@@ -1,7 +1,7 @@
 """Metrics of finished games, averaged per game.
 
-Env runners report sums, which can be added across env runners. `RecentGames` converts the sums to
-means.
+Env runners report sums over games. The sums of several env runners can be added. `RecentGames`
+converts the sums to means.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.mdp.rewards import EVENTS, METRICS, TurnBatch
 
-# RLlib's names are repeated as literals, because this module does not import Ray.
+# These strings are RLlib's metric names; this module does not import Ray.
 _EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
 _NUM_EPISODES = "num_episodes"
 _SUM_SUFFIX = "_sum"
@@ -27,18 +27,22 @@ EXTREME_METRICS = {
     "episode_len_min": min,
     "episode_len_max": max,
 }
-"""Function that combines two extreme values, by RLlib's name of the metric."""
+"""Extreme metrics of finished games.
+
+Each key is RLlib's name of the metric. Each value is the function that combines two extremes.
+"""
 
 GAME_METRICS = (_EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
 """Metrics averaged per game.
 
-The return is the mean over the snakes of a game, the length is in turns, and all other metrics
-are summed over the snakes of a game.
+The episode return is the mean over the snakes of a game. The episode length is in turns.
+``Longest_snake`` is the maximum length of a snake, in cells. All other metrics are summed over the
+snakes of a game.
 """
 
 
 class GameStatistics:
-    """Accumulator of the metrics of N games with S seats until the games finish."""
+    """Accumulator of game metrics for N games with S seats."""
 
     def __init__(self, games: int, seats: int) -> None:
         self._returns = np.zeros((games, seats))
@@ -50,7 +54,7 @@ class GameStatistics:
         self._reset_games(np.ones(games, dtype=np.bool_))
 
     def reset(self) -> None:
-        """Reset all games and discard the metrics of running games."""
+        """Reset all games and discard the metrics of unfinished games."""
         self._reset_games(np.ones(len(self._returns), dtype=np.bool_))
 
     def update(
@@ -60,16 +64,16 @@ class GameStatistics:
         infos: dict[str, Any],
         counted: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.bool_]:
-        """Process one step of `VectorBattlesnake`.
+        """Add the metrics of one step of the vector environment.
 
         Args:
-            turn: The step's ``last_turn``; only seats that acted count.
-            rewards: float32 (N, S).
-            infos: The infos of the step.
-            counted: bool (N,), games that count, or None to count all games.
+            turn: ``last_turn`` of the environment; only seats that acted count.
+            rewards: float32 (N, S), rewards of the step.
+            infos: Infos of the step.
+            counted: bool (N,), games whose metrics count; None counts all games.
 
         Returns:
-            bool (N,): the counted games that finished.
+            bool (N,), counted games that finished in this step.
         """
         self._reset_games(infos["reset"])
         self._seats |= turn.acted
@@ -86,9 +90,10 @@ class GameStatistics:
         return ended
 
     def drain(self) -> dict[str, float]:
-        """Return `EXTREME_METRICS` and the metrics summed over the games since the last call.
+        """Return the metrics of the games finished since the last call.
 
-        The key of a sum is the metric's name followed by `_SUM_SUFFIX`.
+        The result contains `EXTREME_METRICS`, and sums over games of all other metrics. The key of
+        a sum is the metric's name followed by `_SUM_SUFFIX`.
         """
         sums = {
             name if name == _NUM_EPISODES else name + _SUM_SUFFIX: value
@@ -99,6 +104,7 @@ class GameStatistics:
         return sums | extremes
 
     def _reset_games(self, games: NDArray[np.bool_]) -> None:
+        """Set the metrics of the selected ``games``, bool (N,), to 0."""
         self._returns[games] = 0
         self._seats[games] = False
         for counts in self._events.values():
@@ -106,6 +112,12 @@ class GameStatistics:
         self._longest[games] = 0
 
     def _add_finished_games(self, ended: NDArray[np.bool_], turns: NDArray[np.int32]) -> None:
+        """Add the metrics of the finished games to the sums and extremes.
+
+        Args:
+            ended: bool (N,), finished games.
+            turns: int32 (N,), number of turns of each game.
+        """
         returns = self._returns[ended].sum(-1) / self._seats[ended].sum(-1)
         self._sums[_NUM_EPISODES] += float(ended.sum())
         self._sums[_EPISODE_RETURN_MEAN] += float(returns.sum())
@@ -129,9 +141,10 @@ def average_games(results: dict[str, Any]) -> None:
 
 
 class RecentGames:
-    """Metrics of the latest iterations, with at least ``min_games`` games in total.
+    """Game metrics of the latest iterations, which have at least ``min_games`` games in total.
 
-    Long games end rarely, so the curves would have gaps without earlier iterations.
+    Long games end rarely. Without the games of earlier iterations, the training curves would have
+    gaps.
     """
 
     def __init__(self, min_games: int) -> None:
@@ -143,7 +156,7 @@ class RecentGames:
         """
 
     def average(self, results: dict[str, Any]) -> None:
-        """Replace the sums in an iteration's ``results`` with means per game.
+        """Replace the sums in an iteration's ``results`` with means over the latest games.
 
         Means and `EXTREME_METRICS` are NaN until a game has ended.
         """
@@ -164,4 +177,5 @@ class RecentGames:
             results[name] = most(known) if known else math.nan
 
     def _sum_metric(self, name: str, first: int = 0) -> float:
+        """Return the sum of a metric over the stored iterations from the index ``first``."""
         return sum(sums[name] for sums in islice(self.iterations, first, None))

@@ -1,4 +1,4 @@
-"""Ladder evaluation of RLlib's and this project's algorithms during training."""
+"""Ladder evaluation during training, for RLlib's and this project's algorithms."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from sagemaker_rl.runs import divergence
 class LadderEvaluationMixin:
     """Mixin that adds ladder evaluation to an algorithm.
 
-    The mixin must precede RLlib's algorithm class in the list of bases. Each iteration reports the
-    results of `ladder_evaluator.StrengthHistory`. Checkpoints include the measurements and the
-    strongest weights. If there are several policies, the first policy by name is evaluated.
+    In the list of base classes, the mixin must precede RLlib's algorithm class. Each iteration
+    reports the metrics of `ladder_evaluator.StrengthHistory`. Checkpoints include the measurements
+    and the strongest weights. If there are several policies, the policy with the alphabetically
+    first name is evaluated.
 
     The configuration needs ``ladder_cpu_fraction`` (maximum fraction of the CPU time) and
     ``start_from`` (policy whose weights initialize the network, or None).
     """
 
     def setup(self: Any, config: Any) -> None:
-        """Build the algorithm and its ladder evaluator."""
+        """Build the algorithm and its ladder evaluator, and load the starting weights."""
         limit_torch_threads()
         super().setup(config)  # type: ignore[misc]
         self.ladder_evaluator = LadderEvaluator(
@@ -52,6 +53,7 @@ class LadderEvaluationMixin:
             self._load_starting_weights(Path(self.config.start_from))
 
     def _load_starting_weights(self: Any, path: Path) -> None:
+        """Load the weights of the policy at ``path`` into the learners and env runners."""
         begin = functools.partial(
             warm_start.load_into_learner, weights=warm_start.load_policy_weights(path), path=path
         )
@@ -80,12 +82,13 @@ class LadderEvaluationMixin:
         )
 
     def play_sample_game(self: Any) -> Replay:
-        """Play one game in which the policy to export has all seats."""
+        """Play one game in which the exported policy has all seats."""
         seed = (self.config.seed or 0) + self.training_iteration
         values = self._policy_from_weights(self._get_export_weights())
         return sample_game.play_sample_game(values, self.config.env_config, seed)
 
     def _get_export_weights(self: Any) -> Weights:
+        """Return the inference weights of the learner's first policy by name."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
         )
@@ -93,18 +96,19 @@ class LadderEvaluationMixin:
         return inference_weights(modules[min(modules)])
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
+        """Return the policy with the given inference weights."""
         shape = make_vector_env(1, self.config.env_config).single_observation_space.shape
         settings = network_settings(self.config.model_config)
         return as_score_fn(build_network(weights, shape, len(MOVES), settings))
 
     def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
-        """Save a checkpoint with the measurements into a local directory."""
+        """Save a checkpoint with the ladder measurements into a local directory."""
         written: str = super().save_to_path(path, **kwargs)  # type: ignore[misc]
         self.ladder_evaluator.save(Path(written))
         return written
 
     def restore_from_path(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
-        """Restore a checkpoint with its measurements."""
+        """Restore a checkpoint with its ladder measurements."""
         super().restore_from_path(path, *args, **kwargs)  # type: ignore[misc]
         if "component" not in kwargs:
             self.ladder_evaluator.restore(Path(path))

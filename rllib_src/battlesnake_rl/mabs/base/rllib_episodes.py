@@ -1,8 +1,8 @@
-"""Games as RLlib episodes, for callbacks.
+"""RLlib episodes recorded from batched games, for callbacks.
 
 The env runner stores arrays instead of episodes. If a callback uses episodes, every game is also
-recorded as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ... The recording takes time
-only if such a callback is registered.
+recorded as a `MultiAgentEpisode`. The agents of an episode are named ``snake_0``, ``snake_1`` and
+so on. Without such a callback, no episodes are recorded.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ENVIRONMENT_CREATED, SAMPLE_END = "on_environment_created", "on_sample_end"
 
 
 class Callbacks:
-    """Callback objects and functions of a configuration that an env runner calls."""
+    """Callbacks of a configuration: instances of callback classes, and functions."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
         self._objects = [cls() for cls in force_list(config.callbacks_class)]
 
     def has_handler(self, *names: str) -> bool:
-        """Return whether any callback handles one of the events ``names``."""
+        """Return whether any callback handles at least one of the events ``names``."""
         return any(
             getattr(self._config, f"callbacks_{name}")
             or any(
@@ -42,13 +42,18 @@ class Callbacks:
         )
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Call all callbacks of the event ``name``."""
+        """Call all callbacks of the event ``name`` with keyword ``arguments``."""
         functions = getattr(self._config, f"callbacks_{name}")
         make_callback(name, self._objects, functions, kwargs=arguments)
 
 
 class RLlibEpisodeRecorder:
-    """Recorder of the running games of ``runner`` as episodes for ``callbacks``."""
+    """Recorder of an env runner's games as RLlib episodes.
+
+    Args:
+        runner: Env runner that plays the games.
+        callbacks: Callbacks that receive the episodes.
+    """
 
     def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
         assert runner.env is not None
@@ -82,7 +87,7 @@ class RLlibEpisodeRecorder:
         truncations: NDArray[np.bool_],
         infos: dict[str, Any],
     ) -> None:
-        """Process one step of `VectorBattlesnake`.
+        """Record one step of the vector environment, and call the callbacks.
 
         Callbacks receive the data of all seats, including the opponents' seats.
         """
@@ -111,6 +116,7 @@ class RLlibEpisodeRecorder:
     def _call_callbacks(
         self, name: str, game: int, episode: MultiAgentEpisode, **more: Any
     ) -> None:
+        """Call all callbacks of the event ``name`` with the episode of one game."""
         runner = self._runner
         self._callbacks.call(
             name,

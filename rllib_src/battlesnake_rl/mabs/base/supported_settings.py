@@ -1,7 +1,7 @@
 """RLlib settings that this project's algorithms support.
 
-Env runners, replay buffers and learners (`batched_algorithm`) omit many of RLlib's features. A
-setting without an effect is rejected by name.
+This project's env runners, replay buffers and learners (`batched_algorithm`) omit many of RLlib's
+features. A changed setting without an effect is rejected; the error message names the setting.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _SUPPORTED_FIELD_NAMES = """
 """
 
 SUPPORTED_FIELDS = frozenset(_SUPPORTED_FIELD_NAMES.split())
-"""Fields of RLlib's configuration that work as RLlib documents them."""
+"""Fields of RLlib's configuration that work as documented by RLlib."""
 
 DQN_FIELDS = """
     epsilon target_network_update_freq tau num_steps_sampled_before_learning_starts adam_epsilon
     dueling double_q n_step training_intensity td_error_loss_fn store_buffer_in_checkpoints
     replay_buffer_config train_batch_size_per_learner
 """
-"""Additional fields that DQN and APEX support."""
+"""Additional fields that DQN and APEX support, separated by spaces."""
 
 INTERNAL_FIELDS = frozenset(
     (
@@ -64,13 +64,13 @@ INTERNAL_FIELDS = frozenset(
         "learner_config_dict",
     )
 )
-"""Fields that RLlib itself sets, and fields reserved for custom learners."""
+"""Fields that RLlib sets itself, and fields reserved for custom learners."""
 
 _TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """Fields that Ray Tune adds to the configuration of a trial."""
 
 _FIXED_FIELD_VALUES = {"merge_env_runner_states": False}
-"""Unused fields whose value in this project differs from RLlib's default."""
+"""Fields without an effect whose value in this project differs from RLlib's default."""
 
 _ALTERNATIVES = {
     "num_atoms": "values are not distributed here",
@@ -100,13 +100,13 @@ _ALTERNATIVES = {
     "input_": "use DISTIL, or RLlib's MARWIL or CQL",
     "torch_compile_learner": "these networks do not become faster",
 }
-"""Alternative to each unsupported field, by name."""
+"""Alternative to each unsupported field, keyed by public field name."""
 
 
 def public_name(config: AlgorithmConfig, field: str) -> str:
-    """Return the name under which a field is set.
+    """Return the public name of a configuration field.
 
-    RLlib stores some fields with a leading underscore and exposes them as properties.
+    RLlib stores some fields with a leading underscore and exposes these fields as properties.
 
     >>> public_name(AlgorithmConfig(), "_train_batch_size_per_learner")
     'train_batch_size_per_learner'
@@ -118,14 +118,14 @@ def public_name(config: AlgorithmConfig, field: str) -> str:
 
 
 def get_public_fields(config: AlgorithmConfig) -> dict[str, Any]:
-    """Return all fields of a configuration under their public names."""
+    """Return all fields of a configuration, keyed by public name."""
     values = {public_name(config, field): value for field, value in vars(config).items()}
-    # RLlib replaces the values under ``policies``; only the names are comparable.
+    # RLlib replaces the values of ``policies``, so only the policy names are comparable.
     return values | {"policies": sorted(values["policies"])}
 
 
 def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
-    """Return the fields of RLlib and of the algorithm that ``config`` supports."""
+    """Return the names of the supported fields of RLlib and of the algorithm."""
     own = (
         get_public_fields(type(config)()).keys()
         - get_public_fields(config.rllib_config_class()).keys()
@@ -137,14 +137,13 @@ def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
 
 
 def check_settings(config: AlgorithmConfig) -> None:
-    """Reject settings without an effect.
+    """Raise ValueError if a changed setting has no effect.
 
     Raises:
-        ValueError: If a setting has no effect; the message names the field, its default and the
-            alternative.
+        ValueError: The message contains each field, its default and an alternative.
     """
     if config.in_evaluation:
-        return  # RLlib derived this configuration from a validated configuration.
+        return  # RLlib derived this evaluation configuration from a validated configuration.
     plain = get_public_fields(config.rllib_config_class()) | _FIXED_FIELD_VALUES
     known = supported_fields(config)
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
@@ -169,4 +168,5 @@ def check_settings(config: AlgorithmConfig) -> None:
 
 
 def _is_equal(value: Any, default: Any) -> bool:
+    """Return whether a field's value equals its default, including the type."""
     return value is default or (type(value) is type(default) and bool(value == default))

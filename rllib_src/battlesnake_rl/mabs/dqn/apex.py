@@ -1,8 +1,9 @@
 """APEX: asynchronous env runners, replay buffer shards as actors, and one learner.
 
 Env runners send fragments to shards through Ray's object store. The driver receives only the step
-counts of each fragment. Shards sample batches ahead of the learner. Env runners receive new weights
-while they play (Horgan et al. 2018, https://arxiv.org/abs/1803.00933).
+counts and metrics of each fragment. Shards sample batches before the learner needs the batches.
+Env runners receive new weights while they play (Horgan et al. 2018,
+https://arxiv.org/abs/1803.00933).
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
 
 _NUM_PREFETCHED_BATCHES = 2
-"""Batches requested from each shard in advance."""
+"""Number of batches requested from each shard in advance."""
 
 _ENV_RUNNERS_PER_SHARD = 8
-"""Env runners per shard.
+"""Env runners per replay buffer shard.
 
-A shard can store the fragments of twice as many env runners.
+One shard can store the fragments of up to twice as many env runners.
 """
 
 _MIN_FRAGMENTS_PER_SHARD = 3
 """Minimum capacity of a shard, in fragments."""
 
 _GATHER_TIMEOUT_S = 0.05
-"""Seconds to gather fragments while the learner is idle."""
+"""Maximum seconds to gather finished fragments while no update is due."""
 
 _WAIT_TIMEOUT_S = 1.0
 """Maximum seconds to wait for env runners before the next health check."""
@@ -50,13 +51,13 @@ _WAIT_TIMEOUT_S = 1.0
 class APEXConfig(DQNConfig):
     """`DQNConfig` with APEX's defaults, such as a separate epsilon for each game.
 
-    ``training_intensity`` has the same meaning as for DQN: env runners pause if the learner is
-    slower, and the learner waits if the env runners are slower.
+    ``training_intensity`` has the same meaning as for DQN. Env runners pause if the learner is
+    slower than the env runners. Otherwise, the learner waits for the env runners.
 
     Attributes:
-        num_replay_shards: Actors that share the replay buffer's capacity; None starts one actor per
-            `_ENV_RUNNERS_PER_SHARD` env runners, but at least two.
-        broadcast_interval: Updates between two broadcasts of the weights.
+        num_replay_shards: Number of actors that share the replay buffer's capacity. None starts one
+            actor per `_ENV_RUNNERS_PER_SHARD` env runners, but at least two actors.
+        broadcast_interval: Number of updates between two broadcasts of the weights.
     """
 
     extra_settings = (*DQNConfig.extra_settings, "num_replay_shards", "broadcast_interval")
@@ -68,13 +69,13 @@ class APEXConfig(DQNConfig):
         self.max_requests_in_flight_per_env_runner = 2
         self.num_replay_shards: int | None = None
         self.broadcast_interval = 10
-        # A long iteration keeps the fixed cost of an iteration relatively small.
+        # An iteration has fixed costs, which a long iteration amortizes.
         self.min_time_s_per_iteration = 2
-        # The driver checks failed env runners and must not stall.
+        # The driver probes failed env runners, and a long probe would stall training.
         self.env_runner_health_probe_timeout_s = 1.0
 
     def validate(self) -> None:
-        """Reject unsupported settings before training starts."""
+        """Raise ValueError if a setting is invalid or has no effect."""
         for name in ("num_replay_shards", "broadcast_interval"):
             value = getattr(self, name)
             if value is None and name == "num_replay_shards":
@@ -90,7 +91,7 @@ class APEXConfig(DQNConfig):
 
     @property
     def effective_num_shards(self) -> int:
-        """Return the number of shards.
+        """Return the number of replay buffer shards.
 
         By default, the number depends on the number of env runners and the capacity.
 
@@ -106,7 +107,7 @@ class APEXConfig(DQNConfig):
         return max(1, min(worth, room))
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
-        """Return the arguments of one shard's replay buffer."""
+        """Return the constructor arguments of one shard's replay buffer."""
         arguments = super().replay_buffer_kwargs()
         return arguments | {"capacity": arguments["capacity"] // self.effective_num_shards}
 
@@ -133,14 +134,16 @@ class APEX(DQN):
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return APEX's configuration."""
+        """Return the default configuration of APEX."""
         return APEXConfig()
 
     def _build_replay_buffer(self) -> None:
+        """Start the shards of the replay buffer."""
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         count = self.config.effective_num_shards
         # The shards run on the learner's machine, because the learner reads several batches per
-        # fragment. If this machine fails, training ends anyway.
+        # fragment. The shards need no second machine, because training ends if the learner's
+        # machine fails.
         shard = ray.remote(num_cpus=0, resources={_get_node_resource(): 0.001}, max_restarts=-1)(
             ReplayBufferShard
         )
@@ -164,15 +167,16 @@ class APEX(DQN):
         """Process finished fragments, and run one update if an update is due."""
         due = self._training_debt >= self.config.total_train_batch_size and bool(self._batches)
         # If the training debt is too large, env runners pause until the learner has caught up.
-        # However, env runners must continue if the learner has no batch, because arriving fragments
-        # trigger the requests for batches.
+        # However, env runners must continue if the learner has no batch, because only arriving
+        # fragments trigger requests for batches.
         if self._training_debt < self._max_training_debt() or not self._batches:
             self._request_fragments()
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             self._process_finished_fragments(0.0 if due else _WAIT_TIMEOUT_S)
         if due and self._train_on_next_batch():
             self._updates_since_broadcast += 1
-            # The iteration may end after this update, so its counters must be complete.
+            # RLlib may end the iteration after this update, so the iteration's metrics must include
+            # the update.
             self._aggregate_learner_metrics()
         if self._updates_since_broadcast >= self.config.broadcast_interval:
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
@@ -181,7 +185,7 @@ class APEX(DQN):
     def _max_training_debt(self) -> float:
         """Return the maximum training debt, in transitions.
 
-        The maximum is the size of one request per env runner, but at least four batches.
+        The maximum covers one fragment per env runner, but at least four batches.
         """
         turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
         everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
@@ -189,6 +193,7 @@ class APEX(DQN):
         return max(everybody, few_batches)
 
     def _request_fragments(self) -> None:
+        """Request fragments until each healthy env runner has the maximum in flight."""
         manager = self.env_runner_group._worker_manager
         actors = manager.actors()
         for runner in manager.healthy_actor_ids():
@@ -196,23 +201,23 @@ class APEX(DQN):
                 self._requests_in_flight[runner] < self.config.max_requests_in_flight_per_env_runner
             ):
                 # The driver owns both results, so the results outlive the env runner. If the env
-                # runner dies, the error names the env runner.
+                # runner dies, Ray's error still identifies the env runner.
                 fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
                 self._requests[info] = _FragmentRequest(runner, fragment)
                 self._requests_in_flight[runner] += 1
 
     def _process_finished_fragments(self, timeout: float) -> None:
-        """Pass all finished fragments to the shards.
+        """Send all finished fragments to the shards.
 
-        If no fragment is ready, wait at most ``timeout`` seconds for one fragment.
+        If no fragment is ready, wait at most ``timeout`` seconds for the first fragment.
         """
         waiting = list(self._requests)
         if not waiting:
-            self._warn_if_stalled(True)  # There are no pending requests.
-            time.sleep(min(timeout, _GATHER_TIMEOUT_S))  # There are no healthy env runners.
+            self._warn_if_stalled(True)  # Env runners without pending requests are not stalled.
+            time.sleep(min(timeout, _GATHER_TIMEOUT_S))  # No env runner is healthy.
             return
-        # Processing several fragments at once costs less. Meanwhile, each env runner has a second
-        # request.
+        # Processing several fragments at once costs less than processing each fragment separately.
+        # Env runners do not wait meanwhile, because each env runner has a second request.
         ready, _ = ray.wait(
             waiting, num_returns=len(waiting), timeout=min(timeout, _GATHER_TIMEOUT_S)
         )
@@ -225,7 +230,7 @@ class APEX(DQN):
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
     def _store_fragments(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
-        """Pass finished fragments to the shards round-robin, and return the step counts."""
+        """Send finished fragments to the shards in turn, and return the step counts and metrics."""
         try:
             given = ray.get(ready)
         except RayActorError:
@@ -242,7 +247,7 @@ class APEX(DQN):
         return infos
 
     def _fetch_info(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
-        """Return the step counts of a fragment, or None if its env runner has died."""
+        """Return a fragment's step count and metrics, or None if its env runner has died."""
         try:
             info: dict[str, Any] = ray.get(reference)
         except RayActorError:
@@ -250,12 +255,13 @@ class APEX(DQN):
         return info
 
     def _send_to_shard(self, fragment: ray.ObjectRef) -> None:
+        """Send a fragment to the next shard, and request batches from this shard."""
         shard = next(self._next_shard)
         self._shards[shard].add.remote(fragment)
         self._prefetch_batches(shard)
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
-        """Restore failed env runners, and send the latest weights to restored env runners."""
+        """Restore failed env runners, and send the latest weights to the restored env runners."""
         restored: list[int] = super().restore_env_runners(env_runner_group)
         for runner in restored:
             self._send_weights(runner)
@@ -269,6 +275,7 @@ class APEX(DQN):
             self._send_weights(runner)
 
     def _send_weights(self, runner: int) -> None:
+        """Send the latest broadcast weights to one env runner without waiting."""
         if self._sent_weights is not None:
             manager = self.env_runner_group._worker_manager
             manager.actors()[runner].set_state.remote(self._sent_weights)
@@ -281,15 +288,19 @@ class APEX(DQN):
             self._num_pending_batches[shard] += 1
 
     def _train_on_next_batch(self) -> bool:
-        """Train on the oldest requested batch, or return False if the shard has no data."""
+        """Train on the oldest requested batch.
+
+        Returns:
+            False if the shard has no batch, so that no update ran.
+        """
         shard, reference = self._batches.popleft()
         self._num_pending_batches[shard] -= 1
         try:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = ray.get(reference)
         except RayActorError:
-            # The shard restarts empty. The next fragment for this shard triggers new requests for
-            # batches.
+            # After a restart, the shard is empty. The next fragment sent to this shard triggers new
+            # requests for batches.
             return False
         if batch is None:
             return False
@@ -298,6 +309,7 @@ class APEX(DQN):
         return True
 
     def _get_replay_buffer_stats(self) -> dict[str, int]:
+        """Return the statistics of the replay buffer, summed over the shards."""
         total: dict[str, int] = {}
         for results in self._foreach_shard("stats"):
             for key, value in results.items():
@@ -305,15 +317,17 @@ class APEX(DQN):
         return total
 
     def _get_replay_buffer_state(self) -> list[dict[str, Any]]:
+        """Return the state of each shard."""
         return self._foreach_shard("get_state")
 
     def _set_replay_buffer_state(self, state: list[dict[str, Any]]) -> None:
+        """Restore the state of each shard."""
         ray.get(
             [shard.set_state.remote(part) for shard, part in zip(self._shards, state, strict=True)]
         )
 
     def _foreach_shard(self, method: str) -> list[Any]:
-        """Gather the shards' results, skipping shards that are restarting."""
+        """Return the results of one method of all shards, except shards that are restarting."""
         answers = []
         for reference in [getattr(shard, method).remote() for shard in self._shards]:
             try:
@@ -323,7 +337,7 @@ class APEX(DQN):
         return answers
 
     def cleanup(self) -> None:
-        """Stop env runners, learners and shards."""
+        """Stop the env runners, learners and shards."""
         super().cleanup()
         for shard in self._shards:
             ray.kill(shard)

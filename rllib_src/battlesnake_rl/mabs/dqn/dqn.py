@@ -1,8 +1,8 @@
-"""DQN on batches of games: sample, store and learn in turn.
+"""DQN on batches of games: sampling, storing and training in turn.
 
-The algorithm is double, dueling, n-step DQN with prioritized replay. Masked moves of the next state
-are excluded from the target. The loss and the target are the same as in RLlib's `DQN`. The env
-runner, the replay buffer and the training loop are this project's own.
+The algorithm is double, dueling, n-step DQN with prioritized replay. The target ignores masked
+moves of the next state. Otherwise, the loss and the target equal RLlib's `DQN`. This project
+replaces RLlib's env runner, replay buffer and training loop.
 """
 
 from __future__ import annotations
@@ -47,20 +47,23 @@ _TARGET_UPDATES_KEY = "last_target_updates"
 
 
 class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
-    """RLlib's DQN configuration with this project's env runner, buffer and network.
+    """RLlib's DQN configuration with this project's env runner, replay buffer and network.
 
     Some options differ from RLlib's options:
 
-    * ``replay_buffer_config`` has only the keys ``capacity`` (observations), ``alpha`` and
+    * ``replay_buffer_config`` has only the keys ``capacity`` (number of observations), ``alpha``
+    and
       ``beta``.
-    * ``training_intensity`` is the number of transitions trained on per sampled transition.
+    * ``training_intensity`` is the number of trained transitions per sampled transition.
     * All step counts are env steps (turns of single games).
 
     Attributes:
         epsilon_per_game: ``(base, exponent)`` of a constant epsilon per game, which replaces the
             schedule ``epsilon``.
-        reward_scale: Factor on the rewards in training; reported rewards are unscaled. TD errors
-            should stay below 1. Above 1, the Huber loss fits the median, which ignores rare deaths.
+        reward_scale: Factor on the rewards in training; reported rewards are unscaled. The scale
+            should
+            keep TD errors below 1. Above 1, the Huber loss fits the median, which ignores rare
+            deaths.
     """
 
     env_runner_class = DQNEnvRunner
@@ -80,8 +83,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         self._set_base_defaults()
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
-        # Env runners have no connectors. By default, RLlib waits for all env runners after each
-        # iteration to merge their connector states.
+        # Env runners have no connectors. RLlib would wait for all env runners after each iteration
+        # to merge their connector states.
         self.merge_env_runner_states = False
         self.epsilon = [(0, 1.0), (40_000, 0.05)]
         self.epsilon_per_game: tuple[float, float] | None = None
@@ -98,7 +101,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         self.min_sample_timesteps_per_iteration = 5_000
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
-            # RLlib's validation requires a type; the class is always `ReplayBuffer`.
+            # RLlib's validation requires a type, although the class is always `ReplayBuffer`.
             "type": "Replay",
             "capacity": 200_000,
             "alpha": 0.6,
@@ -106,7 +109,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         }
 
     def validate(self) -> None:
-        """Reject unsupported settings before training starts."""
+        """Raise ValueError if a setting is invalid or has no effect."""
         super().validate()
         if not isinstance(self.n_step, int) or not 1 <= self.n_step <= 255:
             raise ValueError(f"n_step must be an integer between 1 and 255, got {self.n_step!r}")
@@ -124,7 +127,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         self._check_fragment_size()
 
     def max_fragment_obs(self) -> int:
-        """Return the maximum number of observations in a fragment."""
+        """Return the maximum number of observations in one env runner's fragment."""
         snakes = int(np.max(env_options(self.env_config).num_snakes))
         turns: int = self.get_rollout_fragment_length() + 1
         return turns * self.num_envs_per_env_runner * snakes
@@ -140,6 +143,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         )
 
     def _check_fragment_size(self) -> None:
+        """Raise ValueError if a fragment does not fit into the replay buffer."""
         if (frames := self.max_fragment_obs()) > (
             capacity := self.replay_buffer_kwargs()["capacity"]
         ):
@@ -150,14 +154,15 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             )
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
-        """Return the arguments of each `ReplayBuffer` from ``replay_buffer_config``."""
+        """Return the constructor arguments of `ReplayBuffer` from ``replay_buffer_config``."""
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
 
 
 def _interleaved_order(num_rows: int, num_learners: int) -> NDArray[np.int64] | slice:
-    """Return an order of rows in which each learner gets every ``learners``-th row.
+    """Return a row order that distributes the rows of a batch evenly over the learners.
 
-    Each learner receives a contiguous part of the reordered rows.
+    In the returned order, each learner's rows are contiguous. Each learner receives every
+    ``num_learners``-th row of the batch.
 
     >>> _interleaved_order(7, 3)
     array([0, 3, 6, 1, 4, 2, 5])
@@ -176,17 +181,18 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return DQN's configuration."""
+        """Return the default configuration of DQN."""
         return DQNConfig()
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Build env runners and learner as RLlib does, and build the replay buffer."""
+        """Build the env runners, the learners and the replay buffer."""
         super().setup(config)
         self._training_debt = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
         self._build_replay_buffer()
 
     def _build_replay_buffer(self) -> None:
+        """Build the empty replay buffer."""
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         self.replay_buffer = ReplayBuffer(
             frame_shape=observation_space.shape,
@@ -195,7 +201,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         )
 
     def training_step(self) -> None:
-        """Sample one fragment per env runner, then train until no training debt remains."""
+        """Sample one fragment per env runner, then train until less than one batch of debt remains."""
         fragments = self._sample_fragments()
         with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
             for fragment in fragments:
@@ -212,15 +218,18 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             self._sync_weights()
 
     def _add_training_debt(self, agent_steps: int) -> None:
-        """Add the training debt for ``agent_steps`` new transitions."""
+        """Increase the training debt for ``agent_steps`` new transitions.
+
+        The debt does not increase before the env step `_learning_starts`.
+        """
         if self.num_env_steps_sampled >= self._learning_starts:
             self._training_debt += agent_steps * self.config.training_intensity
 
     def _run_update(self, batch: Batch) -> NDArray[np.float32]:
-        """Run one update.
+        """Run one update of the learners.
 
         Returns:
-            TD errors, float32 (B,), in the order of the batch.
+            Absolute TD errors, float32 (B,), in the order of the batch.
         """
         self._training_debt -= len(batch.indices)
         columns = {
@@ -233,8 +242,8 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             "n_step": batch.n_step,
             "weights": batch.weights,
         }
-        # RLlib splits the batch into contiguous parts, one per learner, and each part must cover
-        # all strata.
+        # RLlib splits the batch into contiguous parts, one per learner. The batch is ordered by
+        # stratum, and each part must cover all strata.
         order = _interleaved_order(len(batch.indices), max(self.config.num_learners, 1))
         dealt = {name: column[order] for name, column in columns.items()}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
@@ -249,12 +258,13 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         return td_errors
 
     def step(self) -> dict[str, Any]:
-        """Run one iteration and report the replay buffer's statistics."""
+        """Run one iteration, and add the replay buffer's statistics to the results."""
         results: dict[str, Any] = super().step()
         results[REPLAY_BUFFER_RESULTS] = self._get_replay_buffer_stats()
         return results
 
     def _get_replay_buffer_stats(self) -> dict[str, int]:
+        """Return the statistics of the replay buffer."""
         return self.replay_buffer.stats()
 
     def get_state(
@@ -266,20 +276,20 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """Return RLlib's state, the state of the training loop, and the replay buffer.
 
-        The replay buffer is included only if configured.
+        The state includes the replay buffer only if ``store_buffer_in_checkpoints`` is set.
         """
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
         state[_TRAINING_DEBT_KEY] = self._training_debt
-        # RLlib's learner does not store the step of its last target update.
+        # RLlib's learner state lacks the step of the last target update.
         state[_TARGET_UPDATES_KEY] = self._get_last_target_updates()
         if self.config.store_buffer_in_checkpoints:
             state[_REPLAY_BUFFER_KEY] = self._get_replay_buffer_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the ``state`` that `get_state` returned.
+        """Restore a state that `get_state` returned.
 
         Without a stored replay buffer, training pauses until the env runners have sampled
         ``num_steps_sampled_before_learning_starts`` more env steps.
@@ -298,6 +308,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             )
 
     def _get_last_target_updates(self) -> dict[str, int]:
+        """Return the env step of the last target network update of each module."""
         results = self.learner_group.foreach_learner(
             lambda learner: dict(learner.last_update_ts_by_mid)
         )
@@ -305,7 +316,9 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         return updates
 
     def _get_replay_buffer_state(self) -> Any:
+        """Return the state of the replay buffer."""
         return self.replay_buffer.get_state()
 
     def _set_replay_buffer_state(self, state: Any) -> None:
+        """Restore the state of the replay buffer."""
         self.replay_buffer.set_state(state)

@@ -1,4 +1,7 @@
-"""DQN's env runner: one forward pass per turn, transitions as arrays."""
+"""DQN's env runner, which stores transitions as arrays.
+
+Each turn of all games needs one forward pass.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class DQNEnvRunner(BatchedEnvRunner):
     """Env runner that plays epsilon-greedily and records `Fragment` objects."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
-        """Play ``num_turns`` turns of all games; game i explores with ``epsilon[i]``."""
+        """Play ``num_turns`` turns of all games; game i explores with probability ``epsilon[i]``."""
         assert self.env is not None
         turns = TurnBuffer.allocate(
             num_turns,
@@ -47,7 +50,7 @@ class DQNEnvRunner(BatchedEnvRunner):
     def _store_observations(self, turns: TurnBuffer, t: int) -> None:
         """Store the observations, action masks and Q-values of turn ``t``.
 
-        Q-values are computed for living and truncated seats only.
+        Q-values are computed only for living snakes and for snakes of truncated games.
         """
         frames, action_mask, alive, cut_off = self._position
         turns.obs[t], turns.action_mask[t] = frames, action_mask
@@ -55,6 +58,7 @@ class DQNEnvRunner(BatchedEnvRunner):
         turns.q_values[t][seen] = self._compute_q_values(turns.obs[t][seen])
 
     def _compute_q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the module's Q-values, float32 (B, 4), for any number of observations."""
         if not len(frames):
             return np.zeros((0, 4), dtype=np.float32)
         return self.action_scores(self.module[DEFAULT_MODULE_ID], frames)
@@ -64,7 +68,7 @@ class DQNEnvRunner(BatchedEnvRunner):
         """Return a module's Q-values, float32 (B, 4).
 
         Args:
-            module: The module.
+            module: Module of the policy.
             frames: uint8 (B, C, H, W), observations.
         """
         return q_values(module, frames)
@@ -72,9 +76,9 @@ class DQNEnvRunner(BatchedEnvRunner):
     def _get_epsilons(self) -> NDArray[np.float64]:
         """Return the epsilon of each game, float64 (N,).
 
-        Without ``epsilon_per_game``, a schedule over env steps sets one epsilon for all games.
-        ``epsilon_per_game`` assigns every game of every env runner a constant epsilon between
-        ``base`` and ``base ** (1 + exponent)``.
+        Without ``epsilon_per_game``, a schedule over env steps sets one epsilon for all games. With
+        ``epsilon_per_game``, every game of every env runner has a constant epsilon between ``base``
+        and ``base ** (1 + exponent)``.
         """
         assert self.env is not None
         games = self.env.num_games
@@ -94,7 +98,7 @@ def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return a module's Q-values, float32 (B, 4).
 
     Args:
-        module: The module.
+        module: Module of the policy.
         frames: uint8 (B, C, H, W), observations.
     """
     with torch.inference_mode():
@@ -112,8 +116,8 @@ def choose_moves(
     """Return the unmasked move with the highest Q-value, or a random unmasked move.
 
     Args:
-        q_values: float32 (..., 4).
-        action_mask: bool (..., 4); at least one move must be True.
+        q_values: float32 (..., 4), Q-values of the moves.
+        action_mask: bool (..., 4), unmasked moves; at least one move must be True.
         exploring: bool (...), whether the move is random.
         random: Random generator.
 

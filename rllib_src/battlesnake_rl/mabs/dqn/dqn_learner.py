@@ -34,8 +34,8 @@ from battlesnake_rl.mabs.policy.q_network import NEW_ACTION_MASK, SnakeQModule
 class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[misc]
     """RLlib's DQN learner for one module, with deferred metrics.
 
-    `update` returns only TD errors; `report` returns the metrics of all updates since the last
-    call.
+    `update` returns only TD errors. `report` returns the metrics of all updates since the last
+    report.
     """
 
     def build(self) -> None:
@@ -75,11 +75,11 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
         batch: Mapping[str, Tensor],
         fwd_out: dict[str, Tensor],
     ) -> Tensor:
-        """Return RLlib's DQN loss, without distributional returns."""
+        """Return RLlib's DQN loss; distributional returns are not supported."""
         q_values = fwd_out[QF_PREDS].gather(-1, batch[Columns.ACTIONS][:, None]).squeeze(-1)
         q_next = fwd_out[QF_NEXT_PREDS if config.double_q else QF_TARGET_NEXT_PREDS]
         best = q_next.argmax(-1, keepdim=True)
-        # If all moves of an eliminated snake were masked, all its Q-values are -infinity.
+        # If all moves of an eliminated snake are masked, all its Q-values are -infinity.
         future = fwd_out[QF_TARGET_NEXT_PREDS].gather(-1, best).squeeze(-1).nan_to_num(neginf=0.0)
         lives = 1.0 - batch[Columns.TERMINATEDS].float()
         targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
@@ -91,7 +91,7 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
         return loss
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Update the weight average, and the target network if an update is due."""
+        """Update the weight average, and update the target network if due."""
         super().after_gradient_based_update(timesteps=timesteps)
         for module in self.module.values():
             if isinstance(one := module.unwrapped(), SnakeQModule):
@@ -100,8 +100,8 @@ class SnakeDQNLearner(FastTorchLearnerMixin, DQNTorchLearner):  # type: ignore[m
     def report(self) -> Any:
         """Return step counts, and the mean metrics of all updates since the last report.
 
-        At least one update must have run since the last report. Extreme Q-values are computed per
-        update and then averaged.
+        At least one update must have run since the last report. The minimum and maximum Q-values
+        are computed per update and then averaged over updates.
         """
         losses, q_values, td_errors = map(torch.stack, zip(*self._pending_metrics, strict=True))
         self._pending_metrics.clear()

@@ -1,4 +1,4 @@
-"""N-step transitions from a block of consecutive turns, on whole arrays.
+"""N-step transitions from a block of consecutive turns, computed on whole arrays.
 
 Axes: ``T`` turns, ``N`` games, ``S`` seats, ``C`` planes, ``H`` rows, ``W`` columns.
 """
@@ -16,9 +16,9 @@ from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 
 @dataclass(slots=True)
 class TurnBuffer:
-    """T turns of N games with S seats, and the position after the last turn.
+    """Block of T turns of N games with S seats, and the position after the last turn.
 
-    `allocate` returns a buffer of zeros, which an env runner fills turn by turn.
+    `allocate` returns a block of zeros, which an env runner fills turn by turn.
     """
 
     obs: NDArray[np.uint8]
@@ -26,21 +26,28 @@ class TurnBuffer:
     action_mask: NDArray[np.bool_]
     """bool (T + 1, N, S, 4), action masks."""
     q_values: NDArray[np.float32]
-    """float32 (T + 1, N, S, 4), Q-values of the network that played."""
+    """float32 (T + 1, N, S, 4), Q-values of the network that selected the moves."""
     actions: NDArray[np.uint8]
     """uint8 (T, N, S), moves."""
     rewards: NDArray[np.float32]
-    """float32 (T, N, S), scaled rewards."""
+    """float32 (T, N, S), rewards multiplied by ``reward_scale``."""
     acted: NDArray[np.bool_]
     """bool (T, N, S), whether the seat's snake moved."""
     terminateds: NDArray[np.bool_]
-    """bool (T, N, S), whether the snake was eliminated or won."""
+    """bool (T, N, S), whether the snake was eliminated or won in this turn."""
     truncateds: NDArray[np.bool_]
-    """bool (T, N, S), whether the game was truncated."""
+    """bool (T, N, S), whether the game was truncated in this turn."""
 
     @classmethod
     def allocate(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> TurnBuffer:
-        """Return a buffer of zeros for ``turns`` turns."""
+        """Return a block of zeros.
+
+        Args:
+            turns: Number of turns T.
+            games: Number of games N.
+            seats: Number of seats S.
+            frame: Shape (C, H, W) of an observation.
+        """
         now, upto = (turns, games, seats), (turns + 1, games, seats)
         return cls(
             obs=np.zeros((*upto, *frame), dtype=np.uint8),
@@ -66,13 +73,13 @@ def n_step_returns(
     block ends earlier, the next state is the last position of the block.
 
     Args:
-        turns: The block.
-        n_step: Maximum number of steps.
+        turns: Block of turns.
+        n_step: Maximum number of steps of a return.
         gamma: Discount factor in [0, 1].
 
     Returns:
-        Three arrays (T, N, S): float32 discounted rewards, int64 numbers of steps, and bool flags,
-        which are True if the snake's game terminated.
+        Three arrays (T, N, S): discounted rewards (float32), numbers of steps (int64), and
+        termination flags (bool). A flag is True if the snake's game terminated within these steps.
     """
     length = len(turns)
     ended = turns.terminateds | turns.truncateds
@@ -90,7 +97,10 @@ def n_step_returns(
 
 
 def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
-    """Build a fragment from a block of turns; every observation is stored once."""
+    """Build a fragment from a block of turns.
+
+    The fragment contains every needed observation once.
+    """
     returns, steps, terminateds = n_step_returns(turns, n_step, gamma)
     start = np.nonzero(turns.acted)
     end = (start[0] + steps[start], start[1], start[2])
@@ -107,6 +117,7 @@ def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
     q_played = turns.q_values[start][np.arange(len(begin)), turns.actions[start]]
 
     def scatter_to_rows(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+        """Return a column with ``values`` in the rows that start a transition, else 0."""
         column: NDArray[Any] = np.zeros(int(needed.sum()), dtype=dtype)
         column[begin] = values
         return column

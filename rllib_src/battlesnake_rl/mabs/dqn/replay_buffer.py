@@ -1,9 +1,9 @@
 """Prioritized replay buffer of compact transitions (Schaul et al. 2016), in numpy.
 
-An env runner sends a `Fragment`: rows of uint8 observations, each stored once. A row may also start
-a transition, which refers to a later row of the fragment as its next state. `ReplayBuffer` is a
-ring buffer of rows with a sum tree of their priorities. This module imports neither torch nor
-RLlib, so that a replay shard runs in a small process.
+An env runner sends a `Fragment` with rows of uint8 observations. Each observation is stored once.
+A row may also start a transition, whose next state is a later row of the fragment. `ReplayBuffer`
+is a ring buffer of rows. A sum tree contains the priorities of the rows. This module imports
+neither torch nor RLlib, so the process of a replay buffer shard uses little memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROW_BYTES = 15 + 16
-"""Bytes of a row without its observation; in the sum tree, at least 16 bytes per row."""
+"""Bytes of a row without its observation.
+
+The sum tree needs at least 16 of these bytes per row.
+"""
 
 PRIORITY_FLOOR = 1e-3
 """Constant added to every TD error, so that every transition can be sampled again."""
@@ -25,9 +28,9 @@ PRIORITY_FLOOR = 1e-3
 class Fragment:
     """F rows recorded by an env runner in consecutive turns, oldest first.
 
-    Row ``i`` is one observation. If ``n_step[i] > 0``, the row also starts a transition, whose next
-    state is ``next_offset[i]`` rows later. A terminated transition has no next state and the offset
-    0.
+    Each row contains one observation. If ``n_step[i] > 0``, row ``i`` also starts a transition. The
+    next state of this transition is ``next_offset[i]`` rows later. A terminated transition has no
+    next state and has offset 0.
     """
 
     obs: NDArray[np.uint8]
@@ -35,7 +38,7 @@ class Fragment:
     action_mask: NDArray[np.bool_]
     """bool (F, 4), action masks."""
     next_offset: NDArray[np.int32]
-    """int32 (F,), distance from the row to the next state of its transition, in rows."""
+    """int32 (F,), number of rows between a row and the next state of its transition."""
     actions: NDArray[np.uint8]
     """uint8 (F,), moves."""
     rewards: NDArray[np.float32]
@@ -43,9 +46,12 @@ class Fragment:
     terminateds: NDArray[np.bool_]
     """bool (F,), whether the snake was eliminated or won within the transition."""
     n_step: NDArray[np.uint8]
-    """uint8 (F,), steps of the transition; 0 if no transition starts in this row."""
+    """uint8 (F,), number of steps of the transition; 0 if no transition starts in this row."""
     td_errors: NDArray[np.float32]
-    """float32 (F,), absolute TD errors of the network that played: initial priorities."""
+    """float32 (F,), absolute TD errors, which determine the initial priorities.
+
+    The errors use the Q-values of the network that selected the moves.
+    """
     num_env_steps: int
     """Number of env steps (turns of single games)."""
     num_agent_steps: int
@@ -68,11 +74,11 @@ class Batch:
     """B transitions sampled from a `ReplayBuffer`."""
 
     indices: NDArray[np.int64]
-    """int64 (B,), ids of the transitions for `ReplayBuffer.update_priorities`."""
+    """int64 (B,), identifiers of the transitions for `ReplayBuffer.update_priorities`."""
     obs: NDArray[np.uint8]
     """uint8 (B, C, H, W), observations."""
     new_obs: NDArray[np.uint8]
-    """uint8 (B, C, H, W), next observations; arbitrary if terminated."""
+    """uint8 (B, C, H, W), observations of the next states; arbitrary for terminated transitions."""
     new_action_mask: NDArray[np.bool_]
     """bool (B, 4), action masks of the next states."""
     actions: NDArray[np.int64]
@@ -82,15 +88,15 @@ class Batch:
     terminateds: NDArray[np.bool_]
     """bool (B,), whether the next state is terminal."""
     n_step: NDArray[np.float32]
-    """float32 (B,), number of steps: the exponent of the next state's discount."""
+    """float32 (B,), number of steps, which is the exponent of the next state's discount."""
     weights: NDArray[np.float32]
-    """float32 (B,), importance sampling weights with maximum 1."""
+    """float32 (B,), importance sampling weights, scaled to a maximum of 1."""
 
 
 class SumTree:
-    """Binary tree of sums over non-negative values.
+    """Binary tree whose inner nodes contain sums of non-negative values.
 
-    Sampling and updates take O(log size).
+    Sampling and updates have time complexity O(log size).
 
     >>> tree = SumTree(4)
     >>> tree.set(np.array([0, 2]), np.array([1.0, 3.0]))
@@ -123,11 +129,12 @@ class SumTree:
             self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
 
     def find(self, masses: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the index at which the cumulative sum exceeds each mass in [0, total)."""
+        """Return the first index at which the cumulative sum exceeds each mass in [0, total)."""
         nodes = np.ones(len(masses), dtype=np.int64)
         for _ in range(self._depth):
             left = self._nodes[2 * nodes]
-            # Never enter an empty right subtree, even if rounding leaves a remainder of the mass.
+            # Rounding may leave a positive mass although the right subtree is empty; such a subtree
+            # must not be entered.
             right = (masses >= left) & (self._nodes[2 * nodes + 1] > 0)
             masses = np.where(right, masses - left, masses)
             nodes = 2 * nodes + right
@@ -137,14 +144,14 @@ class SumTree:
 class ReplayBuffer:
     """Ring buffer of ``capacity`` rows; new fragments overwrite the oldest rows.
 
-    The buffer uses slightly more memory than ``capacity`` observations, allocated as the ring
-    fills.
+    The operating system allocates memory as the ring fills. The full buffer needs slightly more
+    memory than ``capacity`` observations.
 
     Args:
-        capacity: Number of rows.
+        capacity: Maximum number of rows.
         frame_shape: Shape (C, H, W) of an observation.
         alpha: Exponent of the TD error in the priority; 0 samples uniformly.
-        beta: Exponent of the importance sampling weights; 1 corrects fully.
+        beta: Exponent of the importance sampling weights; 1 fully corrects the sampling bias.
         seed: Random seed.
     """
 
@@ -164,7 +171,7 @@ class ReplayBuffer:
         self._beta = beta
         self._random = np.random.default_rng(seed)
         self._added = 0
-        # The operating system allocates these pages on the first write.
+        # The operating system allocates the pages of these arrays on the first write.
         self._frames = np.zeros((capacity, *frame_shape), dtype=np.uint8)
         self._action_mask = np.zeros((capacity, 4), dtype=np.bool_)
         self._next_offset = np.zeros(capacity, dtype=np.int32)
@@ -179,7 +186,7 @@ class ReplayBuffer:
         return min(self._added, self.capacity)
 
     def stats(self) -> dict[str, int]:
-        """Return the number of observations, their bytes, and the number of transitions."""
+        """Return the number of observations, their size in bytes, and the number of transitions."""
         return {
             "num_frames": len(self),
             "num_transitions": int(np.count_nonzero(self._n_step)),
@@ -187,9 +194,10 @@ class ReplayBuffer:
         }
 
     def add(self, fragment: Fragment) -> None:
-        """Append a fragment.
+        """Append the rows of a fragment.
 
-        A row refers only to later rows, so no stored row refers to an overwritten row.
+        A transition refers only to a later row, so no stored transition refers to an overwritten
+        row.
         """
         if len(fragment) > self.capacity:
             raise ValueError(
@@ -217,10 +225,10 @@ class ReplayBuffer:
         self._added += len(fragment)
 
     def sample(self, batch_size: int) -> Batch:
-        """Sample transitions with replacement, proportionally to priority.
+        """Sample transitions with replacement, with probabilities proportional to priority.
 
         Raises:
-            ValueError: If the buffer is empty.
+            ValueError: If the buffer contains no transition.
         """
         total = self._priorities.total
         if total <= 0:
@@ -246,7 +254,7 @@ class ReplayBuffer:
         )
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
-        """Set the priorities of sampled transitions; overwritten transitions are skipped."""
+        """Set the priorities of sampled transitions, except overwritten transitions."""
         present = rows >= self._added - self.capacity
         self._priorities.set(
             rows[present] % self.capacity, self._compute_priorities(td_errors[present])
@@ -255,7 +263,7 @@ class ReplayBuffer:
     def get_state(self) -> dict[str, Any]:
         """Return all rows and the state of the random generator.
 
-        A buffer restored from this state continues with identical samples.
+        A buffer restored from this state continues with the same sequence of samples.
         """
         slots = self._stored_indices()
         return {
@@ -269,7 +277,7 @@ class ReplayBuffer:
         """Restore the state of a buffer with the same capacity and observation shape.
 
         Raises:
-            ValueError: If the state does not fit this buffer.
+            ValueError: If the capacity or the observation shape differs.
         """
         shape, rows = state["frames"].shape[1:], len(state["frames"])
         if shape != self._frames.shape[1:] or rows != min(state["added"], self.capacity):
@@ -290,6 +298,7 @@ class ReplayBuffer:
         return np.arange(self._added - len(self), self._added, dtype=np.int64) % self.capacity
 
     def _row_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the rows, keyed by their name in the state."""
         return {
             "frames": self._frames,
             "action_mask": self._action_mask,
@@ -301,6 +310,7 @@ class ReplayBuffer:
         }
 
     def _compute_priorities(self, td_errors: NDArray[np.float32]) -> NDArray[np.float64]:
-        # One priority that is not finite would make the sums of all priorities useless.
+        """Return the priorities of transitions from their absolute TD errors, float64."""
+        # A single priority that is not finite would spread to the sum of all priorities.
         errors = np.nan_to_num(td_errors.astype(np.float64), posinf=0.0)
         return np.asarray((errors + PRIORITY_FLOOR) ** self._alpha)

@@ -1,6 +1,6 @@
-"""Replay buffer shard as a Ray actor.
+"""Shard of the replay buffer, which runs as a Ray actor.
 
-This module imports neither torch nor RLlib, so that the actor uses little memory.
+This module imports neither torch nor RLlib, so the actor uses little memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ReplayBufferShard:
         self._buffer.add(fragment)
 
     def sample(self, batch_size: int) -> Batch | None:
-        """Return a batch (see `ReplayBuffer.sample`), or None while the buffer is empty."""
+        """Return a sampled batch (see `ReplayBuffer.sample`), or None while the buffer is empty."""
         return self._buffer.sample(batch_size) if len(self._buffer) else None
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:

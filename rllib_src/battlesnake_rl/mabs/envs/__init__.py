@@ -1,1 +1,1 @@
-"""Training environments, opponents and board size schedules."""
+"""Training environments, opponents in training games, and board size schedules."""

@@ -1,4 +1,7 @@
-"""Environments from the ``env_config`` of configurations and checkpoints."""
+"""Construction of Battlesnake environments from an ``env_config``.
+
+Configurations and checkpoints contain an ``env_config``.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,8 @@ import numpy as np
 from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig, IntPerGame, check_option_names
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
-from battlesnake_rl.mabs.envs.board_size_schedule import MAP_SIZES, OBSERVATION
-from battlesnake_rl.mabs.envs.training_opponents import check as check_opponents
-from battlesnake_rl.mabs.envs.training_opponents import seat_fractions
+from battlesnake_rl.mabs.envs.board_size_schedule import CYCLED_BOARD_SIZES, FIXED_SHAPE_OBSERVATION
+from battlesnake_rl.mabs.envs.training_opponents import check_opponents, seat_fractions
 
 ENV_NAME = "battlesnake"
 """Name of the environment in RLlib's registry."""
@@ -39,17 +41,18 @@ ENV_CONFIG_DEFAULTS: dict[str, Any] = {
 """
 
 
-def make_vector(
+def make_vector_env(
     num_games: int, env_config: Mapping[str, Any], board_size: int | None = None
 ) -> VectorBattlesnake:
-    """Build ``num_games`` games.
+    """Build a vector environment with ``num_games`` games.
 
     Args:
         num_games: Number of games.
         env_config: Options; missing keys have the values of `ENV_CONFIG_DEFAULTS`. If
-            ``num_snakes`` is a list, games cycle through its values.
-        board_size: Width and height of all boards except the last board. The last board keeps its
-            full size, so that the observations keep their shape.
+            ``num_snakes`` is
+            a list, games cycle through its values.
+        board_size: Width and height of all boards except the last board, in cells. The last board
+            retains its full size, because the largest board determines the observation's shape.
 
     Raises:
         ValueError: If a key is unknown or the environment rejects a value.
@@ -66,23 +69,27 @@ def make_vector(
 
 def observation_bytes(env_config: Mapping[str, Any]) -> int:
     """Return the size of one observation in bytes."""
-    space = make_vector(1, env_config).single_observation_space
+    space = make_vector_env(1, env_config).single_observation_space
     return math.prod(space.shape) * np.dtype(space.dtype).itemsize
 
 
-def cycle_num_snakes(counts: IntPerGame, num_games: int) -> IntPerGame:
-    """Return the number of snakes in each game, cycling through ``counts``.
+def cycle_num_snakes(num_snakes: IntPerGame, num_games: int) -> IntPerGame:
+    """Return the number of snakes in each game, cycling through ``num_snakes``.
+
+    A single number applies to all games and is returned unchanged.
 
     >>> cycle_num_snakes([2, 4], 3).tolist(), cycle_num_snakes(2, 3)
     ([2, 4, 2], 2)
     """
-    return counts if isinstance(counts, int) else np.resize(np.asarray(counts), num_games)
+    return (
+        num_snakes if isinstance(num_snakes, int) else np.resize(np.asarray(num_snakes), num_games)
+    )
 
 
 def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``env_config`` with default values for missing keys.
 
-    The key ``frame_stack`` is merged into ``observation``.
+    The function merges the key ``frame_stack`` into ``observation``.
 
     >>> with_defaults({"frame_stack": 2})["observation"]
     {'name': 'planes', 'frame_stack': 2}
@@ -101,7 +108,7 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
-    """Return the options of the games, after validation of the training options.
+    """Check the training options and return the options of the games.
 
     Raises:
         ValueError: If a key is unknown, or if the curriculum or the opponents are invalid.
@@ -111,36 +118,39 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
     check_opponents(values.pop("opponents"))
     values.pop("clip_rewards")
     if values.pop("iterate_map_size"):
-        _check_sizes(values["observation"], env_config.get("curriculum"))
+        _check_iterate_map_size(values["observation"], env_config.get("curriculum"))
     return EnvConfig.from_options(values)
 
 
-def head_plane(env_config: Mapping[str, Any]) -> int | None:
-    """Return the index of a plane whose maximum is the own head's cell, or None."""
+def head_plane_index(env_config: Mapping[str, Any]) -> int | None:
+    """Return the index of the plane ``own_body``, or None if the observation has no such plane.
+
+    The maximum of this plane is at the own head.
+    """
     planes = observations.get(with_defaults(env_config)["observation"]).planes
     return planes.index("own_body") if "own_body" in planes else None
 
 
 def curriculum_board_size(env_config: Mapping[str, Any], env_steps: int) -> int | None:
-    """Return the board size after ``env_steps`` env steps; None without a curriculum."""
+    """Return the board size after ``env_steps`` env steps, or None without a curriculum."""
     sizes = [size for start, size in env_config.get("curriculum", []) if start <= env_steps]
     return sizes[-1] if sizes else None
 
 
 def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
-    """Return the [width, height] of all boards used in training, smallest first."""
+    """Return [width, height] of each board size used in training, smallest first."""
     sizes = {(size, size) for _, size in env_config.get("curriculum", [])}
     if env_config.get("iterate_map_size"):
-        sizes = {(size, size) for size in MAP_SIZES}
+        sizes = {(size, size) for size in CYCLED_BOARD_SIZES}
     return [list(size) for size in sorted({*sizes, (env_config["width"], env_config["height"])})]
 
 
-def _check_sizes(observation: Any, curriculum: Any) -> None:
+def _check_iterate_map_size(observation: Any, curriculum: Any) -> None:
     seen = observations.get(observation)
-    if len({seen.shape(size, size) for size in MAP_SIZES}) > 1:
+    if len({seen.shape(size, size) for size in CYCLED_BOARD_SIZES}) > 1:
         raise ValueError(
-            f"iterate_map_size needs an observation of fixed shape, such as {OBSERVATION}, "
-            f"got {seen.name}"
+            f"iterate_map_size needs an observation of fixed shape, such as "
+            f"{FIXED_SHAPE_OBSERVATION}, got {seen.name}"
         )
     if curriculum:
         raise ValueError(
@@ -148,15 +158,16 @@ def _check_sizes(observation: Any, curriculum: Any) -> None:
         )
 
 
-def _check_curriculum(curriculum: Any, largest: int) -> None:
+def _check_curriculum(curriculum: Any, max_size: int) -> None:
     try:
         steps, sizes = zip(*curriculum, strict=True) if curriculum else ((0,), (1,))
-        fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sizes) <= largest
+        fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sizes) <= max_size
         if fits and all(type(number) is int and number >= 0 for number in (*steps, *sizes)):
             return
     except (TypeError, ValueError):
         pass
     raise ValueError(
         "curriculum must be a list of [env_steps, size] in ascending order, starting at 0, with "
-        f"sizes of at most {largest} (board_size), like [[0, 7], [500000, 11]]; got {curriculum!r}"
+        f"sizes of at most {max_size} (board_size), such as [[0, 7], [500000, 11]]; "
+        f"got {curriculum!r}"
     )

@@ -1,4 +1,7 @@
-"""Battlesnake as RLlib's `MultiAgentEnv` with one game, for any RLlib algorithm."""
+"""Battlesnake as RLlib's `MultiAgentEnv`, one game per environment.
+
+The environment supports all algorithms of RLlib.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from battlesnake_rl.mabs.envs.env_factory import make_vector, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env, with_defaults
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, OBSERVATIONS
 
 
 class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
-    """One game of the agents ``snake_0``, ``snake_1``, ...
+    """Environment of one game with the agents ``snake_0``, ``snake_1``, ...
 
     With an action mask, an observation is a dictionary of planes and mask. With
     ``action_mask="none"``, an observation consists of the planes only.
@@ -28,7 +31,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         super().__init__()
         values = with_defaults(env_config or {})
         self._values = values
-        self._games = make_vector(1, values)
+        self._games = make_vector_env(1, values)
         self.board_size: int | None = None
         """Board size of the next game, or None for the size in ``env_config``."""
         self._masked = values["action_mask"] != "none"
@@ -36,7 +39,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         if self._masked:
             space = Dict({OBSERVATIONS: space, ACTION_MASK: Box(0, 1, (4,), np.int8)})
         self.possible_agents = [f"snake_{seat}" for seat in range(self._games.num_snakes)]
-        # RLlib expects every agent that may be observed, alive or eliminated.
+        # RLlib expects all agents that may have an observation, whether alive or eliminated.
         self.agents = list(self.possible_agents)
         self.observation_spaces = dict.fromkeys(self.possible_agents, space)
         self.action_spaces = dict.fromkeys(self.possible_agents, self._games.single_action_space)
@@ -44,14 +47,16 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start a game; return observations and infos of all snakes."""
+        """Start a game and return the observations and infos of all snakes."""
         if self.board_size is not None:
             sides = {"width": self.board_size, "height": self.board_size}
-            self._games, self.board_size = make_vector(1, self._values | sides), None
+            self._games, self.board_size = make_vector_env(1, self._values | sides), None
         observations, infos = self._games.reset(seed=seed)
         seats = np.flatnonzero(infos["alive"][0])
         agents = [self.possible_agents[seat] for seat in seats]
-        return self._observations(observations, infos, seats), {agent: {} for agent in agents}
+        return self._to_agent_observations(observations, infos, seats), {
+            agent: {} for agent in agents
+        }
 
     def step(
         self, action_dict: dict[str, int]
@@ -62,7 +67,10 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         dict[str, bool],
         dict[str, dict[str, Any]],
     ]:
-        """Play one turn; eliminated snakes receive their last observation."""
+        """Play one turn and return the results of all snakes that moved.
+
+        An eliminated snake receives its last observation.
+        """
         actions = np.zeros((1, len(self.possible_agents)), dtype=np.uint8)
         for agent, action in action_dict.items():
             actions[0, self.possible_agents.index(agent)] = action
@@ -77,14 +85,14 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         terminateds["__all__"] = over and not any(truncateds.values())
         truncateds["__all__"] = over and any(truncateds.values())
         return (
-            self._observations(observations, infos, seats),
+            self._to_agent_observations(observations, infos, seats),
             {name: float(rewards[0, seat]) for seat, name in names.items()},
             terminateds,
             truncateds,
             {name: {} for name in names.values()},
         )
 
-    def _observations(
+    def _to_agent_observations(
         self, frames: NDArray[np.uint8], infos: dict[str, Any], seats: NDArray[np.intp]
     ) -> dict[str, Any]:
         seen: dict[str, Any] = {

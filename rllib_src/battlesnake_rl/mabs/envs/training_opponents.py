@@ -21,29 +21,33 @@ from battlesnake_rl.mabs.policy import policy_loader
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _POLICY_PREFIX = "policy:"
-"""Prefix of the path of a frozen policy (a ``.onnx`` file, a checkpoint or a run)."""
+"""Prefix of the name of a frozen policy.
 
-_LEARNER = 0
+The path of a ``.onnx`` file, a checkpoint or a run follows the prefix.
+"""
+
+_LEARNER_INDEX = 0
 
 
 class TrainingOpponents:
     """Assignment of opponents to the seats of N games with S seats.
 
-    Opponents are drawn for each game. All `PAST_SELF` seats of a game have the same past self until
-    the game ends. Before the first past self exists, the learner plays these seats. The learner has
-    at least one seat in every game.
+    The class draws new opponents for each game. All `PAST_SELF` seats of a game have the same past
+    self until the game ends. Before the first past self exists, the learner plays these seats. The
+    learner has at least one seat in every game.
 
     Args:
         fractions: Fraction of seats by opponent: `PAST_SELF`, a name for
             `battlesnake_gym.snakes.make`, or `_POLICY_PREFIX` and the path of a policy with the
             learner's observation. The learner has the remaining seats.
         vector: The games.
-        random: Random generator.
+        random: Random generator for opponents and seats.
         past: Past selves of the learner.
 
     Raises:
-        ValueError: If the fractions are invalid (see `check`) or a frozen policy does not fit the
-            games.
+        ValueError: If the fractions are invalid (see `check_opponents`) or a frozen policy does not
+            fit
+            the games.
     """
 
     def __init__(
@@ -53,18 +57,18 @@ class TrainingOpponents:
         random: np.random.Generator,
         past: PastSelves,
     ) -> None:
-        check(fractions)
+        check_opponents(fractions)
         self.names = ("", *fractions)
-        """Names of the players by index; index 0 is the learner, with an empty name."""
+        """Names of the opponents by index; the learner has index 0 and an empty name."""
         self._frozen = {
-            name: _load_frozen(name, vector)
+            name: _load_frozen_policy(name, vector)
             for name in fractions
             if name.startswith(_POLICY_PREFIX)
         }
         self._probabilities = [1 - sum(fractions.values()), *fractions.values()]
         self._vector = vector
         self._random = random
-        self._players = np.full((vector.num_games, vector.num_snakes), _LEARNER)
+        self._players = np.full((vector.num_games, vector.num_snakes), _LEARNER_INDEX)
         self._past = past
         self._past_self = np.zeros(vector.num_games, dtype=np.int64)
         self._eliminated_on = np.full(self._players.shape, np.inf)
@@ -75,43 +79,44 @@ class TrainingOpponents:
 
     @property
     def learner_seats(self) -> NDArray[np.bool_]:
-        """Seats of the learner, bool (N, S)."""
-        learning: NDArray[np.bool_] = self._players == _LEARNER
+        """Return the seats of the learner, bool (N, S)."""
+        learning: NDArray[np.bool_] = self._players == _LEARNER_INDEX
         return learning
 
     def draw_seats(self, games: NDArray[np.bool_]) -> None:
-        """Draw the opponents of the new ``games``, bool (N,)."""
+        """Draw the opponents of new games.
+
+        Args:
+            games: bool (N,), True for each new game.
+        """
         if len(self.names) == 1 or not games.any():
             return
         seats = self._players.shape[1]
         self._seated.remove_opponents(games)
         for game in np.flatnonzero(games):
             who = self._random.choice(len(self.names), size=seats, p=self._probabilities)
-            if (who != _LEARNER).all():
-                who[self._random.integers(seats)] = _LEARNER
-            self._players[game] = _LEARNER  # The finished game has no active past self.
-            if self._is_past(who).any():
+            if (who != _LEARNER_INDEX).all():
+                who[self._random.integers(seats)] = _LEARNER_INDEX
+            self._players[game] = _LEARNER_INDEX  # The finished game has no active past self.
+            if self._is_past_self(who).any():
                 if len(self._past):
                     self._past_self[game] = self._past.draw(
                         self._random, self._active_past_selves()
                     )
                 else:
-                    who[self._is_past(who)] = _LEARNER
+                    who[self._is_past_self(who)] = _LEARNER_INDEX
             self._players[game] = who
-            for seat in np.flatnonzero(who != _LEARNER).tolist():
+            for seat in np.flatnonzero(who != _LEARNER_INDEX).tolist():
                 name = self.names[who[seat]]
                 if name not in (PAST_SELF, *self._frozen):
                     self._seated.assign(int(game), seat, name, int(self._random.integers(2**31)))
 
     def after_step(self, infos: Mapping[str, NDArray[Any]]) -> None:
-        """Process one step of the games.
-
-        The method records eliminations and draws the opponents of new games.
-        """
+        """Record eliminations and draw the opponents of new games, after one step."""
         if len(self.names) == 1:
             return
         begun = infos["reset"]
-        for game in np.flatnonzero(begun & self._is_past(self._players).any(-1)):
+        for game in np.flatnonzero(begun & self._is_past_self(self._players).any(-1)):
             self._record_result(game)
         self._eliminated_on[begun] = np.inf
         self.draw_seats(begun)
@@ -119,13 +124,13 @@ class TrainingOpponents:
         self._eliminated_on[out] = np.broadcast_to(infos["turn"][:, None], out.shape)[out]
 
     def _record_result(self, game: np.intp) -> None:
-        """Record the score of the learner against the past self of a finished game."""
-        out_on, past = self._eliminated_on[game], self._is_past(self._players[game])
-        ours = out_on[self._players[game] == _LEARNER][:, None]
+        """Record the learner's score against the past self of a finished game."""
+        out_on, past = self._eliminated_on[game], self._is_past_self(self._players[game])
+        ours = out_on[self._players[game] == _LEARNER_INDEX][:, None]
         outlived = np.where(ours == out_on[past], 0.5, ours > out_on[past])
         self._past.record_result(int(self._past_self[game]), float(outlived.mean()))
 
-    def _is_past(self, who: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _is_past_self(self, who: NDArray[np.int64]) -> NDArray[np.bool_]:
         past: NDArray[np.bool_] = who == (
             self.names.index(PAST_SELF) if PAST_SELF in self.names else -1
         )
@@ -133,7 +138,7 @@ class TrainingOpponents:
 
     def _active_past_selves(self) -> set[int]:
         """Return the indices of the past selves in running games."""
-        return set(self._past_self[self._is_past(self._players).any(-1)].tolist())
+        return set(self._past_self[self._is_past_self(self._players).any(-1)].tolist())
 
     def move(
         self,
@@ -142,14 +147,21 @@ class TrainingOpponents:
         alive: NDArray[np.bool_],
         actions: NDArray[np.uint8],
     ) -> None:
-        """Write the opponents' moves into ``actions``, uint8 (N, S)."""
+        """Write the moves of all opponents into ``actions``, uint8 (N, S).
+
+        Args:
+            frames: uint8 (N, S, C, H, W), observations.
+            action_mask: bool (N, S, 4).
+            alive: bool (N, S), whether the snake in the seat is alive.
+            actions: Array to change; the learner's moves remain.
+        """
         if len(self.names) == 1:
             return
         for name, values in self._frozen.items():
             seats = alive & (self._players == self.names.index(name))
             _fill_moves(values, seats, frames, action_mask, actions)
         for index in self._active_past_selves():
-            seats = alive & self._is_past(self._players) & (self._past_self == index)[:, None]
+            seats = alive & self._is_past_self(self._players) & (self._past_self == index)[:, None]
             _fill_moves(
                 functools.partial(self._past.act, index), seats, frames, action_mask, actions
             )
@@ -163,15 +175,19 @@ def _fill_moves(
     action_mask: NDArray[np.bool_],
     actions: NDArray[np.uint8],
 ) -> None:
-    """Write the moves with the highest scores into ``actions`` for ``seats``."""
+    """Write the unmasked moves with the highest scores into ``actions`` for ``seats``."""
     if seats.any():
         preference = np.where(action_mask[seats], values(frames[seats]), -np.inf)
         actions[seats] = preference.argmax(-1)
 
 
-def _load_frozen(name: str, vector: VectorBattlesnake) -> ScoreFn:
-    """Load a frozen policy and check that its observation fits the games."""
-    path = Path(path_of(name))
+def _load_frozen_policy(name: str, vector: VectorBattlesnake) -> ScoreFn:
+    """Load the score function of a frozen policy.
+
+    Raises:
+        ValueError: If the policy's observation does not fit the games.
+    """
+    path = Path(opponent_path(name))
     values, games = policy_loader.load_score_fn(path)
     observation = EnvConfig(
         observation=games["observation"], frame_stack=games.get("frame_stack")
@@ -183,15 +199,15 @@ def _load_frozen(name: str, vector: VectorBattlesnake) -> ScoreFn:
     ):
         raise ValueError(
             f"the opponent {name!r} has the observation {observation.to_dict()} of shape {shape}, "
-            f"the games have {vector.observation.to_dict()} "
+            f"but the games have {vector.observation.to_dict()} "
             f"of shape {vector.single_observation_space.shape}; "
-            "use a policy that was trained on the same observation and board size"
+            "use a policy with the same observation and board size"
         )
     return values
 
 
 def is_file(name: str) -> bool:
-    """Return whether an opponent is a file rather than a name.
+    """Return whether the name of an opponent refers to a file.
 
     >>> is_file("policy:runs/first"), is_file("mine.zip"), is_file("hungry"), is_file("shipped")
     (True, True, False, False)
@@ -202,8 +218,8 @@ def is_file(name: str) -> bool:
     )
 
 
-def path_of(name: str) -> str:
-    """Return the path in an opponent's name; `is_file` must be True for the name."""
+def opponent_path(name: str) -> str:
+    """Return the path in the name of an opponent for which `is_file` is True."""
     return name.removeprefix(_POLICY_PREFIX)
 
 
@@ -213,18 +229,19 @@ def with_absolute_paths(
     """Return ``fractions`` with absolute paths.
 
     Paths must be absolute, because env runners have other working directories. Files in
-    ``directory`` take precedence. The name of a policy in ``directory`` may omit the suffix.
+    ``directory`` have precedence over files in the working directory. The name of a policy in
+    ``directory`` may omit the suffix ``.onnx``.
     """
     return {
         (_POLICY_PREFIX if name.startswith(_POLICY_PREFIX) else "")
-        + _absolute(path_of(name), directory)
+        + _absolute_path(opponent_path(name), directory)
         if is_file(name)
         else name: fraction
         for name, fraction in fractions.items()
     }
 
 
-def _absolute(path: str, directory: Path | None) -> str:
+def _absolute_path(path: str, directory: Path | None) -> str:
     if directory is not None:
         for found in (directory / path, directory / f"{path}.onnx"):
             if found.exists():
@@ -233,9 +250,10 @@ def _absolute(path: str, directory: Path | None) -> str:
 
 
 def seat_fractions(opponents: Any) -> Any:
-    """Return the fraction of seats by opponent.
+    """Convert a list of opponents to a fraction of seats by opponent.
 
-    Each opponent in a list gets as many seats as the learner.
+    Each opponent in a list has as many seats as the learner. The function returns other values
+    unchanged.
 
     >>> seat_fractions(["shipped", "past"])
     {'shipped': 0.3333333333333333, 'past': 0.3333333333333333}
@@ -245,18 +263,20 @@ def seat_fractions(opponents: Any) -> Any:
     return opponents
 
 
-def check(fractions: Any) -> None:
-    """Check the names and seat fractions of opponents.
+def check_opponents(fractions: Any) -> None:
+    """Check the names and the seat fractions of opponents.
 
     Raises:
-        ValueError: If a name is unknown, or if the learner would get no seats.
+        ValueError: If a name is unknown, a fraction is invalid, or no seats remain for the learner.
     """
     if not isinstance(fractions, Mapping):
         raise ValueError(
-            f'opponents must be like {{"past": 0.3, "hungry": 0.1}} or ["past"], got {fractions!r}'
+            'opponents must be a dictionary such as {"past": 0.3, "hungry": 0.1}, or a list such '
+            f'as ["past"], got {fractions!r}'
         )
     for name, fraction in fractions.items():
-        # Built-in snakes are loaded when a game needs a snake, after the games are built.
+        # `snakes.make` loads a built-in snake only when a game needs the snake. An unknown name
+        # must be rejected earlier.
         known = [PAST_SELF, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
         if name not in known and not is_file(name):
             raise ValueError(

@@ -35,7 +35,7 @@ from battlesnake_gym.common.temporary_dirs import TemporaryDir
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.match import MatchSettings
-from battlesnake_heuristics.rating.sprt import Sprt, estimate
+from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.self_play import (
@@ -545,7 +545,7 @@ class EXIT:
                 break
         # After an undecided test, the candidate is promoted if the estimated Elo difference is
         # above the midpoint of the two hypotheses.
-        seen, verdict = estimate(pairs), sprt.decide(pairs)
+        seen, verdict = estimate_elo(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
         score = seen.score if seen.pairs else math.nan
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}

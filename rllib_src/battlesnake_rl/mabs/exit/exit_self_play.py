@@ -12,7 +12,7 @@ import numpy as np
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_heuristics.rating.match import side_of_seats
+from battlesnake_heuristics.rating.match import assign_sides
 from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Weights
@@ -176,7 +176,7 @@ def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) ->
     setup = SelfPlaySettings(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0)
     points = 0.0
     for number in (0, 1):
-        sides = side_of_seats(snakes, number)
+        sides = assign_sides(snakes, number)
         game = play_game(seed, setup, [(one, other)[side] for side in sides])
         share = float(sum(p for p, side in zip(game.points, sides, strict=True) if side == 0))
         points += 0.5 + 0.5 * float(np.sign(round(2 * share - 1, 6)))

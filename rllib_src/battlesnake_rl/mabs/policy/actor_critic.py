@@ -19,19 +19,19 @@ from battlesnake_rl.mabs.policy.q_network import (
     ACTION_MASK,
     ConvTrunk,
     WeightAveragingMixin,
-    build,
+    make_network,
     network_settings,
     split_observation,
     trunk_settings,
     uses_bfloat16,
 )
 
-_VALUE_CHUNK = 1024
-"""Positions per forward pass when values are computed without gradients."""
+_VALUE_CHUNK_SIZE = 1024
+"""Maximum number of observations per forward pass when no gradients are computed."""
 
 
 class PolicyNetwork(nn.Module):
-    """Policy network: uint8 (B, C, H, W) to logits, float32 (B, actions)."""
+    """Policy network that maps uint8 (B, C, H, W) to logits, float32 (B, actions)."""
 
     def __init__(self, shape: tuple[int, int, int], num_actions: int, **trunk: Any) -> None:
         super().__init__()
@@ -48,13 +48,14 @@ class PolicyNetwork(nn.Module):
 
 
 class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value heads on one trunk; masked moves have probability 0.
+    """RLlib module with a policy head and a value head on one trunk.
 
-    ``model_config`` has the settings of `q_network.SnakeQModule`, except ``bfloat16``.
+    Masked moves have probability 0. ``model_config`` contains the settings of
+    `q_network.SnakeQModule`, except ``bfloat16``.
     """
 
     def setup(self) -> None:
-        """Build the network."""
+        """Build the policy network and the value head."""
         planes = split_observation(self.observation_space)[0]
         self.network = PolicyNetwork(
             planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
@@ -64,40 +65,43 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         planes, mask = split_observation(batch[Columns.OBS])
         embeddings = self.network.trunk(planes)
-        logits = _masked(self.network.policy(embeddings), mask)
+        logits = _mask_logits(self.network.policy(embeddings), mask)
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.EMBEDDINGS: embeddings}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return values, float32 (B,).
+        """Return the values of the observations, float32 (B,).
 
-        Without ``embeddings``, as in advantage estimation, no gradients are computed.
+        Without ``embeddings``, as in advantage estimation, the method computes no gradients.
         """
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)
             return values
         planes, _ = split_observation(batch[Columns.OBS])
         with torch.no_grad():
-            # The batch is split into chunks, because RLlib passes the whole train batch at once.
-            parts = [self.value(self.network.trunk(part)) for part in planes.split(_VALUE_CHUNK)]
+            # RLlib passes the whole train batch at once. Smaller chunks limit the memory use.
+            parts = [
+                self.value(self.network.trunk(part)) for part in planes.split(_VALUE_CHUNK_SIZE)
+            ]
         return torch.cat(parts).squeeze(-1)
 
 
 class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
-    """`SnakeActorCritic` with an average of the policy's weights and bfloat16.
+    """`SnakeActorCritic` with an average of the policy's weights, and with bfloat16.
 
-    A processor without native bfloat16 uses float32 by default. A custom network (``model_config``:
-    ``network``) is the policy; a second instance of its class with one action is the value network.
+    By default, a processor without native bfloat16 uses float32. A custom network (key ``network``
+    of ``model_config``) serves as the policy network. The value network is a second instance of the
+    custom class, with one action.
     """
 
     def setup(self) -> None:
         """Build the policy network, the value network and the weight average."""
         shape = split_observation(self.observation_space)[0].shape
         settings = network_settings(self.model_config)
-        self.network = build(PolicyNetwork, shape, int(self.action_space.n), settings)
+        self.network = make_network(PolicyNetwork, shape, int(self.action_space.n), settings)
         self.value: nn.Module = (
             nn.Linear(self.network.trunk.hidden_size, 1)
             if isinstance(self.network, PolicyNetwork)
-            else build(PolicyNetwork, shape, 1, settings)
+            else make_network(PolicyNetwork, shape, 1, settings)
         )
         if not self.inference_only:
             self.init_average()
@@ -105,37 +109,39 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
     def logits_and_values(self, planes: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits, float32 (B, 4), and values, float32 (B,).
 
-        ``planes`` are observations, uint8 (B, C, H, W).
+        Args:
+            planes: uint8 (B, C, H, W), observations.
         """
         enabled = uses_bfloat16(self.model_config, planes.device)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
             if not isinstance(self.network, PolicyNetwork):
                 return self.network(planes).float(), self.value(planes).float().squeeze(-1)
             features = self.network.trunk(planes)
-        # The heads use full precision, as in the Q-network.
+        # The heads use full precision, as in `DuelingQNetwork`.
         features = features.float()
         return self.network.policy(features), self.value(features).squeeze(-1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits of the weight average; masked moves have the lowest logit."""
+        """Return the logits of the weight average; a masked move has the lowest float32 value."""
         planes, mask = split_observation(batch[Columns.OBS])
-        return {Columns.ACTION_DIST_INPUTS: _masked(self.inference_network(planes), mask)}
+        return {Columns.ACTION_DIST_INPUTS: _mask_logits(self.inference_network(planes), mask)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return values and logits; masked moves have the lowest logit."""
+        """Return values and logits; a masked move has the lowest float32 value as its logit."""
         logits, values = self.logits_and_values(batch[Columns.OBS])
-        masked = _masked(logits, batch[ACTION_MASK])
+        masked = _mask_logits(logits, batch[ACTION_MASK])
         return {Columns.ACTION_DIST_INPUTS: masked, Columns.VF_PREDS: values}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Return values, float32 (B,), without gradients."""
+        """Return the values of the observations, float32 (B,), without gradients."""
         with torch.no_grad():
             return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
 
     def train(self, mode: bool = True) -> SnakeActor:
-        """Set the training mode, unless the mode is already set.
+        """Set the training mode, unless the module already has this mode.
 
-        RLlib calls this method before every update, and torch's method visits all modules.
+        RLlib calls this method before every update. Torch's method would visit all modules each
+        time.
         """
         return self if self.training == mode else super().train(mode)
 
@@ -143,10 +149,10 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
 def logits_and_values_numpy(
     module: Any, frames: NDArray[np.uint8]
 ) -> tuple[NDArray[np.float32], ...]:
-    """Return logits, float32 (B, 4), and values, float32 (B,), of a `SnakeActor`.
+    """Return logits, float32 (B, 4), and values, float32 (B,), as numpy arrays.
 
     Args:
-        module: The module.
+        module: A `SnakeActor`.
         frames: uint8 (B, C, H, W), observations; B may be 0.
     """
     if not len(frames):
@@ -155,7 +161,7 @@ def logits_and_values_numpy(
         return tuple(one.numpy() for one in module.logits_and_values(torch.from_numpy(frames)))
 
 
-def _masked(logits: Tensor, mask: Tensor | None) -> Tensor:
+def _mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return logits
     return logits.masked_fill(~mask.bool(), torch.finfo(logits.dtype).min)

@@ -1,6 +1,6 @@
-"""Trained policies as functions from observations to action scores.
+"""Loading of trained policies as functions from observations to action scores.
 
-The policies come from exported files or checkpoints.
+The policies are exported files or checkpoints.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ The function maps observations to action scores. Higher scores are better.
 """
 
 Weights = dict[str, NDArray[Any]]
-"""Arrays of a network by name."""
+"""Arrays of a network, by name."""
 
-BEST_FILE = "best.npz"
-"""File of a checkpoint with the run's strongest weights (see `ladder_evaluator`)."""
+BEST_WEIGHTS_FILE = "best.npz"
+"""File of a checkpoint that contains the run's strongest weights (see `ladder_evaluator`)."""
 
 
 def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
-    """Load the policy in ``path`` (see `find`).
+    """Load the policy in ``path`` (see `find_policy`).
 
     Returns:
-        The policy's function, and its ``env_config``.
+        The score function of the policy, and the policy's ``env_config``.
 
     Raises:
         ValueError: If ``path`` contains no policy, the policy is damaged, or its metadata is
             missing.
     """
-    path = find(path)
+    path = find_policy(path)
     if path.suffix == ".onnx":
         model, metadata = policy_file.read(path)
         env_config = metadata.get("training", {}).get("env_config")
@@ -60,11 +60,11 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
     return as_score_fn(load_network(path)), checkpoints.read_metadata(path)["env_config"]
 
 
-def find(path: Path) -> Path:
-    """Return the ``.onnx`` file or checkpoint at ``path`` or in ``path``.
+def find_policy(path: Path) -> Path:
+    """Return the path of the ``.onnx`` file or checkpoint in ``path``.
 
     ``path`` may be a ``.onnx`` file, a checkpoint, a run, unpacked model artifacts of a job, or a
-    directory that contains a policy.
+    directory that contains one of them.
 
     Raises:
         CheckpointError: If ``path`` contains no policy, or several policies.
@@ -73,15 +73,15 @@ def find(path: Path) -> Path:
         return path
     for folder in (path / "checkpoint", path):
         with contextlib.suppress(CheckpointError):
-            return checkpoints.find(folder)
+            return checkpoints.find_checkpoint(folder)
     inside = [*path.glob("*.onnx"), *(one for one in path.glob("*") if one.is_dir())]
     if len(inside) == 1:
-        return find(inside[0])
-    return checkpoints.find(path)  # The error names the missing files.
+        return find_policy(inside[0])
+    return checkpoints.find_checkpoint(path)  # The error message names the missing files.
 
 
 def as_score_fn(network: nn.Module) -> ScoreFn:
-    """Return a torch network as a function on numpy arrays."""
+    """Convert a torch network to a function on numpy arrays."""
     import torch
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -93,25 +93,28 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
-    """Load a checkpoint's network: uint8 (B, C, H, W) to scores, float32 (B, 4).
+    """Load a checkpoint's network, which maps uint8 (B, C, H, W) to scores, float32 (B, 4).
 
-    Higher scores are better. The network is built from the checkpoint's metadata. Of the
-    checkpoint's pickles, only the weights are read.
+    Higher scores are better. The checkpoint's metadata determines the network. The function
+    unpickles only the weights of the checkpoint.
 
     Args:
         checkpoint: Directory of the checkpoint.
         last: Whether to load the latest weights instead of the weights with the highest Elo.
-            Without ladder evaluation, the latest weights are always loaded.
+            Without
+            ladder evaluation, the function always loads the latest weights.
 
     Raises:
-        CheckpointError: If the weights are missing or contain objects other than numbers.
+        CheckpointError: If the weights are missing, contain objects other than numbers, or do not
+            fit
+            the checkpoint's metadata.
     """
     limit_torch_threads()
     identity = policy_identity(checkpoint)
     try:
-        weights = None if last else read_best(checkpoint)
+        weights = None if last else load_best_weights(checkpoint)
         if weights is None:
-            weights = inference_weights(_read_weights(checkpoint))
+            weights = inference_weights(_load_module_state(checkpoint))
         return build_network(
             weights, identity["observation_shape"], len(identity["actions"]), identity["network"]
         )
@@ -125,10 +128,10 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
 
 
 def inference_weights(module: Mapping[str, Any]) -> Weights:
-    """Return copies of the inference network's arrays, given a module's arrays.
+    """Return copies of the arrays of a module's network for inference.
 
-    For this project's modules, the result is the weight average, if the module has a weight
-    average. For a module without a part named ``network``, the result contains all arrays.
+    For a module with a weight average, these arrays are the averaged weights. For a module without
+    a part named ``network``, the result contains all arrays of the module.
     """
     mean = int(module.get("mean.n_averaged", 0)) > 0
     prefix = "mean.module." if mean else "network."
@@ -141,34 +144,34 @@ def inference_weights(module: Mapping[str, Any]) -> Weights:
     }
 
 
-def value_head(checkpoint: Path) -> Weights:
-    """Return the arrays of an actor-critic's value head, or {} for other modules."""
-    weights = _read_weights(checkpoint)
+def load_value_head(checkpoint: Path) -> Weights:
+    """Load the arrays of an actor-critic's value head; the result is empty for other modules."""
+    weights = _load_module_state(checkpoint)
     return {name: np.array(one) for name, one in weights.items() if name.startswith("value.")}
 
 
 def build_network(
     weights: Weights, shape: Sequence[int], actions: int, trunk: Mapping[str, Any]
 ) -> nn.Module:
-    """Build the network and load ``weights``.
+    """Build the network that the names in ``weights`` imply, and load ``weights``.
 
     Raises:
-        RuntimeError: If the weights do not fit the network (torch's error).
+        RuntimeError: If the weights do not fit the network.
     """
     import torch
 
     from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build
+    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, make_network
 
     kind = DuelingQNetwork if "advantage.weight" in weights else PolicyNetwork
-    network = build(kind, shape, actions, trunk)
+    network = make_network(kind, shape, actions, trunk)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return network.eval()
 
 
-def read_best(checkpoint: Path) -> Weights | None:
-    """Return the strongest weights of a run, or None without ladder evaluation."""
-    path = checkpoint / BEST_FILE
+def load_best_weights(checkpoint: Path) -> Weights | None:
+    """Load the strongest weights of a run, or return None if the run had no ladder evaluation."""
+    path = checkpoint / BEST_WEIGHTS_FILE
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as arrays:
@@ -176,7 +179,7 @@ def read_best(checkpoint: Path) -> Weights | None:
 
 
 def policy_identity(checkpoint: Path) -> dict[str, Any]:
-    """Return the identity of a checkpoint, which determines the weights that fit.
+    """Return the settings in a checkpoint that determine which weights fit.
 
     Raises:
         CheckpointError: If the checkpoint contains no policy.
@@ -190,17 +193,23 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
     return identity
 
 
-def _read_weights(checkpoint: Path) -> dict[str, Any]:
-    """Return the arrays of the trained module, or of the first module by name."""
+def _load_module_state(checkpoint: Path) -> dict[str, Any]:
+    """Load the arrays of the trained module.
+
+    If the checkpoint contains several modules, the function loads the first module by name.
+
+    Raises:
+        CheckpointError: If the checkpoint contains no module, or if the arrays have no names.
+    """
     from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
 
     modules = checkpoint / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE
     folders = sorted(path for path in modules.glob("*") if path.is_dir())
     if not folders:
         raise CheckpointError(
-            f"{checkpoint} has no torch network; export the checkpoint and use the policy.onnx"
+            f"{checkpoint} has no torch network; export the checkpoint and use policy.onnx"
         )
     weights = checkpoints.load_numeric_pickle(folders[0] / "module_state.pkl")
     if not isinstance(weights, dict):
-        raise CheckpointError(f"{folders[0]} contains no weights by name")
+        raise CheckpointError(f"{folders[0]} contains no named weights")
     return weights

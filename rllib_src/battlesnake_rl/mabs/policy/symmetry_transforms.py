@@ -1,4 +1,7 @@
-"""The eight symmetries of a square board, for data augmentation."""
+"""Transformations of observations and actions by the eight symmetries of a square board.
+
+The transformations serve data augmentation.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from battlesnake_gym.rules import MOVES
 
 NUM_SYMMETRIES = 8
 _TRANSPOSE, _FLIP_VERTICAL, _FLIP_HORIZONTAL = 4, 1, 2
-"""Bits of a symmetry's index; the transposition is applied first."""
+"""Bits of a symmetry's index; the transposition precedes the flips."""
 
 _MOVE_OFFSETS = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
-"""Change of (row, column) by each move."""
+"""Change of (row, column) by each move, in cells."""
 
 
 def _transform_action(symmetry: int, move: str) -> int:
@@ -45,7 +48,7 @@ def transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
 
     Args:
         boards: (..., H, W), any dtype, with H equal to W.
-        symmetry: Index in [0, `NUM_SYMMETRIES`).
+        symmetry: Index of the symmetry, in [0, `NUM_SYMMETRIES`).
     """
     if symmetry & _TRANSPOSE:
         boards = np.swapaxes(boards, -1, -2)
@@ -58,7 +61,7 @@ def transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
 
 @cache
 def _plane_order(symmetry: int, planes: tuple[str, ...]) -> list[int]:
-    """Return the original index of each plane of one transformed frame."""
+    """Return the original index of each plane in a transformed observation of one turn."""
     order = list(range(len(planes)))
     for old, name in enumerate(planes):
         move, _, rest = name.partition("_")
@@ -72,12 +75,12 @@ def transform_observations(
 ) -> NDArray[Any]:
     """Apply a symmetry to observations of square boards.
 
-    Planes that belong to a move are reordered accordingly.
+    If a plane belongs to a move, the function also changes the plane's position in the observation.
 
     Args:
         frames: (..., C, H, W), observations.
-        symmetry: Index in [0, `NUM_SYMMETRIES`).
-        observation: Observation of the games.
+        symmetry: Index of the symmetry, in [0, `NUM_SYMMETRIES`).
+        observation: Observation type of the games.
     """
     one = _plane_order(symmetry, tuple(observation.planes))
     order = [frame * len(one) + plane for frame in range(observation.frame_stack) for plane in one]
@@ -91,10 +94,10 @@ def transform_batch(
     """Apply a symmetry to a batch of transitions.
 
     Args:
-        columns: Columns of the batch.
-        symmetry: Index in [0, `NUM_SYMMETRIES`).
+        columns: Arrays of the batch, by column name.
+        symmetry: Index of the symmetry, in [0, `NUM_SYMMETRIES`).
         mask: Name of the column with the action mask.
-        observation: Observation of the games.
+        observation: Observation type of the games.
     """
     inverse = np.argsort(ACTION_MAP[symmetry])
     return {

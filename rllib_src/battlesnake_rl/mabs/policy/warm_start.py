@@ -1,7 +1,7 @@
 """Training that starts from the weights of another policy.
 
-Only the weights are loaded. Optimizer, replay buffer, counters and exploration start from scratch,
-so that board, rewards, opponents and settings may differ.
+The functions load only weights. The optimizer, the replay buffer, the counters and the exploration
+start from scratch. Board, rewards, opponents and settings may therefore differ.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from battlesnake_gym import policy_file
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.policy.policy_loader import (
     Weights,
-    find,
+    find_policy,
     load_network,
+    load_value_head,
     policy_identity,
-    value_head,
 )
 
 _Q_TO_LOGIT_SCALE = 20.0
-"""Logits per unit of Q-value when a policy head is initialized from a Q-network."""
+"""Factor from Q-values to logits when a Q-network initializes a policy head."""
 
 
 def apply_start_from(config: AlgorithmConfig, path: str) -> None:
-    """Set the policy in ``path`` (`policy_loader.find`) as the initial weights.
+    """Set the policy in ``path`` as the source of the initial weights.
 
-    A checkpoint also sets the network's settings.
+    The function accepts the paths that `policy_loader.find_policy` accepts. If the policy is a
+    checkpoint, the function also copies the network's settings into ``config``.
 
     Raises:
-        ValueError: If there is no policy, or if the algorithm does not support ``start_from``.
+        ValueError: If ``path`` contains no policy, or if the algorithm does not support
+            ``start_from``.
     """
     if not hasattr(config, "start_from"):
         raise ValueError(
             "start_from needs PPO, DISTIL, DQN, APEX or RLLIB_PPO, got "
             f"{config.algo_class.__name__}; leave out start_from and the data channel policy"
         )
-    found = find(Path(path)).absolute()
+    found = find_policy(Path(path)).absolute()
     config.start_from = str(found)
     if found.suffix != ".onnx":
         settings = policy_identity(found)["network"]
@@ -53,23 +55,24 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
     Raises:
         ValueError: If the policy does not fit; the message names the difference.
     """
-    seen, shown = _observation(path), environment.observation.to_dict()
+    seen, shown = _load_observation(path), environment.observation.to_dict()
     if seen != shown:
         raise ValueError(
-            f"start_from: {path} has the observation {seen}, the games have {shown}; "
-            "set the observation that it was trained on"
+            f"start_from: {path} has the observation {seen}, but the games have {shown}; "
+            "set observation to the observation of the policy"
         )
-    load_into(network, read_weights(path), path)
+    load_into_network(network, load_policy_weights(path), path)
 
 
-def read_weights(path: Path) -> Weights:
-    """Return the arrays of the policy in ``path`` (`policy_loader.find`) by name.
+def load_policy_weights(path: Path) -> Weights:
+    """Load the arrays of the policy in ``path`` (see `policy_loader.find_policy`), by name.
 
-    For a checkpoint, the arrays are the exported weights and the latest value head (if it exists).
+    For a checkpoint, the arrays are the exported weights and the latest value head, if a value head
+    exists.
     """
     if path.suffix != ".onnx":
         network = {name: one.numpy() for name, one in load_network(path).state_dict().items()}
-        return value_head(path) | network
+        return load_value_head(path) | network
     import onnx
     from onnx import numpy_helper
 
@@ -78,10 +81,10 @@ def read_weights(path: Path) -> Weights:
     return {one.name: numpy_helper.to_array(one) for one in constants}
 
 
-def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
+def load_into_network(network: nn.Module, weights: Weights, path: Path) -> None:
     """Load the ``weights`` of the policy in ``path`` into ``network``.
 
-    Arrays that the network does not have are ignored.
+    The function ignores arrays that the network does not have.
 
     Raises:
         ValueError: If an array is missing or has another shape.
@@ -94,9 +97,9 @@ def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
         network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
     except KeyError as error:
         raise ValueError(
-            f"start_from: {path} has no {error.args[0]}: PPO, RLLIB_PPO and DISTIL can start from "
-            "all built-in policies, DQN and APEX from each other's, "
-            "a custom network from its checkpoint"
+            f"start_from: {path} has no {error.args[0]}; PPO, RLLIB_PPO and DISTIL can start from "
+            "all policies of built-in networks, DQN and APEX can start from policies of DQN or "
+            "APEX, and a custom network can start from its own checkpoint"
         ) from None
     except RuntimeError as error:
         raise ValueError(
@@ -105,10 +108,14 @@ def load_into(network: nn.Module, weights: Weights, path: Path) -> None:
 
 
 def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
-    """Load ``weights`` into all modules and target networks of an RLlib learner."""
+    """Load ``weights`` into all modules and target networks of an RLlib learner.
+
+    Raises:
+        ValueError: If the weights do not fit a module.
+    """
     for module in learner.module.values():
         one = module.unwrapped()
-        load_into(getattr(one, "network", one), weights, path)
+        load_into_network(getattr(one, "network", one), weights, path)
         if isinstance(head := getattr(one, "value", None), nn.Linear) and "value.bias" in weights:
             value = {end: torch.tensor(weights[f"value.{end}"]) for end in head.state_dict()}
             head.load_state_dict(value)
@@ -117,7 +124,7 @@ def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
                 target.load_state_dict(trained.state_dict())
 
 
-def _observation(path: Path) -> dict[str, Any]:
+def _load_observation(path: Path) -> dict[str, Any]:
     if path.suffix == ".onnx":
         seen: dict[str, Any] = policy_file.read(path)[1]["observation"]
     else:

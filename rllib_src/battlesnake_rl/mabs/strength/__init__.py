@@ -1,1 +1,1 @@
-"""Strength of policies: batched games, ladder evaluation and sample games."""
+"""Strength of policies: games in parallel, ladder evaluation and sample games."""

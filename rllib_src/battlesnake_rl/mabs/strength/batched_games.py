@@ -1,4 +1,4 @@
-"""Complete games of a policy on many boards, against built-in snakes and rungs."""
+"""Complete games of a policy in parallel, against built-in snakes and ladder rungs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES, State, start
-from battlesnake_heuristics.rating.match import DEFAULT_MAX_TURNS, start_seed
+from battlesnake_heuristics.rating.match import DEFAULT_MAX_TURNS, derive_seed
 from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.filters import ALIVE
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
-from battlesnake_rl.mabs.envs.env_factory import env_options, make_vector, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import env_options, make_vector_env, with_defaults
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
-_SIDES = "0", "1"
+_SNAKE_IDS = "0", "1"
 
 
 @dataclass(frozen=True, slots=True)
 class GameOutcomes:
-    """Outcomes of N games for the policy's snake.
+    """Outcomes of N games, from the perspective of the policy's snake.
 
     Attributes:
         won: bool (N,), whether the snake won.
@@ -44,41 +44,43 @@ def play_games_batched(
     values: ScoreFn,
     env_config: Mapping[str, Any],
     opponents: Sequence[Sequence[str]],
-    own: NDArray[np.integer[Any]],
+    own_seats: NDArray[np.integer[Any]],
     seed: int,
     *,
     starts: Sequence[State] = (),
     rules: Sequence[PipelineStep] = (),
-    tell: Callable[[int], None] = lambda games: None,
+    on_finished: Callable[[int], None] = lambda games: None,
 ) -> GameOutcomes:
-    """Play one game per board until the policy's snake is eliminated or alone.
+    """Play N games in parallel, each until the policy's snake is eliminated or alone.
 
-    The policy plays greedily under the action mask of the N games.
+    The policy plays greedily under the games' action mask.
 
     Args:
-        values: The policy.
+        values: Score function of the policy.
         env_config: Options of the games.
-        opponents: Built-in snakes in the other seats of each game; the same number in every game.
-        own: int (N,), seat of the policy in each game.
-        seed: Random seed.
+        opponents: Names of the built-in snakes in the other seats of each game; all games have the
+            same
+            number of opponents.
+        own_seats: int (N,), seat of the policy in each game.
+        seed: Random seed of start positions, food and opponents.
         starts: Start position of each game; empty for random positions.
         rules: Policy rules that choose the move, as on a server
             (`battlesnake_heuristics.rule_based.policy_rules`).
-        tell: Function called with the number of games that have just finished.
+        on_finished: Callback with the number of games that have just finished.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
-    # Players and start positions may differ from the games in training.
+    # The opponents and the start positions may differ from those of the training.
     others = {
         "num_snakes": seats,
         "rewards": EnvConfig.rewards,
         "start_positions": None,
         "food_positions": None,
     }
-    vector = make_vector(games, {**env_config, **others})
+    vector = make_vector_env(games, {**env_config, **others})
     random = np.random.default_rng(seed)
     rivals = SeatedOpponents(vector)
     for game, names in enumerate(opponents):
-        for seat, name in zip(np.delete(np.arange(seats), own[game]), names, strict=True):
+        for seat, name in zip(np.delete(np.arange(seats), own_seats[game]), names, strict=True):
             rivals.assign(game, int(seat), name, int(random.integers(2**31)))
     observations, infos = vector.reset(
         seed=int(random.integers(2**31)), options={"states": starts} if starts else None
@@ -89,35 +91,35 @@ def play_games_batched(
     while playing.any():
         asked = np.flatnonzero(playing)
         actions = np.zeros((games, seats), dtype=np.uint8)
-        allowed = infos["action_mask"][asked, own[asked]]
-        q_values = values(observations[asked, own[asked]])
-        actions[asked, own[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
+        allowed = infos["action_mask"][asked, own_seats[asked]]
+        q_values = values(observations[asked, own_seats[asked]])
+        actions[asked, own_seats[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
         if rules:
             for lane, said in zip(asked.tolist(), q_values, strict=True):
-                sits = int(own[lane])
-                actions[lane, sits] = _by_rules(vector, lane, sits, said, rules)
+                sits = int(own_seats[lane])
+                actions[lane, sits] = _apply_policy_rules(vector, lane, sits, said, rules)
         rivals.move(actions, infos["alive"] & playing[:, None])
         observations, _, _, truncations, infos = vector.step(actions)
         played.turns_alive[playing] = infos["turn"][playing]
-        survived = infos["cause"][lanes, own] == 0
+        survived = infos["cause"][lanes, own_seats] == 0
         cut = truncations.any(-1)
-        ended = playing & (_is_over(vector, infos, own) | cut | ~survived)
+        ended = playing & (_is_over(vector, infos, own_seats) | cut | ~survived)
         played.won[ended] = (survived & ~cut)[ended]
         all_out = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
         played.drawn[ended] = np.logical_or(all_out, cut)[ended]
         playing &= ~ended
-        tell(int(ended.sum()))
+        on_finished(int(ended.sum()))
     return played
 
 
-def _by_rules(
+def _apply_policy_rules(
     vector: VectorBattlesnake,
     game: int,
     seat: int,
     said: NDArray[np.float32],
     rules: Sequence[PipelineStep],
 ) -> int:
-    """Return the action that the policy rules choose."""
+    """Return the index of the action that the policy rules choose for one snake."""
     board = Board.from_state(vector.games.state(game), vector.game)
     board.you_id = board.snakes[seat].id
     facing = np.full(len(MOVES), vector.games.facing[game, seat])
@@ -127,14 +129,14 @@ def _by_rules(
 
 
 def _is_over(
-    vector: VectorBattlesnake, infos: Mapping[str, Any], own: NDArray[np.integer[Any]]
+    vector: VectorBattlesnake, infos: Mapping[str, Any], own_seats: NDArray[np.integer[Any]]
 ) -> NDArray[np.bool_]:
     """Return which games are over or have no living opponent, bool (N,).
 
-    A ruleset may continue a game in which the policy's snake is alone.
+    Some rulesets continue a game in which only the policy's snake is alive.
     """
     rivals = infos["cause"] == 0
-    rivals[np.arange(len(own)), own] = False
+    rivals[np.arange(len(own_seats)), own_seats] = False
     alone: NDArray[np.bool_] = ~rivals.any(-1)
     return alone | vector.games.over
 
@@ -144,40 +146,42 @@ def play_pairs(
     env_config: Mapping[str, Any],
     rungs: Sequence[str],
     seed: int,
-    first: int = 0,
+    first_pair: int = 0,
     rules: Sequence[PipelineStep] = (),
 ) -> list[int]:
-    """Play duels against ``rungs``, with one game pair per rung in the list.
+    """Play duels against ``rungs``, with one game pair per entry of the list.
 
     All games run in parallel, with the rules, the board and the action mask of ``env_config``.
 
     Args:
-        values: The policy.
+        values: Score function of the policy.
         env_config: Options of the games.
-        rungs: Opponent of each pair.
+        rungs: Name of the opponent in each pair.
         seed: Random seed of the start positions.
-        first: Index of the first pair; selects the start position.
+        first_pair: Index of the first pair, which determines the start position.
         rules: Policy rules that choose the move.
 
     Returns:
         Outcome of each pair: an index in `sprt.PAIR_SCORES`.
     """
-    starts = [start_of(env_config, start_seed(seed, first + pair)) for pair in range(len(rungs))]
+    starts = [
+        duel_start(env_config, derive_seed(seed, first_pair + pair)) for pair in range(len(rungs))
+    ]
     played = play_games_batched(
         values,
         {**env_config, "max_turns": DEFAULT_MAX_TURNS},
-        [(rung,) for rung in rungs for _ in _SIDES],
+        [(rung,) for rung in rungs for _ in _SNAKE_IDS],
         np.tile([0, 1], len(rungs)),
-        start_seed(seed, first),
-        starts=[position for position in starts for _ in _SIDES],
+        derive_seed(seed, first_pair),
+        starts=[position for position in starts for _ in _SNAKE_IDS],
         rules=rules,
     )
     points = (played.won + played.drawn / 2).reshape(-1, 2).sum(-1)
     return [pair_outcome(float(sum_of_two)) for sum_of_two in points]
 
 
-def start_of(env_config: Mapping[str, Any], seed: int) -> State:
-    """Return the start position of a duel."""
+def duel_start(env_config: Mapping[str, Any], seed: int) -> State:
+    """Return the start position of a duel with the rules and the board of ``env_config``."""
     sizes = with_defaults(env_config)
     game = replace(env_options(env_config).game, seed=seed)
-    return start(game, sizes["width"], sizes["height"], _SIDES)
+    return start(game, sizes["width"], sizes["height"], _SNAKE_IDS)

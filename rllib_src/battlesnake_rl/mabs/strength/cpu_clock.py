@@ -1,4 +1,4 @@
-"""CPU time of a training: this process and its descendants."""
+"""CPU time of a training: the time of this process and its descendants."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import time
 import psutil
 
 _CACHE_S = 1.0
-"""Seconds for which a measurement is reused; a new measurement takes milliseconds."""
+"""Seconds for which the clock returns the same measurement.
+
+A new measurement costs milliseconds.
+"""
 
 
 class ProcessTreeCpuClock:
-    """CPU seconds of this process and its descendants, including Ray's processes.
+    """Clock for the CPU seconds of this process and its descendants, including Ray's processes.
 
-    Finished processes count if their parent waited for them. Processes on other machines do not
-    count. If another process started the Ray cluster, the cluster's processes do not count.
+    A finished process counts if its parent waited for the process. Processes on other machines do
+    not count. If another process started the Ray cluster, the cluster's processes do not count.
     """
 
     def __init__(self) -> None:
@@ -23,7 +26,7 @@ class ProcessTreeCpuClock:
         self._read_at = -_CACHE_S
 
     def __call__(self) -> float:
-        """Return the CPU seconds so far.
+        """Return the CPU seconds that the processes have used.
 
         The value never decreases and is at most `_CACHE_S` seconds old.
         """
@@ -31,11 +34,13 @@ class ProcessTreeCpuClock:
             return self._max_seconds
         self._read_at = now
         processes = [self._self, *self._self.children(recursive=True)]
-        self._max_seconds = max(self._max_seconds, sum(_seconds(process) for process in processes))
+        self._max_seconds = max(
+            self._max_seconds, sum(_process_cpu_seconds(process) for process in processes)
+        )
         return self._max_seconds
 
 
-def _seconds(process: psutil.Process) -> float:
+def _process_cpu_seconds(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.Error:

@@ -1,12 +1,12 @@
 """Ladder evaluation during training: duels against opponents of fixed Elo.
 
-During training, `LadderEvaluator` spends at most `DEFAULT_CPU_FRACTION` of the CPU time on complete
-games of the current policy, and keeps the weights with the best result. At the end of training, the
-best and the latest weights play again, and the stronger weights are kept. Unlike the length of
+During training, `LadderEvaluator` uses at most `DEFAULT_CPU_FRACTION` of the CPU time for complete
+games of the current policy. The weights with the best result are saved. At the end of training, the
+best and the latest weights play again, and the stronger weights remain. Unlike the length of
 self-play games, the Elo measures strength.
 
-The ladder was calibrated in standard duels on 11x11. In other games, scores remain valid, but Elo
-only compares policies.
+The ladder was calibrated in standard duels on 11x11 boards. In other games, scores remain valid,
+but Elo only compares policies with each other.
 """
 
 from __future__ import annotations
@@ -31,63 +31,68 @@ from battlesnake_heuristics.rating.ladder import (
     Rung,
 )
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
-from battlesnake_rl.mabs.policy.policy_loader import BEST_FILE, ScoreFn, Weights, read_best
+from battlesnake_rl.mabs.policy.policy_loader import (
+    BEST_WEIGHTS_FILE,
+    ScoreFn,
+    Weights,
+    load_best_weights,
+)
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 
 DEFAULT_CPU_FRACTION = 0.05
-"""Default fraction of the CPU time for ladder games."""
+"""Default fraction of the training's CPU time for ladder games, in [0, 0.5]."""
 
 _MAX_RUNG_CPU_S = 0.4
-"""Maximum CPU seconds per game of the rungs that are played during training."""
+"""Maximum CPU seconds per game against a rung during training."""
 
 MIN_MEASUREMENT_S = 2.5
 """Minimum CPU seconds of a measurement.
 
-The confidence interval of a shorter measurement is too wide.
+The confidence interval of a shorter measurement would be too wide.
 """
 
-_MEASUREMENT_GROWTH = 0.25
-"""Duration of a measurement as a fraction of all earlier measurements together.
+_MEASUREMENT_COST_FRACTION = 0.25
+"""Minimum CPU time of a measurement, as a fraction of the CPU time of all earlier measurements.
 
 Measurements therefore become longer during training.
 """
 
-_FINAL_FRACTION = 0.3
-"""Fraction of the evaluation time reserved for the end of training.
+_FINAL_BUDGET_FRACTION = 0.3
+"""Fraction of the evaluation time that is reserved for the end of training.
 
-The best and the latest weights play again at the end, because the best of many short measurements
-is biased upwards.
+The best of many short measurements is biased upwards. The best and the latest weights therefore
+play again at the end.
 """
 
 _LONG_TRAINING_S, _FINAL_MAX_FRACTION, _FINAL_MAX_S = 60.0, 0.25, 60.0
 """Limits of the final games (training CPU seconds, fraction, maximum CPU seconds).
 
-After 60 CPU seconds of training, the final games may take 25% of the training time, at most 60 s.
+After 60 CPU seconds of training, the final games may use 25% of the training time, at most 60 s.
 The two final measurements then have confidence intervals of about +-50 Elo.
 """
 
 _TARGET_PRECISION_ELO = 40.0
-"""Half-width of a sufficiently precise confidence interval, in Elo."""
+"""Half-width of the confidence interval at which a placement ends, in Elo."""
 
-PAIRS_AT_ONCE = 8
+NUM_PARALLEL_PAIRS = 8
 """Number of game pairs played in parallel."""
 
 _STRENGTH_FILE = "strength.json"
-"""File of a checkpoint with all measurements, beside `policy_loader.BEST_FILE`."""
+"""File of a checkpoint with all measurements, beside `policy_loader.BEST_WEIGHTS_FILE`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One placement on the ladder.
+    """Result of one placement on the ladder.
 
     Attributes:
         cpu_minutes: CPU minutes of training before the measured weights.
-        elo: Elo.
+        elo: Elo of the measured weights.
         low: Lower end of the Elo's 95% confidence interval.
         high: Upper end of the Elo's 95% confidence interval.
         games: Number of games.
         out_of_range: "above" or "below" if the Elo is outside the ladder, otherwise "".
-        pairs: Counts of game pair outcomes (`sprt.PAIR_SCORES`) by rung.
+        pairs: Number of game pairs with each outcome (`sprt.PAIR_SCORES`), by rung.
     """
 
     cpu_minutes: float
@@ -100,7 +105,7 @@ class Measurement:
 
     @classmethod
     def from_placement(cls, placement: Placement, cpu_minutes: float) -> Measurement:
-        """Create a measurement from a placement."""
+        """Create a measurement from a placement after ``cpu_minutes`` CPU minutes of training."""
         met = {meeting.other: list(meeting.pairs) for meeting in placement.results}
         elo, low, high = placement.elo, placement.low, placement.high
         return cls(
@@ -109,32 +114,32 @@ class Measurement:
 
     @property
     def placement(self) -> Placement:
-        """Return the measurement as a placement."""
+        """Convert the measurement to a placement."""
         met = tuple(PairResults("", rung, tuple(pairs)) for rung, pairs in self.pairs.items())
         return Placement(self.elo, self.low, self.high, self.games, self.out_of_range, met)
 
-    def scores(self) -> dict[str, tuple[float, float, float]]:
-        """Return the score and its 95% confidence interval by rung.
+    def rung_scores(self) -> dict[str, tuple[float, float, float]]:
+        """Return the score and the ends of its 95% confidence interval, by rung.
 
-        A draw counts half.
+        A draw counts half a point.
         """
         return {rung: score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
-    def score(self) -> float:
-        """Return the total score against all rungs, in [0, 1]."""
+    def total_score(self) -> float:
+        """Return the total score against all rungs, in [0, 1]; a draw counts half a point."""
         return score_with_interval(
             [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         )[0]
 
-    def results(self) -> dict[str, Any]:
-        """Return the metrics that training reports."""
-        scores = self.scores()
+    def to_metrics(self) -> dict[str, Any]:
+        """Return the metrics of this measurement that training reports."""
+        scores = self.rung_scores()
         return {
             "elo": self.elo,
             "elo_low": self.low,
             "elo_high": self.high,
             "elo_games": self.games,
-            "ladder_score": self.score(),
+            "ladder_score": self.total_score(),
             "elo_cpu_minutes": self.cpu_minutes,
             "score": {rung: score for rung, (score, _, _) in scores.items()},
             "score_low": {rung: low for rung, (_, low, _) in scores.items()},
@@ -142,7 +147,7 @@ class Measurement:
         }
 
 
-_NO_MEASUREMENT = {
+_EMPTY_METRICS = {
     "elo": math.nan,
     "elo_low": math.nan,
     "elo_high": math.nan,
@@ -151,11 +156,11 @@ _NO_MEASUREMENT = {
     "elo_best": math.nan,
     "ladder_score": math.nan,
 }
-"""Metrics before the first measurement."""
+"""Reported metrics before the first measurement."""
 
 LADDER_COLUMNS = {
     "cpu_minutes": "cpu_minutes",
-    **{name: name for name in _NO_MEASUREMENT},
+    **{name: name for name in _EMPTY_METRICS},
     "ladder_cpu_fraction": "ladder_cpu_fraction",
     **{
         f"score_{rung}{end}": f"score{end}/{rung}"
@@ -163,12 +168,14 @@ LADDER_COLUMNS = {
         for end in ("", "_low", "_high")
     },
 }
-"""Result in each ladder column of ``progress.csv``."""
+"""Key of the training result for each ladder column of ``progress.csv``."""
 
 
 @dataclass
 class StrengthHistory:
-    """Measurements of a run and their cost, saved in checkpoints as `_STRENGTH_FILE`.
+    """Measurements of a run and their CPU time.
+
+    Checkpoints contain the history in the file `_STRENGTH_FILE`.
 
     Times are in CPU seconds; the training time includes the ladder games.
     """
@@ -180,17 +187,17 @@ class StrengthHistory:
     ladder_seconds: float = 0.0
 
     def add(self, measurement: Measurement) -> bool:
-        """Add a measurement, and return whether the measurement is the best so far."""
+        """Add a measurement; return whether its lower confidence bound is the highest so far."""
         self.measurements.append(measurement)
         if self.best is None or measurement.low > self.measurements[self.best].low:
             self.best = len(self.measurements) - 1
         return self.best == len(self.measurements) - 1
 
-    def results(self) -> dict[str, Any]:
-        """Return the metrics that training reports in each iteration."""
-        results = dict(_NO_MEASUREMENT)
+    def to_metrics(self) -> dict[str, Any]:
+        """Return the ladder metrics that training reports in each iteration."""
+        results = dict(_EMPTY_METRICS)
         if self.best is not None:
-            results |= self.measurements[-1].results()
+            results |= self.measurements[-1].to_metrics()
             results["elo_best"] = self.measurements[self.best].elo
         fraction = self.ladder_seconds / max(self.training_seconds, 1e-9)
         return results | {
@@ -199,12 +206,12 @@ class StrengthHistory:
         }
 
     def save(self, directory: Path) -> None:
-        """Write the history into a checkpoint."""
+        """Write the history into the checkpoint in ``directory``."""
         (directory / _STRENGTH_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> StrengthHistory:
-        """Load the history of a checkpoint, or return an empty history without a file."""
+        """Load the history of a checkpoint, or return an empty history."""
         path = directory / _STRENGTH_FILE
         if not path.is_file():
             return cls()
@@ -214,15 +221,15 @@ class StrengthHistory:
         ]
         return cls(measurements=measurements, **kept)
 
-    def line(self) -> str:
-        """Return the best Elo as one line of text."""
+    def elo_summary(self) -> str:
+        """Return the Elo of the best measurement as one line of text."""
         if self.best is None:
             return "not measured; `battlesnake-gym evaluate` measures it on the ladder"
         best = self.measurements[self.best]
         return f"{best.placement} by {best.games} duels on the ladder"
 
-    def table(self) -> str:
-        """Return the best measurement with the score against each rung, as text."""
+    def score_table(self) -> str:
+        """Return the best measurement with the score against each rung, as lines of text."""
         if self.best is None:
             return (
                 f"strength: not measured, because {self.training_seconds:.0f} s of CPU time "
@@ -239,18 +246,23 @@ class StrengthHistory:
 
 
 def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
-    """Return the score (draws count half) and its 95% confidence interval.
+    """Return the score and the ends (low, high) of its 95% confidence interval, in [0, 1].
+
+    A draw counts half a point.
+
+    Args:
+        pairs: Number of game pairs with each outcome (`sprt.PAIR_SCORES`).
 
     >>> score_with_interval([0, 1, 2, 5, 12])
     (0.85, 0.704, 0.933)
     """
-    seen = sprt.estimate(pairs)
+    seen = sprt.estimate_elo(pairs)
     low, high = sprt.expected_score(seen.low), sprt.expected_score(seen.high)
     return seen.score, round(low, 3), round(high, 3)
 
 
 def rung_table(placement: Placement, snakes: int = 2) -> str:
-    """Return a placement and the score against each rung as text, weakest rung first."""
+    """Return lines of text with a placement and the score against each rung, weakest rung first."""
     met = {meeting.other: meeting.pairs for meeting in placement.results}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
@@ -270,7 +282,7 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
 
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
-    """Return a placement and the score against each rung for JSON."""
+    """Return a JSON-compatible dictionary with a placement and the score against each rung."""
     return {
         "elo": placement.elo,
         "ci_low": placement.low,
@@ -298,7 +310,7 @@ def check_cpu_fraction(fraction: Any) -> None:
     """Check the fraction of the CPU time for ladder games.
 
     Raises:
-        ValueError: If ``fraction`` is outside [0, 0.5].
+        ValueError: If ``fraction`` is not a number in [0, 0.5].
     """
     if (
         isinstance(fraction, bool)
@@ -312,8 +324,11 @@ def check_cpu_fraction(fraction: Any) -> None:
         )
 
 
-def fast_rungs(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
-    """Return the duel ladder of rungs with at most ``seconds`` CPU seconds per game."""
+def fast_ladder(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
+    """Return the duel ladder without slow rungs.
+
+    A rung is slow if a game needs more than ``seconds`` CPU seconds.
+    """
     whole = ladder.load(2)
     return Ladder(2, tuple(rung for rung in whole.rungs if rung.cpu_seconds_per_game <= seconds))
 
@@ -325,70 +340,71 @@ def place_policy(
     seed: int,
     cpu_seconds: float = math.inf,
     games: float = math.inf,
-    interval: float = _TARGET_PRECISION_ELO,
-    around: float | None = None,
+    half_width_elo: float = _TARGET_PRECISION_ELO,
+    expected_elo: float | None = None,
     rungs: Ladder | None = None,
     rules: Sequence[PipelineStep] = (),
-    tell: Callable[[Placement], None] = lambda placement: None,
+    on_batch: Callable[[Placement], None] = lambda placement: None,
 ) -> tuple[Placement, float]:
-    """Place a policy on the ladder.
+    """Measure the Elo of a policy in duels against the rungs of the ladder.
 
-    The placement ends when the first of three limits is reached: ``interval``, ``games`` or
-    ``cpu_seconds``. Game pairs are completed, and at least `PAIRS_AT_ONCE` pairs are played.
+    The placement ends at the first of these limits: ``half_width_elo``, ``games`` or
+    ``cpu_seconds``. The policy completes all game pairs and plays at least `NUM_PARALLEL_PAIRS`
+    pairs, unless ``games`` is lower.
 
     Args:
-        values: The policy.
+        values: Score function of the policy.
         env_config: Options of the games.
         seed: Random seed of the start positions.
         cpu_seconds: Maximum CPU time of this process, in seconds.
         games: Maximum number of games.
-        interval: Target half-width of the confidence interval, in Elo.
-        around: Expected Elo; None for the middle of the ladder.
-        rungs: The ladder (default: `fast_rungs`).
+        half_width_elo: Target half-width of the confidence interval, in Elo.
+        expected_elo: Elo at which the placement starts; None for the middle of the ladder.
+        rungs: The ladder (default: `fast_ladder`).
         rules: Policy rules that choose the moves.
-        tell: Function called with the current placement after each batch of games.
+        on_batch: Callback with the current placement after each batch of games.
 
     Returns:
-        The placement, and the CPU seconds used by this process.
+        The placement, and the CPU seconds that this process used.
     """
-    placing = PlacementRun(rungs or fast_rungs(), around)
+    placing = PlacementRun(rungs or fast_ladder(), expected_elo)
     started, cost_factor, played = time.process_time(), 1.0, 0
     while True:
-        left = math.ceil(min(games / 2 - played, PAIRS_AT_ONCE))
+        left = math.ceil(min(games / 2 - played, NUM_PARALLEL_PAIRS))
         chosen = [placing.next_rung() for _ in range(left)]
-        guess = _seconds(chosen)
+        guess = _estimate_cpu_seconds(chosen)
         spent = time.process_time() - started
         if played and spent + cost_factor * guess > cpu_seconds:
             return placing.placement, spent
         names = [rung.name for rung in chosen]
         outcomes = play_pairs(values, env_config, names, seed, played, rules)
         for rung, outcome in zip(chosen, outcomes, strict=True):
-            placing.add(rung.name, outcome)
+            placing.add_pair(rung.name, outcome)
         played += len(chosen)
         took = time.process_time() - started - spent
         cost_factor = max(took / guess, 0.1)
         now = placing.placement
-        tell(now)
-        if now.high - now.low <= 2 * interval or 2 * played >= games:
+        on_batch(now)
+        if now.high - now.low <= 2 * half_width_elo or 2 * played >= games:
             return now, spent + took
 
 
-def _seconds(rungs: Sequence[Rung]) -> float:
-    """Return the CPU seconds of game pairs against ``rungs``, one pair per rung.
+def _estimate_cpu_seconds(rungs: Sequence[Rung]) -> float:
+    """Return the expected CPU seconds of one game pair against each of ``rungs``.
 
-    The CPU seconds were measured on the processor on which the ladder was calibrated.
+    The estimate applies to the processor on which the ladder was calibrated.
     """
     return sum(2 * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game) for rung in rungs)
 
 
 class LadderEvaluator:
-    """Ladder evaluation during training, within a fraction of the CPU time.
+    """Evaluator that plays ladder games during training, within a fraction of the CPU time.
 
     Args:
         env_config: Options of the games.
         clock: Function that returns the CPU seconds of the training.
         fraction: Fraction of the CPU time for ladder games, in [0, 0.5].
-        seed: Random seed of the start positions.
+        seed: Random seed of the start positions; None for 0.
     """
 
     def __init__(
@@ -412,27 +428,27 @@ class LadderEvaluator:
     def after_iteration(
         self,
         weights: Callable[[], Weights],
-        player: Callable[[Weights], ScoreFn],
+        build_policy: Callable[[Weights], ScoreFn],
         *,
         at_end: bool = False,
     ) -> dict[str, Any]:
-        """Play ladder games if evaluation time is available.
+        """Play ladder games if enough evaluation time is available.
 
-        The training loop calls this method after each iteration. At the end of training, the
-        remaining time is spent if the time suffices for a measurement. After `_LONG_TRAINING_S` CPU
-        seconds of training, the final games may take more time.
+        The training loop calls this method after each iteration. At the end of training, the method
+        uses all remaining evaluation time if a measurement fits. After `_LONG_TRAINING_S` CPU
+        seconds of training, the final games may use more time.
 
         Args:
             weights: Function that returns the weights to export.
-            player: Function that builds a policy from weights.
+            build_policy: Function that builds a score function from weights.
             at_end: Whether the training has ended.
 
         Returns:
-            The metrics that the iteration reports.
+            The ladder metrics of the iteration.
         """
         history = self.history
         history.training_seconds = self._trained_before + self._clock() - self._began
-        fraction = self._fraction if at_end else self._fraction * (1 - _FINAL_FRACTION)
+        fraction = self._fraction if at_end else self._fraction * (1 - _FINAL_BUDGET_FRACTION)
         cpu_budget_s = fraction * history.training_seconds - history.ladder_seconds
         if at_end and self._fraction and history.training_seconds >= _LONG_TRAINING_S:
             cpu_budget_s = max(
@@ -441,50 +457,60 @@ class LadderEvaluator:
         wanted = (
             MIN_MEASUREMENT_S
             if at_end
-            else max(MIN_MEASUREMENT_S, _MEASUREMENT_GROWTH * history.ladder_seconds)
+            else max(MIN_MEASUREMENT_S, _MEASUREMENT_COST_FRACTION * history.ladder_seconds)
         )
         if cpu_budget_s >= wanted:
             best = history.best if at_end and cpu_budget_s >= 2 * MIN_MEASUREMENT_S else None
             if best is not None and self.best_weights is not None:
                 cpu_budget_s /= 2
                 minutes = history.measurements[best].cpu_minutes
-                again = self._measure(self.best_weights, player, cpu_budget_s, minutes)
+                again = self._measure(self.best_weights, build_policy, cpu_budget_s, minutes)
                 history.measurements[best] = again
             last, minutes = weights(), history.training_seconds / 60
-            if history.add(self._measure(last, player, cpu_budget_s, minutes)):
+            if history.add(self._measure(last, build_policy, cpu_budget_s, minutes)):
                 self.best_weights = last
             history.training_seconds = self._trained_before + self._clock() - self._began
-        return history.results()
+        return history.to_metrics()
 
     def _measure(
         self,
         weights: Weights,
-        player: Callable[[Weights], ScoreFn],
+        build_policy: Callable[[Weights], ScoreFn],
         cpu_seconds: float,
         cpu_minutes: float,
     ) -> Measurement:
-        """Measure ``weights`` with ladder games for ``cpu_seconds`` CPU seconds."""
+        """Measure the strength of ``weights`` with ladder games.
+
+        Args:
+            weights: Weights of the policy.
+            build_policy: Function that builds a score function from weights.
+            cpu_seconds: Maximum CPU time of the games, in seconds.
+            cpu_minutes: CPU minutes of training before these weights.
+        """
         history = self.history
         placement, spent = place_policy(
-            player(weights),
+            build_policy(weights),
             self._env_config,
             seed=self._seed + len(history.measurements),
             cpu_seconds=cpu_seconds,
-            around=history.measurements[-1].elo if history.measurements else None,
+            expected_elo=history.measurements[-1].elo if history.measurements else None,
         )
         history.ladder_seconds += spent
         return Measurement.from_placement(placement, cpu_minutes)
 
     def save(self, directory: Path) -> None:
-        """Write history and best weights into a checkpoint."""
+        """Write the history and the best weights into a checkpoint."""
         self.history.save(directory)
         if self.best_weights is not None:
-            save_arrays(directory / BEST_FILE, **self.best_weights)
+            save_arrays(directory / BEST_WEIGHTS_FILE, **self.best_weights)
 
     def restore(self, directory: Path) -> None:
-        """Restore the history of a checkpoint, or start a new history without a file."""
+        """Restore the history and the best weights of a checkpoint.
+
+        Without best weights in the checkpoint, the list of measurements is empty.
+        """
         self.history = StrengthHistory.load(directory)
-        self.best_weights = read_best(directory)
+        self.best_weights = load_best_weights(directory)
         if self.best_weights is None:
             self.history.best = None
             self.history.measurements.clear()

@@ -15,26 +15,26 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
-from battlesnake_rl.mabs.envs.env_factory import make_vector
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _MAX_SAMPLE_GAME_TURNS = 150
-"""Maximum turns of a sample game."""
+"""Maximum length of a sample game, in turns."""
 
-_CELL = 12
+_CELL_SIZE_PX = 12
 """Size of a cell in an animation, in pixels."""
 
-_POSITIONS = 100
-"""Nodes per move of a search in a sample game."""
+_NODES_PER_MOVE = 100
+"""Number of nodes per move of a search in a sample game."""
 
 
 def play_sample_game(
     values: ScoreFn, env_config: Mapping[str, Any], seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Play a game in which a policy plays all seats greedily, under its action mask."""
-    vector = make_vector(1, {**env_config, "max_turns": turns})
+    """Play a game in which a policy plays all seats greedily, under the games' action mask."""
+    vector = make_vector_env(1, {**env_config, "max_turns": turns})
     observations, infos = vector.reset(seed=seed)
-    replay = Replay(_board(vector))
+    replay = Replay(_current_board(vector))
     for _ in range(turns):
         alive = infos["alive"][0]
         if not alive.any():
@@ -56,22 +56,22 @@ def play_sample_game(
 def play_search_duel(
     evaluation: Evaluation | None, seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Play a duel of the search against itself.
+    """Play a duel on an 11x11 board between two snakes that use the same search.
 
     The search uses the handcrafted evaluation if ``evaluation`` is None.
     """
     board = Board.new(11, 11, 2, game=Game(seed=seed))
-    search = Search(evaluation=evaluation, nodes=_POSITIONS)
+    search = Search(evaluation=evaluation, nodes=_NODES_PER_MOVE)
     return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
 
 
 def to_gif(replay: Replay) -> bytes:
-    """Return the replay as an animated GIF."""
+    """Return the replay as the bytes of an animated GIF."""
     with temporary_dir("game") as folder:
         path = folder / "game.gif"
-        animation.save_gif(replay.boards(), path, _CELL)
+        animation.save_gif(replay.boards(), path, _CELL_SIZE_PX)
         return path.read_bytes()
 
 
-def _board(vector: VectorBattlesnake) -> Board:
+def _current_board(vector: VectorBattlesnake) -> Board:
     return Board.from_state(vector.games.state(0), vector.game)
