@@ -16,7 +16,11 @@ from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
-from battlesnake_rl.mabs.exit.exit_self_play import SearchOpponentSampler, play_pair
+from battlesnake_rl.mabs.exit.exit_self_play import (
+    SearchOpponentSampler,
+    game_mix_metadata,
+    play_pair,
+)
 
 
 def untrained() -> Evaluation:

@@ -120,7 +120,7 @@ class BatchedAlgorithmConfig:
         return RLModuleSpec(module_class=self.rl_module_class, model_config=self.model_config)
 
     def _check_environment(self: Any) -> None:
-        """Raise ValueError if the environment is not this project's."""
+        """Raise ValueError if ``env`` is not `env_factory.ENV_NAME`."""
         if self.env != ENV_NAME:
             name = self.algo_class.__name__
             raise ValueError(
@@ -155,7 +155,7 @@ class BatchedAlgorithmConfig:
             )
 
     def _check_symmetry_augmentation(self: Any) -> None:
-        """Raise ValueError if the board or the observation has no symmetries."""
+        """Raise ValueError if boards are not square, or if moves are relative."""
         games = env_options(self.env_config)
         seen = games.observation_encoder
         if games.width != games.height or seen.relative:
@@ -307,9 +307,8 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
         prefix = NETWORK_PREFIX if isinstance(module, WeightAveragingMixin) else ""
         played = {prefix + name: array for name, array in weights.items()}
-        module.set_state(
-            module.get_state() | played
-        )  # The weights to export lack a value head, so the module keeps its own value head.
+        # The inference weights lack a value head, so the module keeps its own value head.
+        module.set_state(module.get_state() | played)
         return module
 
     def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:

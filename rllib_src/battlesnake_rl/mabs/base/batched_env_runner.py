@@ -249,7 +249,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     @abc.abstractmethod
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games; game i explores with probability ``epsilon[i]``."""
+        """Play ``num_turns`` turns; game i explores with probability ``epsilon[i]``."""
 
     def _step(self, actions: NDArray[np.uint8]) -> StepResult:
         """Add the opponents' moves to ``actions``, and play one turn of all games.

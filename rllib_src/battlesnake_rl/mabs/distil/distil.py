@@ -1,10 +1,11 @@
 """DISTIL: a policy imitates the search in the positions that the policy reaches.
 
-The policy plays its own games. An expert, the champion's search, labels every position with the
-values of all moves (DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686). The
-expert plays in a fraction of the games, so that the labels include strong play. The network fits
-the softmax of the expert's values by cross-entropy, and the expert's win probability. PPO has the
-same policy and value heads, and can start from a DISTIL policy (``start_from``).
+The policy plays its own games. The expert is the search of the built-in snake ``champion``. The
+expert labels every position with the values of all moves (DAgger: Ross, Gordon and Bagnell 2011,
+https://arxiv.org/abs/1011.0686). In a fraction of the games, the expert selects the moves, so the
+labels include strong play. The policy head fits the softmax of the expert's values by
+cross-entropy. The value head fits the expert's win probability. PPO uses the same network and can
+start from a DISTIL policy (``start_from``).
 """
 
 from __future__ import annotations
@@ -50,26 +51,27 @@ from sagemaker_rl.job.resources import BufferSize
 _TEMPERATURE_CELLS = 1.0
 """Temperature of the expert's policy, in cells of territory.
 
-One cell of territory corresponds to 0.1 in the logit of the win probability.
+One cell of territory changes the logit of the win probability by 0.1.
 """
 
 MAX_REGRET = 60.0
 """Maximum regret of a move, in cells of territory."""
 
 _RESUME_SAMPLING_TURNS = 100
-"""Turns of every game after a resume until training continues, or fewer after a shorter training.
+"""Turns per game after a resume in which labels are only collected.
 
-Checkpoints do not include the label buffer. Until then, the new buffer has mostly openings.
+Checkpoints do not include the label buffer. At first, the new buffer contains mostly openings. If
+the resumed training had fewer turns per game, the same number of turns is collected again.
 """
 
 _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
-"""Columns of a batch, as in `ExpertLabels`."""
+"""Names of columns of a batch, as in `ExpertLabels`."""
 
 _LABEL_BYTES = 4 + 8 + 4
-"""Bytes of a label in `ExpertLabels`, without its observation."""
+"""Bytes of a label in `ExpertLabels` without its observation."""
 
 _METRIC_NAMES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
-"""Reported metrics.
+"""Names of the reported metrics.
 
 ``expert_agreement`` is the fraction of positions in which policy and expert prefer the same move.
 """
@@ -81,9 +83,10 @@ class ExpertLabels:
 
     Attributes:
         obs: uint8 (M, C, H, W), observations.
-        action_mask: bool (M, 4).
-        regrets: float16 (M, 4), best value minus the move's value in cells, in [0, `MAX_REGRET`];
-            masked moves have `MAX_REGRET`.
+        action_mask: bool (M, 4), action masks.
+        regrets: float16 (M, 4), in cells, in [0, `MAX_REGRET`]. The regret of a move is the best
+            value
+            minus the value of the move. Masked moves have `MAX_REGRET`.
         value_targets: float32 (M,), 2 * win probability - 1, in [-1, 1].
     """
 
@@ -92,14 +95,14 @@ class ExpertLabels:
     regrets: NDArray[np.float16]
     value_targets: NDArray[np.float32]
     env_steps: int = 0
-    """Env steps (turns of single games) played for these labels."""
+    """Number of env steps (turns of single games) played for these labels."""
 
     num_env_steps = property(lambda self: self.env_steps)
     num_agent_steps = property(lambda self: len(self.regrets))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all arrays as columns of a batch."""
+        """Return all arrays, keyed by the names of the batch columns."""
         return {
             Columns.OBS: self.obs,
             ACTION_MASK: self.action_mask,
@@ -117,7 +120,10 @@ class DistilEnvRunner(PPOEnvRunner):
         self._search = Search(evaluation=load_builtin(), nodes=self.config.expert_nodes, exact=True)
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games, without labels if no game explores."""
+        """Play ``num_turns`` turns of all games and label the positions.
+
+        If no game explores, no position is labeled.
+        """
         assert self.env is not None
         query_expert = bool(epsilon.any())
         expert_plays = (
@@ -155,10 +161,10 @@ class DistilEnvRunner(PPOEnvRunner):
 
         Args:
             seats: int64 (M, 2), game and seat of each position.
-            action_mask: bool (M, 4), action mask. A position with all moves masked has no label.
+            action_mask: bool (M, 4), action masks. A position with all moves masked has no label.
 
         Returns:
-            float16 (M, 4), float32 (M,) and bool (M,).
+            Three arrays: regrets, float16 (M, 4); value targets, float32 (M,); mask, bool (M,).
         """
         assert self.env is not None
         rules = replace(self.env.game, seed=UNKNOWN_SEED)
@@ -182,17 +188,18 @@ class DistilEnvRunner(PPOEnvRunner):
 
     @property
     def _module(self) -> Any:
+        """Module of the policy."""
         return self.module[DEFAULT_MODULE_ID]
 
 
 class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     """Learner that trains on a buffer of the latest labels.
 
-    `report` aggregates the metrics of all updates.
+    `report` returns the mean metrics of all updates since the last report.
     """
 
     def build(self) -> None:
-        """Build module, optimizer and an empty label buffer.
+        """Build the module, the optimizer and an empty label buffer.
 
         Checkpoints do not include the label buffer.
         """
@@ -206,10 +213,14 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
         """Add ``labels`` to the buffer and train on the buffer.
 
-        The learner trains on ``replay_ratio`` times the number of labels in one fragment,
-        independently of the number of fragments that arrive. With more env runners, the labels are
-        therefore fresher, and the learner does not fall behind. The schedule of ``lr`` advances by
-        the env steps of one fragment.
+        The number of trained labels is ``replay_ratio`` times the number of labels in one fragment.
+        This number does not depend on the number of fragments that arrive. With more env runners,
+        the labels are therefore fresher, and the learner does not fall behind. The schedule of
+        ``lr`` advances by the env steps of one fragment.
+
+        Args:
+            labels: Fragments of the env runners.
+            env_steps: Not used, because the schedule counts the calls of this method.
         """
         self.add(labels)
         new = sum(len(one.regrets) for one in labels) / len(labels)
@@ -233,7 +244,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             self._add(one.arrays)
 
     def _add(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Write ``columns`` over the oldest labels of the buffer."""
+        """Overwrite the oldest labels of the buffer with ``columns``."""
         size = self.config.label_buffer_size
         if not self._label_buffer:
             self._label_buffer = {
@@ -245,7 +256,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._num_added += len(rows)
 
     def _update(self, batch: dict[str, NDArray[Any]]) -> None:
-        """Run one update on one batch under a random symmetry of the board."""
+        """Run one update on one batch, under a random symmetry if configured."""
         if self.config.symmetry_augmentation:
             symmetry = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
             back = np.argsort(symmetry_transforms.ACTION_MAP[symmetry])
@@ -275,7 +286,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return loss
 
     def report(self) -> Any:
-        """Return label counts, and the mean metrics of all updates since the last report.
+        """Return step counts, and the mean metrics of all updates since the last report.
 
         At least one update must have run since the last report.
         """
@@ -299,15 +310,15 @@ def expert_policy(regrets: Tensor) -> Tensor:
 
 
 class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's configuration with this project's env runner, learner and network.
+    """Configuration of DISTIL with this project's env runner, learner and network.
 
     Attributes:
-        expert_nodes: Nodes of the expert's search per label.
-        expert_action_fraction: Fraction of games in which the expert plays, in [0, 1].
-        label_buffer_size: Number of latest labels that the learner keeps.
-        replay_ratio: Updates per new label; the effective ratio is lower if env runners saturate
-            the learner.
-        minibatch_size: Labels per update.
+        expert_nodes: Nodes per search of the expert; each label needs one search.
+        expert_action_fraction: Fraction of games in which the expert selects the moves, in [0, 1].
+        label_buffer_size: Maximum number of labels in the buffer.
+        replay_ratio: Number of trained labels per new label. The effective ratio is lower if env
+            runners saturate the learner.
+        minibatch_size: Number of labels per update.
         vf_loss_coeff: Weight of the value loss.
     """
 
@@ -349,12 +360,12 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.symmetry_augmentation = True
 
     def full_buffer(self) -> BufferSize:
-        """Return the size of the full label buffer."""
+        """Return the size of a full label buffer."""
         size, name = self.label_buffer_size, "label_buffer_size"
         return BufferSize(name, size, size * (observation_bytes(self.env_config) + _LABEL_BYTES))
 
     def validate(self) -> None:
-        """Reject unsupported settings before training starts."""
+        """Raise ValueError if a setting is invalid or has no effect."""
         super().validate()
         if not COMPILED:
             raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
@@ -391,18 +402,18 @@ class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return DISTIL's configuration."""
+        """Return the default configuration of DISTIL."""
         return DISTILConfig()
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Build env runners and learner as RLlib does."""
+        """Build the env runners, the learner and the ladder evaluator."""
         super().setup(config)
         self._learning_starts = 0
 
     def training_step(self) -> None:
         """Train on the labels that have arrived from the env runners.
 
-        After a resume, labels are only collected until `_learning_starts`.
+        After a resume, labels are only collected until the env step `_learning_starts`.
         """
         labels = (
             self._collect_fragments() if self.config.num_env_runners else self._sample_fragments()
@@ -414,7 +425,7 @@ class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
             added.get()  # This call raises the exceptions of learners in other processes.
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the ``state`` that `get_state` returned, without the label buffer."""
+        """Restore a state that `get_state` returned; the state has no label buffer."""
         super().set_state(state)
         config, trained = self.config, self.num_env_steps_sampled
         games = config.num_envs_per_env_runner * max(config.num_env_runners, 1)

@@ -201,7 +201,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         )
 
     def training_step(self) -> None:
-        """Sample one fragment per env runner, then train until less than one batch of debt remains."""
+        """Sample one fragment per env runner, then train on all batches that are due."""
         fragments = self._sample_fragments()
         with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
             for fragment in fragments:

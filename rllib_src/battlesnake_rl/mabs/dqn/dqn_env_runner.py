@@ -23,7 +23,7 @@ class DQNEnvRunner(BatchedEnvRunner):
     """Env runner that plays epsilon-greedily and records `Fragment` objects."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
-        """Play ``num_turns`` turns of all games; game i explores with probability ``epsilon[i]``."""
+        """Play ``num_turns`` turns; game i explores with probability ``epsilon[i]``."""
         assert self.env is not None
         turns = TurnBuffer.allocate(
             num_turns,
@@ -58,7 +58,7 @@ class DQNEnvRunner(BatchedEnvRunner):
         turns.q_values[t][seen] = self._compute_q_values(turns.obs[t][seen])
 
     def _compute_q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the module's Q-values, float32 (B, 4), for any number of observations."""
+        """Return the module's Q-values, float32 (B, 4); B may be 0."""
         if not len(frames):
             return np.zeros((0, 4), dtype=np.float32)
         return self.action_scores(self.module[DEFAULT_MODULE_ID], frames)

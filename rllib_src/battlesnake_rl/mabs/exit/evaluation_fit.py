@@ -1,7 +1,7 @@
 """TD(lambda) labels of self-play games, and fits of the evaluation network.
 
-`label_with_td_lambda` creates samples from games of `battlesnake_heuristics.search.self_play` with
-TD(lambda) on the search's values. `EvaluationModel.fit` fits a float network.
+`label_with_td_lambda` labels positions of games of `battlesnake_heuristics.search.self_play`. The
+labels apply TD(lambda) to the values of the search. `EvaluationModel.fit` fits a float network.
 `EvaluationModel.to_evaluation` quantizes the network for the C code.
 """
 
@@ -36,28 +36,29 @@ from battlesnake_heuristics.search.quantization import FloatLayers, quantize
 from battlesnake_heuristics.search.self_play import ROW_RANDOM, ROW_SEARCHED_RANDOM, SelfPlayBatch
 
 TD_LAMBDA = 0.95
-_MAX_UNPROVEN_VALUE = 300_000
-"""Absolute search value, in thousandths of a cell, beyond which a value is proven."""
+_MIN_PROVEN_VALUE = 300_000
+"""Minimum absolute search value of a proven position, in thousandths of a cell."""
 _PROVEN_VALUE_SCORES = (
     (-math.inf, -900_000, 0.0),
-    (-900_000, -_MAX_UNPROVEN_VALUE + 1, 0.25),
-    (_MAX_UNPROVEN_VALUE, math.inf, 1.0),
+    (-900_000, -_MIN_PROVEN_VALUE + 1, 0.25),
+    (_MIN_PROVEN_VALUE, math.inf, 1.0),
 )
 """Lower bound, upper bound and expected score of each class of proven values.
 
-The bounds are in thousandths of a cell. The classes, in order: losses that all opponents can force;
-draws, and losses that one of several opponents can force; and wins.
+The bounds are in thousandths of a cell. The first class contains losses that all opponents can
+force. The second class contains draws, and losses that one of several opponents can force. The
+third class contains wins.
 """
 _MAX_HIDDEN_ACTIVATION = MAX_ACTIVATION / INPUT_UNIT
 _VALUE_PER_LOGIT = 10_000
-"""Search value in the C code of a logit of 1, in thousandths of a cell."""
+"""Search value that corresponds to a logit of 1, in thousandths of a cell."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Samples for a fit.
+    """Labeled positions for a fit.
 
     Attributes:
         inputs: int16 (M, NUM_INPUTS), inputs of the evaluation.
@@ -71,7 +72,7 @@ class Samples:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Samples]) -> Samples:
-        """Concatenate samples."""
+        """Return the samples of all ``parts``, in order."""
         return cls(
             np.concatenate([part.inputs for part in parts]),
             np.concatenate([part.living for part in parts]),
@@ -79,7 +80,7 @@ class Samples:
         )
 
     def subsample(self, fraction: float, seed: int) -> Samples:
-        """Return random samples without replacement.
+        """Return randomly chosen samples, without replacement.
 
         A fraction suffices, because samples of one game are correlated.
 
@@ -97,7 +98,7 @@ class Samples:
 
     @classmethod
     def load(cls, path: Path) -> Samples:
-        """Read the samples from a file that `save` wrote."""
+        """Load the samples from a file that `save` wrote."""
         with np.load(path) as kept:
             return cls(kept["inputs"], kept["living"], kept["target"])
 
@@ -105,17 +106,17 @@ class Samples:
 def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
     """Convert search values to expected scores.
 
-    The conversion is calibrated on the results of the games. One logistic curve is fitted per
-    number of living snakes. Proven values get their mean score, because a proof of the search may
-    be wrong against several opponents.
+    The conversion is calibrated on the scores of the games. One logistic curve is fitted per number
+    of living snakes. The expected score of a proven value is the mean score of such positions,
+    because a proof of the search may be wrong against several opponents.
 
     Args:
-        values: int32 (M,), in thousandths of a cell.
+        values: int32 (M,), search values in thousandths of a cell.
         living: uint8 (M,), number of living snakes.
         points: float64 (M,), score of the snake in its game.
 
     Returns:
-        float64 (M,), in [0, 1].
+        float64 (M,), expected scores in [0, 1].
     """
     out = np.zeros(len(values))
     for count in np.unique(living):
@@ -124,9 +125,9 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
         chance = np.zeros(len(value))
         for low, high, expected in _PROVEN_VALUE_SCORES:
             decided = (value >= low / _VALUE_PER_LOGIT) & (value < high / _VALUE_PER_LOGIT)
-            # The prior counts as five samples, so a few games have little effect.
+            # The prior counts as five samples, so the scores of a few games have little effect.
             chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
-        open_ = np.abs(value) < _MAX_UNPROVEN_VALUE / _VALUE_PER_LOGIT
+        open_ = np.abs(value) < _MIN_PROVEN_VALUE / _VALUE_PER_LOGIT
         slope, bias = _fit_logistic_curve(value[open_], won[open_])
         chance[open_] = 1 / (1 + np.exp(-(slope * value[open_] + bias)))
         out[those] = chance
@@ -150,15 +151,15 @@ def _fit_logistic_curve(value: Floats, won: Floats, steps: int = 20) -> tuple[fl
 
 
 def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> Samples:
-    """Label the searched rows of many games with TD(lambda).
+    """Label the searched positions of many games with TD(lambda).
 
-    A label is the weighted mean of the position's search value and the label of the same snake's
-    next position. A random move ends this chain, because the search did not choose the move.
+    A label is the weighted mean of the position's expected score and the label of the same snake's
+    next position. A random move ends this chain, because the search did not select the move.
 
     Args:
         games: Games of players whose values have the same scale; `expected_scores` is calibrated on
             these games.
-        td_lambda: Weight of the next label, in [0, 1].
+        td_lambda: Weight of the next position's label, in [0, 1].
 
     Returns:
         Samples ordered by game, seat and turn.
@@ -187,9 +188,9 @@ def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> 
 
 
 class LayerStack(nn.Module):
-    """Float network for one number of living snakes.
+    """Float network of one stack: for two, three, or at least four living snakes.
 
-    The architecture is the same as in the C code.
+    The architecture equals the architecture in the C code.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -203,7 +204,7 @@ class LayerStack(nn.Module):
         self.deviation: Tensor
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return logits, float32 (M,), of ``inputs``, (M, inputs)."""
+        """Return logits, float32 (M,), of ``inputs``, float32 (M, inputs)."""
         hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, _MAX_HIDDEN_ACTIVATION)
         logits: Tensor = self.last(self.second(hidden).clamp(0, _MAX_HIDDEN_ACTIVATION))
         return logits[:, 0]
@@ -234,7 +235,10 @@ class LayerStack(nn.Module):
 
 
 class EvaluationModel:
-    """Three layer stacks: for two, three, and four or more living snakes."""
+    """Evaluation network with three layer stacks.
+
+    The stacks are for two, for three, and for four or more living snakes.
+    """
 
     def __init__(self) -> None:
         self.stacks = [LayerStack(NUM_DUEL_INPUTS if i == 0 else NUM_INPUTS) for i in range(STACKS)]
@@ -251,7 +255,7 @@ class EvaluationModel:
         self.started = list(state["started"])
 
     def to_evaluation(self, metadata: Mapping[str, Any]) -> Evaluation:
-        """Return the quantized network."""
+        """Return the quantized network with ``metadata`` for its file."""
         return Evaluation(quantize([stack.float_layers() for stack in self.stacks]), metadata)
 
     def fit(
@@ -267,14 +271,15 @@ class EvaluationModel:
 
         Args:
             samples: Samples for all stacks.
-            epochs: Passes over the samples.
+            epochs: Number of passes over the samples.
             rate: Initial learning rate.
-            batch: Samples per step.
+            batch: Number of samples per step.
             seed: Random seed of the order of the samples.
             after_step: Function called after each step; an exception aborts the fit.
 
         Returns:
-            Final loss of each stack; NaN for a stack with fewer samples than one batch.
+            Moving average of the loss of each stack at the end of the fit. The loss is NaN for a
+            stack with fewer samples than one batch.
         """
         generator = torch.Generator().manual_seed(seed)
         losses = []
@@ -307,6 +312,7 @@ def _fit_stack(
     generator: torch.Generator,
     after_step: Callable[[], None],
 ) -> float:
+    """Fit one stack with Adam, and return the moving average of its loss."""
     optimizer = torch.optim.Adam(stack.parameters(), lr=rate, weight_decay=1e-6)
     steps = max(1, round(epochs * len(inputs) / batch))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, eta_min=rate / 50)

@@ -1,11 +1,11 @@
 """EXIT: expert iteration on Ray.
 
 Expert iteration was published by Anthony, Tian and Barber (2017, https://arxiv.org/abs/1705.08439).
-Self-play runners, one per CPU, play fragments of games of the search against itself, earlier
-networks and other styles (`exit_self_play`). The learner labels the fragments and fits the
-evaluation network (`evaluation_fit`). The candidate replaces the champion if a sequential test
-accepts the candidate as no weaker (`battlesnake_heuristics.rating.sprt`). Runners play with the
-champion and continue while the learner fits.
+Self-play runners, one per CPU, play fragments of games (`exit_self_play`). In these games, the
+search plays against itself, earlier networks and random handcrafted weights. The learner labels the
+fragments and fits the evaluation network (`evaluation_fit`). The candidate replaces the champion if
+a sequential test accepts that the candidate is no weaker (`battlesnake_heuristics.rating.sprt`).
+Runners play with the champion and continue while the learner fits the network.
 
 EXIT is not an RLlib algorithm, because it has neither an environment nor a module. The class `EXIT`
 implements the methods that the launcher calls on an algorithm.
@@ -69,7 +69,7 @@ from sagemaker_rl.runs.divergence import DivergedError, is_finite
 CHAMPION_FILE_NAME = "champion.evaluation"
 _MODEL_FILE_NAME, _STATE_FILE_NAME = "model.pt", "state.json"
 _LOSS_NAMES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
-"""Metrics of the fit: final loss of each stack, and loss of the quantized network.
+"""Names of the loss metrics: the final loss of each stack and the loss of the quantized network.
 
 The loss of the quantized network is measured on the new samples.
 """
@@ -79,9 +79,9 @@ _NON_NEGATIVE_SETTINGS = (
     "ladder_cpu_fraction",
     "root_noise",
 )
-"""Settings of `ExitSettings` that may be 0.
+"""Fields of `ExitSettings` that may be 0.
 
-All other settings except the Elo bounds must be positive.
+All other fields except the Elo bounds must be positive.
 """
 _STOP_POLL_INTERVAL_S = 1.0
 """Seconds between two checks for a stop request during an iteration.
@@ -89,20 +89,20 @@ _STOP_POLL_INTERVAL_S = 1.0
 An iteration may take many minutes.
 """
 _SAMPLE_BYTES = 2 * NUM_INPUTS + 1 + 4
-"""Bytes of a sample in `Samples`."""
+"""Bytes of one sample in `Samples`."""
 _CPUS_PER_RUNNER = 0.5
 """CPUs that Ray reserves per self-play runner; 0.5 leaves room for the learner."""
 _MAX_FRAGMENTS_IN_FLIGHT = 2
-"""Fragments requested from each runner in advance."""
+"""Maximum number of fragments in flight per runner."""
 _EXIT_MAX_RUNG_CPU_S = 1.5
-"""Maximum CPU seconds per game of a rung.
+"""Maximum CPU seconds per game against a rung of the ladder.
 
 With this limit, the ladder includes the frozen search with 2,000 nodes.
 """
 _MIN_LADDER_CPU_S = 5.0
 """Minimum CPU seconds of a placement.
 
-A shorter placement has a confidence interval that is too wide.
+The confidence interval of a shorter placement is too wide.
 """
 
 
@@ -111,27 +111,31 @@ class ExitSettings:
     """Settings of expert iteration.
 
     Attributes:
-        moves_per_iteration: Searched moves per iteration.
-        moves_per_fragment: Searched moves per fragment.
-        deep_search_after_moves: Searched moves after which games use `DEEP_NODE_CHOICES`; 0 for
-            never.
+        moves_per_iteration: Number of searched moves per iteration.
+        moves_per_fragment: Maximum number of searched moves requested per fragment.
+        deep_search_after_moves: Number of searched moves after which games use `DEEP_NODE_CHOICES`;
+            0
+            disables the deep search.
         epochs: Passes over the buffered samples per iteration.
-        bootstrap_epochs: ``epochs`` until there is a champion.
-        lr: Learning rate.
-        bootstrap_lr: ``lr`` until there is a champion.
+        bootstrap_epochs: Value of ``epochs`` before the first promotion.
+        lr: Initial learning rate of each fit.
+        bootstrap_lr: Value of ``lr`` before the first promotion.
         buffer_iterations: Number of latest iterations whose samples are buffered.
-        bootstrap_buffer_iterations: Iterations after which the samples of the first iteration are
-            dropped; the search had handcrafted weights in that iteration.
+        bootstrap_buffer_iterations: Number of iterations after which the samples of the first
+            iteration
+            are dropped. In the first iteration, the search has handcrafted weights.
         kept_fraction: Fraction of each iteration's samples that is buffered, in (0, 1].
-        match_pairs: Maximum game pairs of candidate against champion, half of them duels and half
-            games of four; 0 promotes without a match.
+        match_pairs: Maximum number of game pairs of candidate against champion. Half of the pairs
+            are
+            duels, half are games of four snakes. 0 promotes every candidate without a match.
         match_nodes: Nodes per move in the match.
         elo0: Elo difference of the match's null hypothesis.
         elo1: Elo difference of the match's alternative hypothesis.
-        ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 1).
-        ladder_nodes: Nodes per move of the champion on the ladder.
-        root_noise: Weight of Dirichlet noise in the root's priors of the decoupled search, in
-            [0, 1), in games that start with three or more snakes.
+        ladder_cpu_fraction: Maximum fraction of the CPU time used for ladder evaluation, in [0, 1).
+        ladder_nodes: Nodes per move of the champion in ladder games.
+        root_noise: Weight of Dirichlet noise in the root's priors of the decoupled search, in [0,
+            1).
+            Only games that start with three or more snakes use the noise.
     """
 
     moves_per_iteration: int = 100_000
@@ -154,17 +158,20 @@ class ExitSettings:
 
 
 class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
-    """Configuration for the launcher; only `ExitSettings` and the seed have an effect."""
+    """Configuration of EXIT for the launcher.
+
+    Only `ExitSettings`, ``num_env_runners`` and ``seed`` have an effect.
+    """
 
     def __init__(self) -> None:
         super().__init__(algo_class=EXIT)
         self.settings = ExitSettings()
         self.num_env_runners = 1
-        # The driver sleeps during self-play, so there may be one runner per CPU.
+        # The driver sleeps during self-play, so Ray can place one runner on every CPU.
         self.num_cpus_per_env_runner = _CPUS_PER_RUNNER
 
     def environment(self, env: str, *, env_config: Mapping[str, Any]) -> EXITConfig:
-        """Reject options of the games: EXIT plays its own mix of games (`GAME_MIX`).
+        """Reject options of the games, because EXIT plays its own mix of games (`GAME_MIX`).
 
         Raises:
             ValueError: If an option differs from its default.
@@ -179,11 +186,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return self
 
     def validate(self) -> None:
-        """Reject invalid settings before training starts.
-
-        Raises:
-            ValueError: If a setting is invalid.
-        """
+        """Raise ValueError if a setting is invalid."""
         if self.num_env_runners < 1:
             raise ValueError(
                 f"EXIT needs at least one env runner, got num_env_runners={self.num_env_runners}"
@@ -207,7 +210,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         Sprt(self.settings.elo0, self.settings.elo1)
 
     def full_buffer(self) -> BufferSize:
-        """Return the size of the full buffer of samples, which each fit copies once."""
+        """Return the size of a full sample buffer, including the copy that each fit makes."""
         moves = self.settings.moves_per_iteration * self.settings.buffer_iterations
         return BufferSize(
             "buffer_iterations", self.settings.buffer_iterations, 2 * moves * _SAMPLE_BYTES
@@ -215,7 +218,10 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
 
     @property
     def games(self) -> list[str]:
-        """Return the games; a run cannot resume from a checkpoint of other games."""
+        """Return descriptions of the games in `GAME_MIX`.
+
+        A run cannot resume from a checkpoint with other games.
+        """
         return [str(setup) for _, setup in GAME_MIX]
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,7 +229,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return asdict(self.settings) | {"env_config": self.env_config}
 
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
-        """Set the settings that ``config_dict`` contains."""
+        """Replace the settings whose names ``config_dict`` contains."""
         changed = dict(config_dict)
         self.environment(ENV_NAME, env_config=changed.pop("env_config", {}))
         self.settings = replace(self.settings, **changed)
@@ -236,7 +242,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayFragment:
-    """Games of one runner, and the cost of the games in CPU seconds."""
+    """Self-play games of one fragment, and their cost in CPU seconds."""
 
     games: SelfPlayBatch
     cpu_seconds: float
@@ -248,7 +254,7 @@ class SelfPlayFragment:
 
 
 def _label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:
-    """Label each champion's games separately.
+    """Return labeled samples; the games of each champion are labeled separately.
 
     The values of different champions have different scales.
     """
@@ -261,7 +267,7 @@ def _label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:
 
 
 class SelfPlayRunner:
-    """Stateless actor that plays games for the learner."""
+    """Stateless Ray actor that plays games for the learner."""
 
     def play_fragment(
         self,
@@ -271,7 +277,10 @@ class SelfPlayRunner:
         learned: list[int],
         moves: int,
     ) -> SelfPlayFragment:
-        """Play games of ``players`` until they have ``moves`` searched moves."""
+        """Play games of ``players`` until the games have ``moves`` searched moves.
+
+        Only the moves of the players at the indices ``learned`` are returned.
+        """
         began = time.process_time()
         games = play_games(seed, setup, players, moves)
         return SelfPlayFragment(games.select_players(learned), time.process_time() - began)
@@ -279,7 +288,7 @@ class SelfPlayRunner:
     def play_game_pair(
         self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
     ) -> tuple[int, float]:
-        """Play one game pair; return the outcome for ``one`` and the CPU seconds."""
+        """Play one game pair, and return the outcome for ``one`` and the cost in CPU seconds."""
         began = time.process_time()
         return play_pair(one, other, snakes, seed), time.process_time() - began
 
@@ -304,14 +313,14 @@ class SelfPlayRunner:
 
 
 class IterationStoppedError(RuntimeError):
-    """Error raised if an iteration ends early because of a stop request."""
+    """Error raised if a stop request ends an iteration early."""
 
 
 class EXIT:
     """Expert iteration, with the methods that the launcher calls on an algorithm."""
 
     env_runner_group = None
-    """None, because RLlib does not manage the runners."""
+    """None, because RLlib does not manage the self-play runners."""
 
     should_stop: Callable[[], bool] = staticmethod(lambda: False)
     """Function polled during an iteration; True stops the iteration."""
@@ -326,7 +335,7 @@ class EXIT:
         self.promotions = 0
         self.strength = StrengthHistory()
         self._schedule = GameMixSchedule()
-        # In total, the fragments in flight contain at most one iteration's moves.
+        # The fragments in flight contain at most the moves of one iteration.
         share = math.ceil(
             self.settings.moves_per_iteration / (_MAX_FRAGMENTS_IN_FLIGHT * config.num_env_runners)
         )
@@ -335,7 +344,7 @@ class EXIT:
         self._temporary_dir = TemporaryDir("exit")
         self._folder = self._temporary_dir.path
         torch.set_num_threads(1)
-        # If a runner dies, Ray repeats the runner's requests on its replacement.
+        # If a runner dies, Ray repeats the runner's requests on a replacement.
         self._runner = ray.remote(num_cpus=_CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
             SelfPlayRunner
         )
@@ -351,8 +360,9 @@ class EXIT:
         """Run one iteration: self-play, fit, and a match of candidate against champion.
 
         Raises:
-            IterationStoppedError: If `should_stop` returned True. The state can then be saved, with
-                complete self-play and without an incomplete fit.
+            IterationStoppedError: If `should_stop` returned True. The algorithm can still be saved;
+                the
+                state has no incomplete fit.
             DivergedError: If the fit led to weights that are not finite.
         """
         began = time.process_time()
@@ -367,16 +377,18 @@ class EXIT:
         match = self._play_match(candidate)
         if match["promoted"]:
             self._promote(candidate)
-        with suppress(IterationStoppedError):  # All other steps of the iteration are complete.
+        # The iteration is complete except for this placement.
+        with suppress(IterationStoppedError):
             self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
         return self._build_results(fragments, [*losses, rounded], match)
 
     def _buffer_samples(self, fresh: Samples) -> None:
-        """Keep samples of the last ``buffer_iterations`` iterations.
+        """Add new samples to the buffer, and drop old samples.
 
-        The fraction ``kept_fraction`` of an iteration's samples is kept. The samples of the
-        bootstrap iteration are dropped earlier, after ``bootstrap_buffer_iterations``.
+        The buffer contains the samples of the last ``buffer_iterations`` iterations. Only the
+        fraction ``kept_fraction`` of an iteration's samples is buffered. The samples of the first
+        iteration are dropped earlier, after ``bootstrap_buffer_iterations`` iterations.
         """
         number = self.progress.iterations
         later = number if number >= self.settings.bootstrap_buffer_iterations else number + 1
@@ -405,7 +417,7 @@ class EXIT:
         return losses
 
     def _get_metadata(self) -> dict[str, Any]:
-        """Return the metadata of the network's file."""
+        """Return the metadata for the network's file."""
         return {
             "trained_for": game_mix_metadata(),
             "command": "train --algorithm EXIT",
@@ -417,11 +429,12 @@ class EXIT:
         }
 
     def _raise_if_stopped(self) -> None:
+        """Raise `IterationStoppedError` if a stop of the run was requested."""
         if self.should_stop():
             raise IterationStoppedError("a stop of the run was requested")
 
     def _wait_for(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
-        """Wait for the first finished reference, or raise `IterationStoppedError`."""
+        """Return the first finished reference, or raise `IterationStoppedError`."""
         while True:
             ready, _ = ray.wait(list(references), num_returns=1, timeout=_STOP_POLL_INTERVAL_S)
             self._raise_if_stopped()
@@ -429,12 +442,15 @@ class EXIT:
                 return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
-        """Place the champion on the ladder after the last iteration; update ``results``."""
+        """Place the champion on the ladder after the last iteration, and update ``results``."""
         self._place_champion(least=1.0)
         results |= self.strength.to_metrics()
 
     def play_sample_game(self) -> Replay:
-        """Record a duel of the champion, or the handcrafted weights, against itself."""
+        """Record a duel of the champion against itself.
+
+        Before the first promotion, the search plays with handcrafted weights.
+        """
         return sample_game.play_search_duel(self.champion, 1 + self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
@@ -459,7 +475,7 @@ class EXIT:
             samples.save(folder / f"samples-{number:03}.npz")
 
     def restore_from_path(self, path: str) -> None:
-        """Restore a checkpoint."""
+        """Restore a checkpoint from the directory ``path``."""
         folder = Path(path)
         state = old_runs.convert_exit_state(json.loads((folder / _STATE_FILE_NAME).read_text()))
         self.training_iteration = state["training_iteration"]
@@ -477,13 +493,13 @@ class EXIT:
         ]
 
     def stop(self) -> None:
-        """Stop the runners."""
+        """Stop the self-play runners, and delete the temporary directory."""
         for runner in self._runners:
             ray.kill(runner)
         self._temporary_dir.delete()
 
     def _run_self_play(self) -> Iterator[SelfPlayFragment]:
-        """Yield fragments until there are enough moves, and request new fragments."""
+        """Request and yield fragments until the iteration has enough searched moves."""
         played = 0
         while played < self.settings.moves_per_iteration:
             self._request_fragments()
@@ -504,7 +520,8 @@ class EXIT:
             waiting = sum(asked.runner == number for asked in self._fragments.values())
             for _ in range(_MAX_FRAGMENTS_IN_FLIGHT - waiting):
                 kind, setup, players, learned = self._choose_game()
-                # Seeds are far apart, because a fragment increments its seed for every game.
+                # A fragment increments its seed for every game, so the seeds of fragments are far
+                # apart.
                 self.progress.seed += 10_000
                 reference = runner.play_fragment.remote(
                     self.progress.seed, setup, players, learned, self._moves_per_fragment
@@ -512,7 +529,12 @@ class EXIT:
                 self._fragments[reference] = _PendingFragment(number, kind, self.promotions)
 
     def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
-        """Choose the game that is furthest behind its share of moves, and the players."""
+        """Choose the game that is furthest behind its share of moves, and draw the players.
+
+        Returns:
+            Index of the game in `GAME_MIX`, settings of the game, players, and indices of the
+            players whose moves become samples.
+        """
         random = np.random.default_rng(self.progress.seed)
         kind = self._schedule.next_game()
         self._schedule.add_moves(kind, self._moves_per_fragment)
@@ -529,7 +551,10 @@ class EXIT:
     def _play_match(self, candidate: Evaluation) -> dict[str, Any]:
         """Play a match of the candidate against the champion on all runners.
 
-        Before the first champion exists, the opponent is the search with handcrafted weights.
+        Before the first promotion, the opponent is the search with handcrafted weights.
+
+        Returns:
+            ``pairs`` (number of game pairs), ``score`` of the candidate, and ``promoted`` (0 or 1).
         """
         one, other = (
             SearchPlayer(
@@ -543,7 +568,7 @@ class EXIT:
             pairs[outcome] += 1
             if sprt.decide(pairs) is not None:
                 break
-        # After an undecided test, the candidate is promoted if the estimated Elo difference is
+        # If the test is undecided, the candidate is promoted if the estimated Elo difference is
         # above the midpoint of the two hypotheses.
         seen, verdict = estimate_elo(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
@@ -551,7 +576,7 @@ class EXIT:
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}
 
     def _play_game_pairs(self, one: SearchPlayer, other: SearchPlayer) -> Any:
-        """Yield the outcomes of game pairs in order, alternating duels and games of four."""
+        """Yield the outcomes of game pairs in order; duels and games of four snakes alternate."""
         references: list[ray.ObjectRef] = []
         base = 900_000_000 + 1000 * self.progress.iterations
         for index in range(self.settings.match_pairs):
@@ -565,12 +590,13 @@ class EXIT:
             yield outcome
 
     def _promote(self, candidate: Evaluation) -> None:
+        """Make the candidate the champion, and save its network for later opponents."""
         self.champion = candidate
         self.promotions += 1
         candidate.save(self._folder / f"network-{self.promotions:04}.evaluation")
 
     def _place_champion(self, least: float) -> None:
-        """Place the champion on the ladder if ``least`` CPU seconds are available."""
+        """Place the champion on the ladder if at least ``least`` CPU seconds are available."""
         self.strength.training_seconds = self.progress.cpu_seconds
         owed = (
             self.settings.ladder_cpu_fraction * self.progress.cpu_seconds
@@ -587,7 +613,8 @@ class EXIT:
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds
         self.strength.add(Measurement.from_placement(placement, self.progress.cpu_seconds / 60))
-        # The best network is always the champion, because a match is more precise than a placement.
+        # The latest measurement counts as the best, because a match is more precise than a
+        # placement.
         self.strength.best = len(self.strength.measurements) - 1
 
     def _build_results(
@@ -596,6 +623,7 @@ class EXIT:
         losses: Sequence[float],
         match: Mapping[str, Any],
     ) -> dict[str, Any]:
+        """Return the results of one iteration under RLlib's names."""
         games = sum(len(fragment.games.points) for fragment in fragments)
         return {
             "training_iteration": self.training_iteration,
@@ -614,7 +642,7 @@ class EXIT:
 
 @dataclass(frozen=True, slots=True)
 class _PendingFragment:
-    """Fragment requested from a runner but not received yet."""
+    """Fragment that was requested from a runner and has not arrived."""
 
     runner: int
     kind: int

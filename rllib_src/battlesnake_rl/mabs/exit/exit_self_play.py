@@ -32,30 +32,30 @@ GAME_MIX = (
     (0.03, SelfPlaySettings(ruleset="constrictor")),
     (0.02, SelfPlaySettings(ruleset="constrictor", num_snakes=4)),
 )
-"""Games, and the share of each game in the searched moves."""
+"""Games, each with its share of the searched moves."""
 
 NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
-"""Nodes per move; each fragment draws one value.
+"""Node limits per move; each fragment draws one limit.
 
-The deeper search of late games does not miss short tactics.
+The deeper search of late games misses fewer short tactics.
 """
 SHARED_TREE_NODE_CHOICES = (200, 300, 400, 600)
-"""Nodes per turn of games whose snakes share one tree; each fragment draws one value.
+"""Node limits per turn of games whose snakes share one tree; each fragment draws one limit.
 
 Such games start with three or more snakes.
 """
 _WEIGHT_LOG_STD = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
-"""Standard deviation of the logarithm of each evaluation weight that varies.
+"""Standard deviation of the logarithm of each handcrafted weight that varies.
 
-The weights vary between opponents.
+The varied weights differ between opponents.
 """
 _MAX_WEIGHT_VALUE = 100_000
-"""Maximum of a weight in the search with handcrafted evaluation."""
+"""Maximum value of a handcrafted weight in the search."""
 
 
 @dataclass
 class ExitProgress:
-    """Progress of a run, as stored in ``progress.json``."""
+    """Progress of a run, stored in ``progress.json``."""
 
     iterations: int = 0
     cpu_seconds: float = 0.0
@@ -65,7 +65,7 @@ class ExitProgress:
 
     @classmethod
     def load(cls, folder: Path) -> ExitProgress:
-        """Load the progress from a directory, or return new progress without a file."""
+        """Load the progress from a directory; without a file, return new progress."""
         path = folder / "progress.json"
         if not path.exists():
             return cls()
@@ -78,7 +78,7 @@ class ExitProgress:
 
 
 class SearchOpponentSampler:
-    """Opponents: the champion, earlier networks, or other handcrafted weights."""
+    """Sampler of opponents: the player itself, earlier networks, or varied handcrafted weights."""
 
     def __init__(self, folder: Path, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -87,7 +87,15 @@ class SearchOpponentSampler:
     def draw_players(
         self, snakes: int, latest: SearchPlayer
     ) -> tuple[list[SearchPlayer], list[int]]:
-        """Return the players, and the indices of the players whose moves become samples."""
+        """Draw the players of a fragment.
+
+        Args:
+            snakes: Number of players.
+            latest: Player with the champion's network, or with handcrafted weights.
+
+        Returns:
+            The players, and the indices of the players whose moves become samples.
+        """
         drawn = self.rng.random()
         if latest.evaluation is None or drawn < 0.6:
             return [latest] * snakes, list(range(snakes))
@@ -100,7 +108,7 @@ class SearchOpponentSampler:
         return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
 
     def draw_weights(self) -> Weights:
-        """Return handcrafted weights with random changes, within the search's limits."""
+        """Return handcrafted weights with random changes, limited to `_MAX_WEIGHT_VALUE`."""
         now = Weights()
         changed = {
             name: min(
@@ -120,15 +128,15 @@ def build_latest_player(
 ) -> SearchPlayer:
     """Return the player whose moves become the samples of a fragment.
 
-    In games that start with three or more snakes, a champion uses the decoupled search with a
+    In games that start with three or more snakes, the champion uses the decoupled search with a
     shared tree.
 
     Args:
-        champion: Evaluation of the player, or None for the handcrafted evaluation.
+        champion: Network of the player, or None for the handcrafted evaluation.
         num_snakes: Number of snakes at the start of the games.
         deep: Whether the node limit is drawn from `DEEP_NODE_CHOICES`.
         root_noise: Weight of the root noise of the decoupled search, in [0, 1].
-        rng: Random generator of the node limit.
+        rng: Random generator for the node limit.
     """
     decoupled = champion is not None and num_snakes > 2
     shallow_choices = SHARED_TREE_NODE_CHOICES if decoupled else NODE_CHOICES
@@ -141,7 +149,7 @@ def build_latest_player(
 
 
 class GameMixSchedule:
-    """Selector of the game that is furthest behind its share of the moves.
+    """Selector of the game that is furthest behind its share of the searched moves.
 
     `GAME_MIX` contains the games and their shares.
     """
@@ -152,26 +160,26 @@ class GameMixSchedule:
         self._behind = np.zeros(len(GAME_MIX))
 
     def next_game(self) -> int:
-        """Return the index of the next game."""
+        """Return the index of the next game in `GAME_MIX`."""
         return int((self._behind + self._shares).argmax())
 
     def add_moves(self, index: int, moves: int) -> None:
-        """Add searched moves of the game ``index``.
+        """Add ``moves`` searched moves to the game ``index``.
 
-        The moves may be played or only requested. Negative values subtract moves.
+        The moves may be played or only requested. Negative numbers subtract moves.
         """
         self._behind += self._shares * moves
         self._behind[index] -= moves
 
 
 def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
-    """Play a game pair: the same start twice, with exchanged seats.
+    """Play a game pair: two games from the same start with exchanged seats.
 
-    With more than two snakes, the two sides alternate by seat, and the side of the last living
-    snake wins.
+    With more than two snakes, the two sides alternate by seat. The side of the last living snake
+    wins.
 
     Returns:
-        Outcome for ``one``: an index in `sprt.PAIR_SCORES`.
+        Outcome for ``one``, an index in `sprt.PAIR_SCORES`.
     """
     setup = SelfPlaySettings(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0)
     points = 0.0
@@ -186,7 +194,7 @@ def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) ->
 def game_mix_metadata() -> dict[str, Any]:
     """Return the metadata about `GAME_MIX` for a network's file.
 
-    The map ``royale`` is listed if a game has the ruleset ``royale``.
+    The map ``royale`` is included if a game has the ruleset ``royale``.
     """
     rulesets = sorted({setup.ruleset for _, setup in GAME_MIX})
     return {

@@ -1,1 +1,1 @@
-"""PPO on batches of games, and RLlib's PPO."""
+"""PPO on batches of games, and RLlib's PPO with ladder evaluation."""

@@ -1,8 +1,8 @@
-"""PPO on batches of games: sample a rollout, then train on the rollout.
+"""PPO on batches of games: sampling a rollout, then training on the rollout.
 
 The loss is the clipped surrogate loss with generalized advantage estimation (Schulman et al. 2017,
-https://arxiv.org/abs/1707.06347). With ``async_sampling``, env runners do not wait for the learner,
-and V-trace corrects the policy lag (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561).
+https://arxiv.org/abs/1707.06347). With ``async_sampling``, env runners do not wait for the learner.
+V-trace then corrects the policy lag (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561).
 
 Axes: ``T`` turns, ``N`` games, ``S`` seats, ``M`` moves, ``C`` planes, ``H`` rows, ``W`` columns.
 """
@@ -35,22 +35,23 @@ from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_value
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
-"""Columns of a batch, float32 (M,).
+"""Names of columns of a batch; each column is float32 (M,).
 
-The columns are log-probs under the policy that played, advantages, and value targets.
+The columns contain log-probs under the policy that selected the moves, advantages, and value
+targets.
 """
 KICKSTART_PROBS = "kickstart_probs"
-"""Column of a batch, float32 (M, 4): move probabilities of the starting policy."""
+"""Name of a column of a batch: move probabilities of the starting policy, float32 (M, 4)."""
 
 _METRIC_NAMES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
-"""Reported metrics, under RLlib's names."""
+"""Names of the reported metrics, as in RLlib's PPO."""
 
 
 @dataclass(slots=True)
 class Rollout:
     """T turns of N games with S seats, in which the learner's snakes made M moves.
 
-    Moves are ordered by turn, game and seat.
+    The moves are ordered by turn, then by game, then by seat.
     """
 
     obs: NDArray[np.uint8]
@@ -60,22 +61,22 @@ class Rollout:
     actions: NDArray[np.int64]
     """int64 (M,), moves."""
     log_probs: NDArray[np.float32]
-    """float32 (M,), log-probs of the moves under the policy that played."""
+    """float32 (M,), log-probs of the moves under the policy that selected the moves."""
     acted: NDArray[np.bool_]
-    """bool (T, N, S), whether the learner moved."""
+    """bool (T, N, S), whether a snake of the learner moved."""
     values: NDArray[np.float32]
-    """float32 (T + 1, N, S), values of the network that played.
+    """float32 (T + 1, N, S), values of the positions, from the network that selected the moves.
 
     The value is 0 for seats without a snake of the learner.
     """
     rewards: NDArray[np.float32]
     """float32 (T, N, S), rewards."""
     terminateds: NDArray[np.bool_]
-    """bool (T, N, S), whether the snake was eliminated or won."""
+    """bool (T, N, S), whether the snake was eliminated or won in this turn."""
     truncateds: NDArray[np.bool_]
-    """bool (T, N, S), whether the game was truncated."""
+    """bool (T, N, S), whether the game was truncated in this turn."""
     weights_seq_no: int
-    """Sequence number of the weights of the network that played."""
+    """Sequence number of the weights that selected the moves."""
 
     def env_steps(self) -> int:
         """Return the number of env steps (turns of single games)."""
@@ -120,7 +121,7 @@ class PPOEnvRunner(BatchedEnvRunner):
     """Env runner that samples moves from the policy and records `Rollout` objects."""
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
-        """Play ``num_turns`` turns of all games; game i is greedy if ``epsilon[i]`` is 0."""
+        """Play ``num_turns`` turns; game i is greedy if ``epsilon[i]`` is 0."""
         assert self.env is not None
         shape = num_turns, self.env.num_games, self.env.num_snakes
         rollout = Rollout(
@@ -153,16 +154,18 @@ class PPOEnvRunner(BatchedEnvRunner):
     def _sample_actions(
         self, values: NDArray[np.float32], symmetries: NDArray[np.int64], explore: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Fill in the values of the current turn and sample moves.
+        """Compute the values of the current positions, and sample moves.
 
         Args:
-            values: float32 (N, S), filled for the learner's seats.
-            symmetries: int64 (N,), the symmetry applied to each game's observations.
+            values: float32 (N, S), output array; only the learner's seats are written.
+            symmetries: int64 (N,), symmetry applied to each game's observations.
             explore: bool (N,), whether to sample moves; if False, moves are greedy.
 
         Returns:
-            Observations, action masks, moves and log-probs of the learner's snakes (M rows), the
-            moves of all seats in the original orientation (N, S), and the seats that moved (N, S).
+            Six arrays. The first four arrays contain the observations, action masks, moves and
+            log-probs of the learner's snakes, with M rows. The fifth array contains the moves of
+            all seats in the original orientation (N, S). The last array marks the seats that moved
+            (N, S).
         """
         observations, action_mask, alive, cut_off = self._position
         learning = self._opponents.learner_seats
@@ -197,7 +200,7 @@ class PPOEnvRunner(BatchedEnvRunner):
         """Return the policy's logits, float32 (B, 4).
 
         Args:
-            module: The module.
+            module: Module of the policy.
             frames: uint8 (B, C, H, W), observations.
         """
         return logits_and_values_numpy(module, frames)[0]
@@ -215,7 +218,7 @@ _INVERSE_ACTION_MAP = np.argsort(symmetry_transforms.ACTION_MAP, axis=1)
 class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     """Learner that trains on whole rollouts.
 
-    `report` aggregates the metrics of all updates.
+    `report` returns the mean metrics of all updates since the last report.
     """
 
     def build(self) -> None:
@@ -230,7 +233,12 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         )
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
-        """Train on ``rollouts`` for ``num_epochs`` epochs, in minibatches of moves."""
+        """Train on ``rollouts`` for ``num_epochs`` epochs, in minibatches of moves.
+
+        Args:
+            rollouts: Rollouts of the env runners.
+            env_steps: Total number of env steps sampled, for the schedules.
+        """
         self._entropy_coeff.update(timestep=env_steps)
         self._kickstart_coeff.update(timestep=env_steps)
         parts = [self._to_batch(rollout) for rollout in rollouts]
@@ -281,7 +289,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def _recompute_with_current_policy(
         self, rollout: Rollout, columns: dict[str, Tensor]
     ) -> NDArray[np.float32]:
-        """Recompute log-probs and values with the current weights.
+        """Recompute the rollout's log-probs and values with the current weights, in place.
 
         Returns:
             Importance ratios clipped at 1, float32 (T, N, S).
@@ -317,6 +325,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return logits.masked_fill(~columns[ACTION_MASK], -torch.inf).softmax(-1)
 
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the outputs of the module for a batch."""
         outputs: dict[str, Tensor] = self.module.forward_train({DEFAULT_MODULE_ID: batch})[
             DEFAULT_MODULE_ID
         ]
@@ -325,9 +334,9 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Return the sum of clipped surrogate loss, value loss and entropy bonus.
+        """Return the clipped surrogate loss plus the value loss, minus the entropy bonus.
 
-        With kickstarting, the sum includes a cross-entropy to the starting policy (Schmitt et al.
+        With kickstarting, the loss includes a cross-entropy to the starting policy (Schmitt et al.
         2018, https://arxiv.org/abs/1803.03835).
         """
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
@@ -350,7 +359,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         return loss
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """Return the mean squared error of ``values`` (B,)."""
+        """Return the mean squared error between ``values`` (B,) and the value targets."""
         return mse_loss(values, batch[VALUE_TARGETS])
 
     def report(self) -> Any:
@@ -369,16 +378,17 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
 
 
 def _log_probs(logits: Tensor, actions: Tensor) -> Tensor:
+    """Return the log-probs of the moves ``actions``, float32 (B,)."""
     return logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
 
 
 class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's configuration with this project's env runner, learner and network.
+    """Configuration of PPO with this project's env runner, learner and network.
 
     A rollout has ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games per env
-    runner. ``clip_param``, ``lambda_``, ``vf_loss_coeff``, ``entropy_coeff``, ``num_epochs`` and
-    ``minibatch_size`` have the same meaning as in RLlib; ``entropy_coeff`` may be a schedule like
-    ``lr``.
+    runner. The following settings have the same meaning as in RLlib: ``clip_param``, ``lambda_``,
+    ``vf_loss_coeff``, ``entropy_coeff``, ``num_epochs`` and ``minibatch_size``. Like ``lr``,
+    ``entropy_coeff`` may be a schedule.
 
     Attributes:
         kickstart_coeff: Weight of the cross-entropy to the policy of ``start_from``; a number or a
@@ -423,7 +433,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
         self.kickstart_coeff: Any = [[0, 0.5], [500_000, 0.0]]
 
     def validate(self) -> None:
-        """Reject unsupported settings before training starts."""
+        """Raise ValueError if a setting is invalid or has no effect."""
         super().validate()
         for name in ("num_epochs", "minibatch_size"):
             if type(value := getattr(self, name)) is not int or value < 1:
@@ -444,7 +454,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
 
 
 class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
-    """PPO: env runners play a rollout, then the learner trains.
+    """PPO: env runners play rollouts, then the learner trains.
 
     With ``async_sampling``, sampling and training run at the same time.
     """
@@ -453,11 +463,15 @@ class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return PPO's configuration."""
+        """Return the default configuration of PPO."""
         return PPOConfig()
 
     def training_step(self) -> None:
-        """Train on the rollouts that have arrived from the env runners."""
+        """Train on the rollouts of the env runners.
+
+        With ``async_sampling``, train on the rollouts that have arrived. Otherwise, sample one
+        rollout per env runner.
+        """
         self._update_learner(
             self._collect_fragments() if self.config.async_sampling else self._sample_fragments()
         )

@@ -13,7 +13,8 @@ class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
     """RLlib's PPO configuration with ``ladder_cpu_fraction`` and ``start_from``.
 
     Attributes:
-        ladder_cpu_fraction: Fraction of the CPU time used for ladder evaluation, in [0, 0.5].
+        ladder_cpu_fraction: Maximum fraction of the CPU time used for ladder evaluation, in [0,
+            0.5].
         start_from: Policy whose weights initialize the network, or None.
     """
 
@@ -28,5 +29,5 @@ class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return RLlib PPO's configuration with ladder evaluation."""
+        """Return the default configuration of RLlib's PPO with ladder evaluation."""
         return RLlibPPOConfig()
