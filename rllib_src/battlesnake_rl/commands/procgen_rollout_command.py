@@ -47,6 +47,8 @@ from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 
 _VIDEO_SIZE_PX, _FRAMES_PER_SECOND = 512, 15
+"""Width and height of a video, and its frame rate."""
+
 _VIDEO_WRITER_OPTIONS: dict[str, dict[str, Any]] = {
     # The name of a temporary file does not end in .mp4. ffmpeg therefore needs an explicit format.
     "mp4": {"fps": _FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
@@ -123,6 +125,7 @@ def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
     }
 
     def write(draft: Path) -> None:
+        """Write the arrays to a temporary file."""
         with draft.open("wb") as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
@@ -139,6 +142,7 @@ def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
     kind = path.suffix.removeprefix(".")
 
     def write(draft: Path) -> None:
+        """Write the frames to a temporary file."""
         writer: Any = imageio.get_writer(draft, format=kind, **_VIDEO_WRITER_OPTIONS[kind])
         with writer:
             for frame in frames:
@@ -213,6 +217,11 @@ def parser() -> Parser:
 
 
 def _run_rollout(arguments: argparse.Namespace) -> int:
+    """Play the episodes that the command line requests and print the results.
+
+    Raises:
+        ValueError: If an argument is invalid, or if no episode ended.
+    """
     if arguments.output is not None and arguments.output.suffix != ".npz":
         raise ValueError(f"--output must end in .npz, got {arguments.output}")
     if (arguments.output or arguments.video_dir) and len(arguments.levels) > 1:
@@ -261,6 +270,7 @@ def _format_generalization_gap(results: Mapping[str, Mapping[str, float]]) -> st
 def _play_and_save(
     arguments: argparse.Namespace, env_config: Mapping[str, Any], act: PolicyFn
 ) -> list[Episode]:
+    """Play episodes and write them to the files that the command line requests."""
     num_envs = min(arguments.num_envs, arguments.episodes or arguments.num_envs)
     games = VectorProcgen(num_envs, env_config)
     episodes = play_episodes(
@@ -283,6 +293,7 @@ def _play_and_save(
 
 
 def _format_result(levels: str, env_config: Mapping[str, Any], result: Mapping[str, float]) -> str:
+    """Return one line of text with the statistics of episodes."""
     normalized = result.get("normalized_score")
     return (
         f"{env_config['env_name']} on {levels} levels: reward {result['reward']:.2f} "

@@ -32,6 +32,7 @@ GENERALIZATION_COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER
 """Key of the training result for each column of the test curve in ``progress.csv``."""
 
 _NUM_TEST_ENVS = 64
+"""Maximum number of parallel games in a test."""
 
 _SUPPORTED_VALUES: dict[str, tuple[Any, ...]] = {
     "evaluation_duration_unit": ("episodes",),

@@ -124,6 +124,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         nn.init.zeros_(self.policy.bias)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        """Return the action logits and the features of a batch of images."""
         embeddings = self._compute_features(batch[Columns.OBS])
         return {
             Columns.ACTION_DIST_INPUTS: self.policy(embeddings),

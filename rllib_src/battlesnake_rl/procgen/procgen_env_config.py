@@ -36,6 +36,8 @@ _DEFAULTS: dict[str, Any] = {
 """
 
 _MAX_LEVEL = 2**31 - 1
+"""Largest number of a level, and maximum number of levels."""
+
 _PROVIDERS = ("envpool",)
 
 
@@ -88,10 +90,12 @@ def held_out_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_choice(key: str, value: Any, choices: Any) -> None:
+    """Raise a `ValueError` if ``value`` is not one of ``choices``."""
     if value not in choices:
         raise ValueError(f"{key} must be one of {' '.join(choices)}, got {value!r}")
 
 
 def _check_range(key: str, value: int, minimum: int, maximum: int) -> None:
+    """Raise a `ValueError` if ``value`` is outside [``minimum``, ``maximum``]."""
     if not minimum <= value <= maximum:
         raise ValueError(f"{key} must be between {minimum} and {maximum}, got {value}")

@@ -26,6 +26,7 @@ PROCGEN_ENV_NAME = "procgen_env_wrapper"
 """Name of the environment in RLlib's registry."""
 
 Infos = dict[str, NDArray[Any]]
+"""Arrays of a step by name, each with one entry per game."""
 
 
 class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArray[Any]]):
@@ -124,6 +125,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
         self._provider = None
 
     def _infos(self, step: ProviderStep) -> Infos:
+        """Return the ``infos`` of a step; see the docstring of the class."""
         return {
             "level_seed": step.level_seeds,
             "prev_level_complete": step.level_complete,

@@ -113,6 +113,7 @@ def play_episodes(
 
 
 def _newest_frame(observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a copy of the newest frame of an observation, uint8 (64, 64, 3)."""
     return observation[..., -FRAME_SHAPE[-1] :].copy()
 
 
@@ -125,6 +126,7 @@ def make_policy(module: RLModule, *, greedy: bool = False) -> PolicyFn:
         module.eval()
 
     def act(observations: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the actions for a batch of observations, int64 (N,)."""
         with torch.no_grad():
             outputs = module.forward_inference({Columns.OBS: torch.from_numpy(observations)})
         if Columns.ACTIONS in outputs:

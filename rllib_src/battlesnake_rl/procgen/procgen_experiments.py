@@ -69,6 +69,11 @@ def load_experiment(experiment: str) -> dict[str, Any]:
 
 
 def _experiment_path(experiment: str) -> Path:
+    """Return the path of the file of a built-in experiment.
+
+    Raises:
+        ExperimentError: If the experiment does not exist.
+    """
     if experiment not in experiment_names():
         raise ExperimentError(
             f"{unknown_name_message('experiment', experiment, experiment_names())}; or use the "
@@ -105,6 +110,7 @@ def _find_errors(body: Any) -> list[str]:
 
 
 def _to_hyperparameters(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert an experiment's settings to hyperparameters."""
     config = dict(body.get("config", {}))
     values: dict[str, Any] = {}
     for key, name in (("run", "algorithm"), ("env", "env")):

@@ -101,6 +101,7 @@ class ProcgenRunner(PPOEnvRunner):
         """Return None, because Procgen's frames have a fixed size."""
 
     def _reset(self) -> None:
+        """Start new episodes in all games and reset all counters."""
         games: Any = self.env
         frames, _ = games.reset(seed=int(self._random.integers(1, 2**31)))
         self._frames, self._ended = frames, np.zeros(len(frames), np.bool_)
@@ -139,6 +140,7 @@ class ProcgenRunner(PPOEnvRunner):
         )
 
     def _step(self, actions: NDArray[Any]) -> StepResult:
+        """Play one env step of all games and return the results of the step."""
         games: Any = self.env
         acted = ~self._ended
         self._frames, rewards, out, cut, _ = games.step(actions[:, 0])
@@ -189,10 +191,12 @@ class ProcgenLearner(PPOLearner):
         super().learn(rollouts, env_steps)
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
+        """Return the batch of a rollout, with the values at the time of sampling."""
         old = self._to_device(rollout.values[:-1][rollout.acted])
         return super()._to_batch(rollout) | {Columns.VF_PREDS: old}
 
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the logits and the values of a minibatch."""
         logits, values = compute_logits_and_values(
             self.module[DEFAULT_MODULE_ID].unwrapped(), batch[Columns.OBS]
         )
@@ -286,6 +290,11 @@ class ProcgenPPOConfig(PPOConfig):
             )
 
     def _distribute_games(self) -> None:
+        """Set the number of games per env runner, so that all env runners share the games evenly.
+
+        Raises:
+            ValueError: If the number of env runners does not divide the number of games.
+        """
         if self.games is None:
             return
         runners = max(self.num_env_runners, 1)

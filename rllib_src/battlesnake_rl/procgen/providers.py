@@ -13,7 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 FRAME_SHAPE = (64, 64, 3)
+"""Height, width and color channels of a frame."""
+
 NUM_ACTIONS = 15
+"""Number of actions, which is the same in all games."""
+
 _LEVEL_NUMBER_INCREMENT = 997
 """Difference between the numbers of consecutive levels with ``use_sequential_levels``."""
 
@@ -129,6 +133,7 @@ class SequentialGames:
         )
 
     def _step_game(self, i: int, action: NDArray[np.int32]) -> ProviderStep:
+        """Play one env step of game ``i``; a completed level continues with the next level."""
         if self._ended[i] and self._now[i] is not self._first[i]:
             self._now[i], self._ended[i] = self._first[i], False
             return self._first[i].reset()
@@ -149,4 +154,5 @@ class SequentialGames:
 
 
 def _concatenate_steps(steps: Sequence[ProviderStep]) -> ProviderStep:
+    """Concatenate the steps of single games to one step of all games."""
     return ProviderStep(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))

@@ -25,6 +25,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from battlesnake_gym.common import extensions
 
 _EXAMPLES_DIR = Path(__file__).parents[1]
+"""Directory of the package, which contains the folders with examples."""
 
 _BASE_CLASSES: dict[str, type[Any]] = {
     "models": RLModule,
@@ -99,6 +100,11 @@ def find_class(
 
 
 def _load_module(kind: str, path: Path) -> ModuleType:
+    """Import a user's file as a module.
+
+    Raises:
+        ValueError: If the import fails.
+    """
     try:
         if path.is_file():
             _check_imports(path)
@@ -132,6 +138,11 @@ def _check_imports(path: Path) -> None:
 
 
 def _find_subclass(module: ModuleType, base: type[Any], path: Path) -> type[Any]:
+    """Return the only subclass of ``base`` that a module defines.
+
+    Raises:
+        ValueError: If the module defines no subclass, or several subclasses.
+    """
     classes = [
         value
         for value in vars(module).values()

@@ -59,5 +59,6 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         return values
 
     def _compute_features(self, images: Tensor) -> Tensor:
+        """Return the features of a batch of images, float32 (B, 256)."""
         features: Tensor = self.trunk(images.permute(0, 3, 1, 2).float() / 255)
         return features
