@@ -28,6 +28,7 @@ from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.rules import MOVES
 
 _INPUT, _OUTPUT = "observations", "q_values"
+"""Names of the input and the output of ``policy.onnx``."""
 
 _NUM_GAMES, _NUM_TURNS = 16, 40
 """Number of parallel games, and minimum number of turns, in the check of an export."""
@@ -44,6 +45,7 @@ The difference is relative to the largest absolute value, or to 1 if this value 
 _MAX_BYTE = np.iinfo(np.uint8).max
 
 ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+"""Function from observations uint8 (B, C, H, W) to action scores float32 (B, 4)."""
 
 _MoveFn = Callable[[NDArray[np.uint8]], NDArray[np.integer[Any]]]
 """Function from observations to the moves of the original policy, as action indices."""
@@ -112,7 +114,10 @@ def export(
         raise PolicyError(f"path must end in .onnx, got {path}")
 
     def write(draft: Path) -> dict[str, Any]:
+        """Write and check the ONNX file; return the metadata of the policy."""
+
         def check(expected: ScoreFn) -> None:
+            """Compare the written file with the original policy's score function."""
             _check_in_games(_score_fn_from_onnx(draft.read_bytes()), expected, config, shape)
 
         kind = _write_policy(policy, shape, scale, draft, check)
@@ -142,6 +147,11 @@ def export(
 
 
 def _check_board_sizes(boards: Any) -> list[tuple[int, int]]:
+    """Return the board sizes as a list of (width, height).
+
+    Raises:
+        PolicyError: If ``boards`` has another format.
+    """
     pairs = [boards] if np.ndim(boards) == 1 else list(boards)
     try:
         sizes = [(int(width), int(height)) for width, height in pairs]
@@ -153,6 +163,7 @@ def _check_board_sizes(boards: Any) -> list[tuple[int, int]]:
 
 
 def _package_versions(*packages: str) -> dict[str, str]:
+    """Return the versions of the installed packages among ``packages``."""
     found = {}
     for package in packages:
         try:
@@ -238,6 +249,7 @@ def _write_policy(
         write_onnx(module, shape, path)
 
         def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+            """Return the scores of the original policy, float32 (B, 4), and check its moves."""
             with torch.no_grad():
                 said: NDArray[np.float32] = module(torch.from_numpy(frames)).float().numpy()
             if moves is not None:
@@ -309,11 +321,14 @@ def _scale_input(network: Any, scale: float | None) -> Any:
     import torch
 
     class ScaledNetwork(torch.nn.Module):
+        """Network with uint8 input that multiplies its input by ``scale``."""
+
         def __init__(self) -> None:
             super().__init__()
             self.network = network
 
         def forward(self, planes: Any) -> Any:
+            """Return the scores of observations, float32 (B, 4)."""
             seen = planes if scale is None else planes.float() * scale
             answer = self.network(seen)
             return answer.float() if isinstance(answer, torch.Tensor) else answer
@@ -417,11 +432,14 @@ def _network_from_sb3(
     factor = None if space.dtype == np.uint8 else scale
 
     class SB3Network(torch.nn.Module):
+        """Actor or Q-network of the model, with the normalization of its environment."""
+
         def __init__(self) -> None:
             super().__init__()
             self.policy = policy
 
         def forward(self, planes: Any) -> Any:
+            """Return the scores of observations, float32 (B, 4)."""
             if transposed:
                 planes = planes.permute(0, 3, 1, 2)
             if factor is not None:
@@ -438,6 +456,7 @@ def _network_from_sb3(
             return self.policy.action_net(self.policy.mlp_extractor.forward_actor(features))
 
     def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
+        """Return the moves of the model for observations, as action indices."""
         seen: Any = frames if factor is None else frames.astype(np.float32) * np.float32(factor)
         for wrapper in wrappers:
             if isinstance(wrapper, VecTransposeImage):
@@ -471,20 +490,25 @@ def _network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[An
         ), None  # This project's networks return the scores directly.
 
     def to_batch(planes: Any) -> dict[str, Any]:
+        """Return RLlib's batch for observations, which are scaled if ``scale`` is set."""
         return {Columns.OBS: planes if scale is None else planes.float() * scale}
 
     class RLlibNetwork(torch.nn.Module):
+        """Network that returns the Q-values or the logits of the module."""
+
         def __init__(self) -> None:
             super().__init__()
             self.module = module
 
         def forward(self, planes: Any) -> Any:
+            """Return the scores of observations, float32 (B, 4)."""
             if hasattr(self.module, "compute_q_values"):
                 return self.module.compute_q_values(to_batch(planes))["qf_preds"].float()
             answer = self.module._forward_inference(to_batch(planes))
             return answer[Columns.ACTION_DIST_INPUTS].float()
 
     def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
+        """Return the moves of the module for observations, as action indices."""
         answer = module.forward_inference(to_batch(torch.from_numpy(frames)))
         if Columns.ACTIONS not in answer:
             answer = {Columns.ACTIONS: answer[Columns.ACTION_DIST_INPUTS].argmax(dim=-1)}
@@ -538,6 +562,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     original = _score_fn_from_onnx(model.SerializeToString(), given.name, result.name)
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the scores of the given ONNX model, float32 (B, 4)."""
         seen: NDArray[Any] = frames
         if kind == TensorProto.FLOAT:
             seen = frames.astype(np.float32) * np.float32(scale)
@@ -580,9 +605,17 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
 def _score_fn_from_onnx(
     content: bytes, input_name: str = _INPUT, output_name: str = _OUTPUT
 ) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+    """Return the score function of an ONNX model.
+
+    Args:
+        content: Bytes of the ONNX file.
+        input_name: Name of the model's input.
+        output_name: Name of the model's output.
+    """
     session = policy_file.open_session(content, "the network")
 
     def values(frames: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the scores of the ONNX model, float32 (B, 4)."""
         try:
             (found,) = policy_file.run_session(session, [output_name], {input_name: frames})
             return np.asarray(found, np.float32)

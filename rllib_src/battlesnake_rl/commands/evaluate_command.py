@@ -83,6 +83,7 @@ def play_against(
     with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
 
         def show_progress(ended: int) -> None:
+            """Advance the progress bar by the games that have just ended."""
             bar.update(ended)
 
         played = batched_games.play_games_batched(
@@ -111,6 +112,7 @@ def place_on_ladder(
     with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
 
         def show_placement(placement: Placement) -> None:
+            """Show the current placement in the progress bar."""
             bar.update(placement.games - bar.n)
             bar.set_postfix_str(str(placement))
 

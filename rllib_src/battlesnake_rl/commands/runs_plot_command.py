@@ -17,12 +17,15 @@ matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
 _DEFAULT_Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
+"""Default columns of ``progress.csv`` for the y axes."""
+
 _X_LABELS = {
     "time_total_s": "minutes of training",
     "cpu_minutes": "CPU minutes of training",
     "env_steps": "env steps",
     "training_iteration": "iterations",
 }
+"""Label of the x axis by column of ``progress.csv``."""
 
 
 def load_progress(run: Path) -> list[dict[str, float]]:

@@ -51,6 +51,10 @@ def _with_shared_network(config: AlgorithmConfig) -> AlgorithmConfig:
 def _set_policies(
     config: AlgorithmConfig, names: Sequence[str], mapping: Callable[..., str]
 ) -> AlgorithmConfig:
+    """Set one `SnakeActorCritic` per name in ``names`` as the policies of a configuration.
+
+    ``mapping`` returns the name of the policy for an agent.
+    """
     specs = {name: RLModuleSpec(module_class=SnakeActorCritic) for name in names}
     return config.multi_agent(
         policies=set(names), policy_mapping_fn=mapping, count_steps_by="agent_steps"
@@ -58,14 +62,17 @@ def _set_policies(
 
 
 def _map_to_shared(agent: str, episode: Any, **_: Any) -> str:
+    """Return the module ID of the shared policy, for any agent."""
     return SHARED_MODULE_ID
 
 
 def _map_to_seat(agent: str, episode: Any, **_: Any) -> str:
+    """Return the module ID of the policy for the seat of ``agent``."""
     return agent
 
 
 def _rllib_ppo_config() -> AlgorithmConfig:
+    """Return the default configuration of RLLIB_PPO, which is RLlib's own PPO."""
     return _with_shared_network(
         RLlibPPOConfig().training(
             lr=3e-4,

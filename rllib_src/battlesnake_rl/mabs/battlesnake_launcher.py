@@ -343,6 +343,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
 
 def _export_evaluation(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary:
+    """Write EXIT's best evaluation and return a summary of the run."""
     from battlesnake_heuristics.search.evaluation import Evaluation
     from battlesnake_rl.mabs.exit.exit import CHAMPION_FILE_NAME
 

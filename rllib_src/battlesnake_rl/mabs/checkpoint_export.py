@@ -33,6 +33,7 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
     strongest = None if last or history.best is None else history.measurements[history.best]
 
     def write(path: Path) -> dict[str, Any]:
+        """Write the ONNX file and return the metadata of the policy."""
         versions = _write_policy(checkpoint, identity, path, last)
         return {
             "observation": identity["observation"],

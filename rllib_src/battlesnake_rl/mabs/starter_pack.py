@@ -17,6 +17,7 @@ _RLLIB_SETTINGS_KEY = "additional_configs"
 """Hyperparameter that contains a dictionary of RLlib settings."""
 
 _NUM_ENVS_KEY = CONFIG_PREFIX + "num_envs_per_env_runner"
+"""Hyperparameter with the number of games per env runner."""
 
 RENAMED_HYPERPARAMETERS = {
     "rl.training.run": "algorithm",
@@ -103,6 +104,11 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def _get_rllib_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the RLlib settings in the starter pack's hyperparameter ``additional_configs``.
+
+    Raises:
+        HyperparameterError: If the hyperparameter is not a dictionary.
+    """
     additional = given.get(_RLLIB_SETTINGS_KEY, {})
     if not isinstance(additional, Mapping):
         raise HyperparameterError(
@@ -112,6 +118,11 @@ def _get_rllib_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _translate_value(name: str, value: Any) -> Any:
+    """Return the current value of the starter pack's hyperparameter ``name``.
+
+    Raises:
+        HyperparameterError: If the value is invalid.
+    """
     if name == CONFIG_PREFIX + "num_cpus":
         if not isinstance(value, int) or value < 1:
             raise HyperparameterError(f"{name} must be a positive number of CPUs, got {value!r}")

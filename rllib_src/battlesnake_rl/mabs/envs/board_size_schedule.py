@@ -9,6 +9,8 @@ import functools
 from typing import Any
 
 CYCLED_BOARD_SIZES = (7, 11, 19)
+"""Widths and heights of the boards in the cycle, in cells."""
+
 FIXED_SHAPE_OBSERVATION = "max-bordered-51s"
 """Observation of the starter pack's network, with the same shape for all boards."""
 

@@ -146,6 +146,11 @@ def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
 
 
 def _check_iterate_map_size(observation: Any, curriculum: Any) -> None:
+    """Check that ``iterate_map_size`` is compatible with the observation and the curriculum.
+
+    Raises:
+        ValueError: If the options are incompatible.
+    """
     seen = observations.get(observation)
     if len({seen.shape(size, size) for size in CYCLED_BOARD_SIZES}) > 1:
         raise ValueError(
@@ -159,6 +164,11 @@ def _check_iterate_map_size(observation: Any, curriculum: Any) -> None:
 
 
 def _check_curriculum(curriculum: Any, max_size: int) -> None:
+    """Check the entries of a curriculum.
+
+    Raises:
+        ValueError: If an entry is invalid or a board is larger than ``max_size`` cells.
+    """
     try:
         steps, sizes = zip(*curriculum, strict=True) if curriculum else ((0,), (1,))
         fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sizes) <= max_size

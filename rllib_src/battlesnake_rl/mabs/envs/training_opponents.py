@@ -27,6 +27,7 @@ The path of a ``.onnx`` file, a checkpoint or a run follows the prefix.
 """
 
 _LEARNER_INDEX = 0
+"""Index of the learner in `TrainingOpponents.names`."""
 
 
 class TrainingOpponents:
@@ -131,6 +132,7 @@ class TrainingOpponents:
         self._past.record_result(int(self._past_self[game]), float(outlived.mean()))
 
     def _is_past_self(self, who: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the opponent indices ``who`` stand for a past self, as bool."""
         past: NDArray[np.bool_] = who == (
             self.names.index(PAST_SELF) if PAST_SELF in self.names else -1
         )
@@ -242,6 +244,7 @@ def with_absolute_paths(
 
 
 def _absolute_path(path: str, directory: Path | None) -> str:
+    """Return the absolute path of a file, which may be in ``directory``."""
     if directory is not None:
         for found in (directory / path, directory / f"{path}.onnx"):
             if found.exists():

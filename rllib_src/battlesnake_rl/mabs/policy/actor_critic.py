@@ -63,6 +63,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.value: nn.Module = nn.Linear(self.network.trunk.hidden_size, 1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        """Return logits and features; a masked move has the lowest float32 value as its logit."""
         planes, mask = split_observation(batch[Columns.OBS])
         embeddings = self.network.trunk(planes)
         logits = _mask_logits(self.network.policy(embeddings), mask)
@@ -162,6 +163,7 @@ def logits_and_values_numpy(
 
 
 def _mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """Replace the logits of masked moves by the lowest value of the dtype."""
     if mask is None:
         return logits
     return logits.masked_fill(~mask.bool(), torch.finfo(logits.dtype).min)

@@ -85,6 +85,7 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
     import torch
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the scores of observations, float32 (B, 4)."""
         with torch.inference_mode():
             answer: NDArray[np.float32] = network(torch.from_numpy(frames)).numpy()
         return answer

@@ -183,12 +183,14 @@ class _ChannelsLastFlatten(nn.Flatten):
     """
 
     def forward(self, features: Tensor) -> Tensor:
+        """Return the flattened features, and register a hook for their gradient."""
         if features.requires_grad:
             features.register_hook(_to_channels_last)  # type: ignore[no-untyped-call]
         return super().forward(features)
 
 
 def _to_channels_last(values: Tensor) -> Tensor:
+    """Return ``values`` in channels-last memory order."""
     return values.contiguous(memory_format=torch.channels_last)
 
 
@@ -333,6 +335,7 @@ class WeightAverage(AveragedModel):
 
 
 def _restore_num_updates(mean: WeightAverage, _: object = None) -> None:
+    """Set ``mean.num_updates`` from the tensor of a loaded state."""
     mean.num_updates = int(mean.n_averaged)
 
 

@@ -17,6 +17,8 @@ from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.rules import MOVES
 
 NUM_SYMMETRIES = 8
+"""Number of symmetries of a square board, including the identity."""
+
 _TRANSPOSE, _FLIP_VERTICAL, _FLIP_HORIZONTAL = 4, 1, 2
 """Bits of a symmetry's index; the transposition precedes the flips."""
 
@@ -25,6 +27,7 @@ _MOVE_OFFSETS = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)
 
 
 def _transform_action(symmetry: int, move: str) -> int:
+    """Return the index of the action that ``move`` becomes on the transformed board."""
     rows, columns = _MOVE_OFFSETS[move]
     if symmetry & _TRANSPOSE:
         rows, columns = columns, rows

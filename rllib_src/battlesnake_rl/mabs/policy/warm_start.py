@@ -125,6 +125,7 @@ def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
 
 
 def _load_observation(path: Path) -> dict[str, Any]:
+    """Return the observation type of the policy in ``path``, as a dictionary."""
     if path.suffix == ".onnx":
         seen: dict[str, Any] = policy_file.read(path)[1]["observation"]
     else:

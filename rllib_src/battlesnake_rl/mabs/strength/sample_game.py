@@ -74,4 +74,5 @@ def to_gif(replay: Replay) -> bytes:
 
 
 def _current_board(vector: VectorBattlesnake) -> Board:
+    """Return the current board of the first game."""
     return Board.from_state(vector.games.state(0), vector.game)
