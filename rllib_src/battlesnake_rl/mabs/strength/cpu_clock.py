@@ -41,7 +41,7 @@ class ProcessTreeCpuClock:
 
 
 def _process_cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU seconds of a process and its children, or 0 after the end of the process."""
+    """Return the CPU seconds of a process and its finished children; 0 for an ended process."""
     try:
         times = process.cpu_times()
     except psutil.Error:
