@@ -180,6 +180,6 @@ def test_a_shard_that_cannot_hold_a_fragment_is_refused_before_anything_starts()
     config.training(replay_buffer_config={"capacity": 4 * 5440}, num_replay_shards=4).validate()
     config.training(num_replay_shards=5)
     with pytest.raises(
-        ValueError, match="5440 observations, but the replay buffer has 4352; raise"
+        ValueError, match="5440 observations, but the replay buffer has capacity 4352; raise"
     ):
         config.validate()

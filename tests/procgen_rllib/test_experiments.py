@@ -225,7 +225,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
         ),
         (
             ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"horizon": 3}'),
-            "evaluation_config's horizon is not used (leave it out)",
+            "evaluation_config's horizon is not used (leave the setting out)",
         ),
     ],
 )

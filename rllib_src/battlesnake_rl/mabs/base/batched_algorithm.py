@@ -150,8 +150,8 @@ class BatchedAlgorithmConfig:
         if missing:
             raise ValueError(
                 f"rl_module_spec's {given.__name__} lacks {' and '.join(missing)} "
-                f"(ray.rllib.core.rl_module.apis); a subclass of {self.rl_module_class.__module__}."
-                f"{self.rl_module_class.__name__} has them"
+                "(ray.rllib.core.rl_module.apis); derive the class from "
+                f"{self.rl_module_class.__module__}.{self.rl_module_class.__name__}"
             )
 
     def _check_symmetry_augmentation(self: Any) -> None:
@@ -162,7 +162,7 @@ class BatchedAlgorithmConfig:
             raise ValueError(
                 "symmetry_augmentation needs square boards and moves that do not depend on a "
                 f"snake's direction, got {games.width}x{games.height} and {seen.name!r}; "
-                "set it to false"
+                "set symmetry_augmentation to false"
             )
 
 

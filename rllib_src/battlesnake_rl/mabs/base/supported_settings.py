@@ -73,8 +73,8 @@ _FIXED_FIELD_VALUES = {"merge_env_runner_states": False}
 """Fields without an effect whose value in this project differs from RLlib's default."""
 
 _ALTERNATIVES = {
-    "num_atoms": "values are not distributed here",
-    "noisy": "explore by epsilon or epsilon_per_game",
+    "num_atoms": "distributional values are not supported",
+    "noisy": "set epsilon or epsilon_per_game",
     "hiddens": "set model_config's hidden_size",
     "model": "set model_config",
     "train_batch_size": "set train_batch_size_per_learner, or PPO's minibatch_size",
@@ -89,16 +89,16 @@ _ALTERNATIVES = {
     "policies": "all snakes share one policy; RLLIB_PPO supports several",
     "policy_mapping_fn": "all snakes share one policy; RLLIB_PPO supports several",
     "policies_to_train": "set env_config's opponents, or use RLLIB_PPO",
-    "count_steps_by": "steps are turns of games",
+    "count_steps_by": "all step counts are env steps",
     "batch_mode": "every fragment has rollout_fragment_length turns",
     "observation_filter": "register an observation",
     "observation_space": "set env_config's observation",
-    "action_space": "there are four moves",
+    "action_space": "the actions are always the four moves",
     "lr_schedule": "set a schedule for lr: [[0, 1e-3], [100000, 1e-4]]",
     "framework_str": "all networks use torch",
     "off_policy_estimation_methods": "evaluation always plays games",
     "input_": "use DISTIL, or RLlib's MARWIL or CQL",
-    "torch_compile_learner": "these networks do not become faster",
+    "torch_compile_learner": "compilation does not speed up these networks",
 }
 """Alternative to each unsupported field, keyed by public field name."""
 
@@ -154,10 +154,10 @@ def check_settings(config: AlgorithmConfig) -> None:
         if name not in plain:
             faults.append(unknown_name_message("setting", name, sorted(known)))
         elif not _is_equal(value, plain[name]):
-            remedy = _ALTERNATIVES.get(name, "leave it out")
-            faults.append(f"{name} is not used ({remedy}; its default is {plain[name]!r:.80})")
+            remedy = _ALTERNATIVES.get(name, "leave the setting out")
+            faults.append(f"{name} is not used ({remedy}; the default is {plain[name]!r:.80})")
     faults += [
-        f"evaluation_config's {name} is not used (leave it out)"
+        f"evaluation_config's {name} is not used (leave the setting out)"
         for name in config.evaluation_config or {}
         if name not in known
     ]

@@ -392,7 +392,10 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
             if type(value := getattr(self, name)) not in (int, float) or not 0 <= value <= most:
                 raise ValueError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
         if self.num_learners > 1:
-            raise ValueError(f"DISTIL has one learner, got num_learners={self.num_learners}")
+            raise ValueError(
+                f"DISTIL has one learner, got num_learners={self.num_learners}; "
+                "leave num_learners out"
+            )
 
 
 class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]

@@ -122,7 +122,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
         if unknown := sorted(set(self.replay_buffer_config) - known):
             raise ValueError(
-                f"unknown replay_buffer_config keys {unknown}; known are capacity, alpha, beta"
+                f"unknown replay_buffer_config keys {unknown}; "
+                "the valid keys are capacity, alpha, beta"
             )
         self._check_fragment_size()
 
@@ -148,8 +149,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             capacity := self.replay_buffer_kwargs()["capacity"]
         ):
             raise ValueError(
-                f"a fragment may have {frames} observations, but the replay buffer has {capacity}; "
-                "raise replay_buffer_config's capacity, or lower rollout_fragment_length, "
+                f"a fragment may have {frames} observations, but the replay buffer has "
+                f"capacity {capacity}; raise replay_buffer_config's capacity, or lower rollout_fragment_length, "
                 "num_envs_per_env_runner or num_replay_shards"
             )
 

@@ -189,7 +189,8 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         """Raise ValueError if a setting is invalid."""
         if self.num_env_runners < 1:
             raise ValueError(
-                f"EXIT needs at least one env runner, got num_env_runners={self.num_env_runners}"
+                f"EXIT needs at least one env runner, got num_env_runners={self.num_env_runners}; "
+                "set num_env_runners"
             )
         for name, usual in asdict(ExitSettings()).items():
             value = getattr(self.settings, name)

@@ -446,7 +446,9 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
                 fixed_value_or_schedule=getattr(self, name), setting_name=name, description=name
             )
         if self.num_learners > 1:
-            raise ValueError(f"PPO has one learner, got num_learners={self.num_learners}")
+            raise ValueError(
+                f"PPO has one learner, got num_learners={self.num_learners}; leave num_learners out"
+            )
         if self.async_sampling and not self.num_env_runners and not self.in_evaluation:
             raise ValueError(
                 "async_sampling needs env runners, got num_env_runners=0; leave async_sampling out"
