@@ -150,8 +150,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         ):
             raise ValueError(
                 f"a fragment may have {frames} observations, but the replay buffer has "
-                f"capacity {capacity}; raise replay_buffer_config's capacity, or lower rollout_fragment_length, "
-                "num_envs_per_env_runner or num_replay_shards"
+                f"capacity {capacity}; raise replay_buffer_config's capacity, or lower "
+                "rollout_fragment_length, num_envs_per_env_runner or num_replay_shards"
             )
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:

@@ -107,8 +107,8 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
     """Convert search values to expected scores.
 
     The conversion is calibrated on the scores of the games. One logistic curve is fitted per number
-    of living snakes. The expected score of a proven value is the mean score of such positions,
-    because a proof of the search may be wrong against several opponents.
+    of living snakes. The expected score of a proven value is the mean score of its class. A proof
+    of the search may be wrong against several opponents.
 
     Args:
         values: int32 (M,), search values in thousandths of a cell.
