@@ -16,6 +16,6 @@ if sys.version_info < (3, 11):  # noqa: UP036  (a job's image may have an older 
 # SageMaker copies each dependency next to the script. In a job, the folder `heuristics` therefore
 # contains `battlesnake_heuristics`. Clones and installations have no such folder next to this
 # package.
-_HEURISTICS = Path(__file__).resolve().parent.parent / "heuristics"
-if _HEURISTICS.is_dir() and str(_HEURISTICS) not in sys.path:
-    sys.path.insert(0, str(_HEURISTICS))
+_HEURISTICS_DIR = Path(__file__).resolve().parent.parent / "heuristics"
+if _HEURISTICS_DIR.is_dir() and str(_HEURISTICS_DIR) not in sys.path:
+    sys.path.insert(0, str(_HEURISTICS_DIR))

@@ -385,7 +385,7 @@ class SageMakerRayLauncher:
             for line in messages:
                 log_line(line)
         except ValueError as error:
-            message = hyperparameters.name_aliases(
+            message = hyperparameters.restore_typed_alias(
                 str(error), arguments, self.hyperparameters_class
             )
             report_failure(message, prog=prog)
@@ -462,9 +462,8 @@ class SageMakerRayLauncher:
             _check_cpu_minutes(plain.cpu_minutes, self.csv_columns)
         if "num_env_runners" in overrides:
             raise HyperparameterError(
-                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by the hyperparameter "
-                "num_env_runners; "
-                "use that"
+                f"{hyperparameters.CONFIG_PREFIX}num_env_runners cannot be set; use the "
+                "hyperparameter num_env_runners"
             )
         membership = Membership.from_environment(plain)
         return _RunSettings(
@@ -522,9 +521,12 @@ class SageMakerRayLauncher:
         check_cpus(config, cpus)
         if plain.rl_cluster_type:  # The instances of the other job are unknown in this job.
             return []
-        runners_named = plain.num_env_runners is not None
+        num_env_runners_given = plain.num_env_runners is not None
         return utilization.utilization_report(
-            groups, self.expected_utilization(config), plain.allow_idle_instances, runners_named
+            groups,
+            self.expected_utilization(config),
+            plain.allow_idle_instances,
+            num_env_runners_given,
         )
 
     def _lock_and_create_run(
@@ -601,7 +603,7 @@ class SageMakerRayLauncher:
                         if run.checkpoint
                         else "starts from scratch"
                     )
-                    log_line(f"stopped before it trained; the same command {then}")
+                    log_line(f"stopped before training started; the same command {then}")
                     return 128 + run.stopped_by
         with deferred_stop_signals("the export"):
             self._export_and_report(run)

@@ -12,8 +12,8 @@ from sagemaker_rl.job.hyperparameters import (
     add_options,
     collect_values,
     hyperparameter,
-    name_aliases,
     resolve_overrides,
+    restore_typed_alias,
     split_rllib_overrides,
     strip_sagemaker_arguments,
 )
@@ -198,6 +198,6 @@ def test_an_error_names_the_alias_that_was_typed(flag: str, named: str) -> None:
     parser = argparse.ArgumentParser()
     add_options(parser, Renamed)
     arguments = parser.parse_args([flag, "20"])
-    message = name_aliases("num_snakes must be at most 16, got 20", arguments, Renamed)
+    message = restore_typed_alias("num_snakes must be at most 16, got 20", arguments, Renamed)
     assert message == f"{named} must be at most 16, got 20"
-    assert name_aliases("map must be a name", arguments, Renamed) == "map must be a name"
+    assert restore_typed_alias("map must be a name", arguments, Renamed) == "map must be a name"

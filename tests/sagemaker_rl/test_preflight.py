@@ -67,17 +67,17 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
         ),
         ({"hyperparameters": {"lr": 1.0, "map_sise": 7}}, "unknown hyperparameter ['map_sise']"),
         ({"instance_count": 3}, "instances ['algo-1', 'algo-2', 'algo-3']"),
-        ({"entry_point": "tran.py"}, "tran.py; entry_point is a file in source_dir"),
+        ({"entry_point": "tran.py"}, "tran.py; entry_point must be a file in source_dir"),
         ({"dependencies": ["nowhere"]}, "there is no folder nowhere"),
         ({"role": "nobody"}, "there is no role nobody in this account"),
         ({"role": "arn:aws:iam::123456789012:user/me"}, ":user/me is not a role"),
-        ({"image_uri": f"{IMAGE}:old"}, f"there is no image {IMAGE}:old; build one from"),
+        ({"image_uri": f"{IMAGE}:old"}, f"there is no image {IMAGE}:old; build an image from"),
         (
             {"image_uri": IMAGE.replace("us-", "eu-")},
             "is in eu-east-1, but the job runs in us-east",
         ),
         ({"image_uri": "battlesnake-training"}, "is not in ECR"),
-        ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, "amazonaws.com/x; build one"),
+        ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, "amazonaws.com/x; build an image"),
         ({"output_path": "runs/x"}, "output_path: 'runs/x' is not an S3 URI; use s3://"),
         ({"output_path": "s3://My bucket/x"}, "My bucket is not a valid bucket name"),
         (
@@ -90,7 +90,7 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
         ),
         (
             {"hyperparameters": {"rl_cluster_type": "primary"}},
-            "give both the same subnets and security_group_ids",
+            "give both jobs the same subnets and security_group_ids",
         ),
         (
             {
@@ -184,7 +184,7 @@ def test_all_mistakes_are_reported_together(job: Any) -> None:
 
 def test_sagemakers_own_images_are_too_old(job: Any) -> None:
     old = "462105765813.dkr.ecr.us-east-1.amazonaws.com/sagemaker-rl-ray-container:ray-1.6.0"
-    rejected(job, "which end at Ray 1.6; build one from", image_uri=old)
+    rejected(job, "which end at Ray 1.6; build an image from", image_uri=old)
     estimator = job()
     estimator.image_uri = None
     with pytest.raises(preflight.PreflightError, match="image_uri is missing"):

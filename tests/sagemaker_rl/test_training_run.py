@@ -234,9 +234,9 @@ def test_a_network_that_is_nan_at_the_start_is_refused(
 def test_the_setting_furthest_from_its_default_is_suspected() -> None:
     config = PPOConfig().training(lr=[[0, 1e-3], [1000, 1e-4]], vf_loss_coeff=1e9)
     given = {"rl.training.config.lr": 1e-3, "rl.training.config.vf_loss_coeff": 1e9}
-    suspected = divergence.likely_setting(config, given)
+    suspected = divergence.find_likely_cause(config, given)
     assert suspected == "rl.training.config.vf_loss_coeff 1000000000.0"
-    assert divergence.likely_setting(config, {}).startswith("rl.training.config.lr [[0, 0.001]")
+    assert divergence.find_likely_cause(config, {}).startswith("rl.training.config.lr [[0, 0.001]")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -248,7 +248,7 @@ def test_a_long_iteration_is_aborted_for_the_checkpoint(
         time.sleep(60)
 
     monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(wait))
-    monkeypatch.setattr(training_run, "_ABORT_AFTER_S", 0.3)
+    monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
     run = _run(tmp_path)
     began = time.monotonic()
     with deferred_stop_signals(raise_immediately=True) as stop_signals:

@@ -48,7 +48,7 @@ class ClusterHyperparameters:
         None, "S3 bucket in which the head node publishes its address"
     )
     s3_prefix: str | None = hyperparameter(
-        None, "S3 key prefix for that address; must be unique per run"
+        None, "S3 key prefix for the head node's address; must be unique per run"
     )
     aws_region: str | None = hyperparameter(None, "AWS region of the bucket")
     rl_join_timeout_minutes: float = hyperparameter(15.0, "minutes to wait for the other instances")

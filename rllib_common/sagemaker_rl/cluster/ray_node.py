@@ -283,7 +283,7 @@ def ray_connection(
         environment: ``runtime_env`` of all tasks (see Ray's documentation).
 
     Raises:
-        ClusterError: If there is no cluster at this address.
+        ClusterError: If no Ray cluster responds at ``address``.
     """
     try:
         if address != "auto":

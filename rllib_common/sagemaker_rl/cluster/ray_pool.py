@@ -38,7 +38,7 @@ class RayPool:
             relative paths.
 
     Raises:
-        OSError: If there is no cluster at this address.
+        OSError: If no Ray cluster responds at ``address``.
     """
 
     def __init__(self, address: str, files: Iterable[Path]) -> None:

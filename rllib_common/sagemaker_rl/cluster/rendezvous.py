@@ -319,7 +319,7 @@ class ClusterHead:
         if name in mine and mine == theirs:
             return ""
         return (
-            f"{name} is one of {len(theirs)} instances, and the head waits for "
+            f"{name} is one of {len(theirs)} instances, but the head node waits for "
             f"{', '.join(sorted(mine)) or 'none'}; in both jobs, set rl_num_instances_secondary to "
             "the instance_count of the secondary job"
         )
@@ -424,7 +424,7 @@ def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> ClusterWorker:
         connection.settimeout(_HANDSHAKE_TIMEOUT_S)
         answer = link.receive()
         if "rejected" in answer:
-            rejected = f"the head at {run.address} rejects this instance: {answer['rejected']}"
+            rejected = f"the head node at {run.address} rejects this instance: {answer['rejected']}"
             raise (
                 ClusterError(rejected) if answer.get("permanent") else ConnectionLostError(rejected)
             )

@@ -168,10 +168,10 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
     try:
         end = shutdown_message.message()
     except ConnectionLostError as error:
-        raise ClusterError(f"the head {membership.head} was lost: {error}") from None
+        raise ClusterError(f"the head node {membership.head} was lost: {error}") from None
     status = int(end.get("shutdown", 1))
     if status not in (0, STOPPED_EXIT_STATUS):
-        raise ClusterError(f"the head {membership.head} has failed: {end.get('reason')}")
+        raise ClusterError(f"the head node {membership.head} has failed: {end.get('reason')}")
     log_line(f"{membership.name} ends: {end.get('reason')}")
     return status
 

@@ -13,9 +13,9 @@ def parser() -> Parser:
     """Return the command's parser."""
     parser = Parser(
         prog="battlesnake-gym aws simulate",
-        description="Simulate a SageMaker training job on this machine. It runs the real "
-        "sagemaker-training program, with instances as processes and S3 simulated by moto. Start "
-        "it in the repository. Example: aws simulate train-mabs.py --instance-count 3 "
+        description="Simulate a SageMaker training job on this machine. Each instance is a "
+        "process of the real sagemaker-training program, and moto simulates S3. Start the command "
+        "in the repository. Example: aws simulate train-mabs.py --instance-count 3 "
         "--hyperparameters algorithm=APEX minutes=1",
     )
     add = parser.add_argument

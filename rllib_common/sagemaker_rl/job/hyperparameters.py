@@ -89,7 +89,7 @@ def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help=f"set any other value, such as {CONFIG_PREFIX}lr=5e-5 (repeatable); same as "
+        help=f"set any other hyperparameter, such as {CONFIG_PREFIX}lr=5e-5 (repeatable); same as "
         f"--{CONFIG_PREFIX}lr 5e-5",
     )
 
@@ -167,7 +167,7 @@ def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]
     return resolved
 
 
-def name_aliases(message: str, arguments: argparse.Namespace, cls: type[Any]) -> str:
+def restore_typed_alias(message: str, arguments: argparse.Namespace, cls: type[Any]) -> str:
     """Return ``message`` with the typed alias instead of the hyperparameter's name.
 
     Messages that do not start with the name of a hyperparameter stay unchanged.
@@ -249,7 +249,8 @@ def _check_finite(name: str, value: Any) -> None:
         entries = value
     elif str(value).lower().lstrip("+-") in ("nan", "inf", "infinity"):
         raise HyperparameterError(
-            f"hyperparameter {name} must be finite, got {value}; give a number, or leave it out"
+            f"hyperparameter {name} must be finite, got {value}; use a finite "
+            "number, or omit the hyperparameter"
         )
     for entry in entries:
         _check_finite(name, entry)

@@ -48,7 +48,7 @@ _SDK1_ARGUMENT_NAMES = {
 
 PROCGEN_SCRIPT = "train-procgen.py"
 """Name of this project's training script for Procgen."""
-_SCRIPTS: dict[str, tuple[str, dict[str, str]]] = {
+_SCRIPT_REPLACEMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "train-mabs.py": ("train-mabs.py", {}),
     "train-mabs-dqn.py": ("train-mabs.py", {"algorithm": "DQN"}),
     "train-mabs-dqn-async.py": ("train-mabs.py", {"algorithm": "APEX"}),
@@ -117,8 +117,8 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
     hyperparameters = dict(values.get("hyperparameters", {}))
     if hyperparameters.pop("rl.training.upload_dir", None):
         log_line("rl.training.upload_dir is now checkpoint_s3_uri")
-    if values["entry_point"] in _SCRIPTS:
-        script, implied = _SCRIPTS[values["entry_point"]]
+    if values["entry_point"] in _SCRIPT_REPLACEMENTS:
+        script, implied = _SCRIPT_REPLACEMENTS[values["entry_point"]]
         if script == PROCGEN_SCRIPT and "rl_cluster_type" in hyperparameters:
             implied = {"experiment": "heterogeneous"}
         folders = [Path(folder) for folder in values.get("dependencies", ())]

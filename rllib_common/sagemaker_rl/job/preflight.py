@@ -144,7 +144,7 @@ def _check_sources(estimator: Any) -> Iterator[str]:
     """Yield problems of the training script and its dependencies."""
     script = Path(estimator.source_dir or ".") / estimator.entry_point
     if not script.is_file():
-        yield f"there is no {script}; entry_point is a file in source_dir"
+        yield f"there is no {script}; entry_point must be a file in source_dir"
     elif getattr(estimator, "misses_sigterm", False):
         command = SCRIPT_COMMAND.format(script=script.name)
         yield (
@@ -182,7 +182,7 @@ def _check_hyperparameter_names(estimator: Any) -> Iterator[str]:
 def _check_image(estimator: Any) -> Iterator[str]:
     """Yield problems of the training image."""
     session, uri = estimator.sagemaker_session, estimator.image_uri
-    build = f"build one from {_DOCKERFILE_PATH} and push it (docs/sagemaker.md)"
+    build = f"build an image from {_DOCKERFILE_PATH} and push the image (docs/sagemaker.md)"
     if not uri:
         yield f"image_uri is missing, and SageMaker's own RLlib images end at Ray 1.6; {build}"
         return
@@ -192,7 +192,7 @@ def _check_image(estimator: Any) -> Iterator[str]:
         return
     account, region, repository, tag = match.groups()
     if repository.startswith("sagemaker-rl"):
-        yield f"image_uri {uri} is one of SageMaker's own, which end at Ray 1.6; {build}"
+        yield f"image_uri {uri} is one of SageMaker's own images, which end at Ray 1.6; {build}"
     elif region != session.boto_region_name:
         yield (
             f"image_uri {uri} is in {region}, but the job runs in {session.boto_region_name}; push "
@@ -263,7 +263,7 @@ def _check_buckets(estimator: Any) -> Iterator[str]:
             if code == "404":
                 yield f"{argument}: there is no bucket {bucket}; create it in {region}"
             elif code == "403":
-                yield f"{argument}: you have no access to the bucket {bucket}; use another"
+                yield f"{argument}: you have no access to the bucket {bucket}; use another bucket"
             continue
         if where != region:
             yield (
@@ -273,7 +273,10 @@ def _check_buckets(estimator: Any) -> Iterator[str]:
             )
     aws_region = json.loads(given.get("aws_region", "null"))
     if aws_region not in (None, region):
-        yield f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; change it"
+        yield (
+            f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; set "
+            f"aws_region to {region}"
+        )
 
 
 def _check_network(estimator: Any) -> Iterator[str]:
@@ -282,8 +285,8 @@ def _check_network(estimator: Any) -> Iterator[str]:
         return
     if not estimator.subnets or not estimator.security_group_ids:
         yield (
-            "two jobs that form one cluster must reach each other: give both the same subnets and "
-            "security_group_ids"
+            "two jobs that form one cluster must reach each other: give both jobs the same "
+            "subnets and security_group_ids"
         )
         return
     ec2 = estimator.sagemaker_session.boto_session.client("ec2")
@@ -302,8 +305,8 @@ def _check_network(estimator: Any) -> Iterator[str]:
         return
     if not endpoints:
         yield (
-            f"the VPC {vpc} has no endpoint for S3, so jobs in it cannot read their code; "
-            f"create a gateway endpoint for {service} in it"
+            f"the VPC {vpc} has no endpoint for S3, so jobs in this VPC cannot read their code; "
+            f"create a gateway endpoint for {service} in this VPC"
         )
 
 

@@ -18,7 +18,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError
 
-_CGROUP_MEMORY = (
+_CGROUP_MEMORY_FILES = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
 )
@@ -62,7 +62,7 @@ def check_memory(config: AlgorithmConfig, cgroup_root: Path = Path("/sys/fs/cgro
     buffer: BufferSize = config.full_buffer()
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
-    for limit, usage in _CGROUP_MEMORY:
+    for limit, usage in _CGROUP_MEMORY_FILES:
         with suppress(OSError, ValueError):  # Without a limit, the file contains "max".
             bound = int((cgroup_root / limit).read_text())
             total = min(total, bound)
@@ -123,7 +123,7 @@ def _num_reserved_cpus(config: AlgorithmConfig) -> int:
 def check_cuda_driver(environ: Mapping[str, str]) -> None:
     """Reject an instance whose GPUs torch cannot use.
 
-    On such an instance, training would use only the CPUs.
+    If torch cannot use the GPUs, training uses only the CPUs.
 
     Raises:
         HyperparameterError: If torch can use fewer GPUs than SageMaker's ``SM_NUM_GPUS``.

@@ -76,7 +76,7 @@ def copy_sources(
     names = [folder.resolve().name for folder in folders]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"dependencies: two folders have the name {name}; rename one of them")
+            raise ValueError(f"dependencies: two folders have the name {name}; rename one folder")
     directory = TemporaryDir("job")
     atexit.register(directory.delete)
     copies = directory.path

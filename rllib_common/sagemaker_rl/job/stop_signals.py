@@ -18,8 +18,8 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class StoppedBeforeTrainingError(KeyboardInterrupt):
     """Error raised if a stop signal arrives before the start of training.
 
-    `KeyboardInterrupt` is the only error that interrupts Ray's waiting. Ray raises any other error
-    only after the wait, and wraps the error in an error of its own.
+    `KeyboardInterrupt` is the only error that interrupts Ray's waiting. Ray raises other
+    errors only after the wait, and wraps each error in an error of Ray.
     """
 
 
@@ -87,8 +87,8 @@ def deferred_stop_signals(
 ) -> Iterator[PendingSignals]:
     """Record SIGTERM, SIGINT and SIGHUP in the block instead of ending the process.
 
-    Files are therefore written completely, and a second Ctrl-C loses no data. The first signal
-    prints a line that names the work to finish. After SIGHUP, output to the closed terminal is
+    All files are therefore complete, and a second Ctrl-C loses no data. The first signal prints a
+    line that names the work to finish. After SIGHUP, output to the closed terminal is
     discarded. An ignored SIGHUP stays ignored, as under ``nohup``.
 
     Args:

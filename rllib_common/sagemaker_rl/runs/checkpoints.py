@@ -214,7 +214,8 @@ def check_compatible(checkpoint: Path, metadata: Mapping[str, Any]) -> None:
     if differences:
         raise CheckpointError(
             f"cannot resume from {checkpoint}: {'; '.join(differences)}; use another --name, or "
-            "repeat the command of this checkpoint, or add --no-resume to delete it and start over"
+            "repeat the command of this checkpoint, or add --no-resume to delete the checkpoint "
+            "and start over"
         )
 
 

@@ -36,11 +36,11 @@ def check_weights(algorithm: Any) -> None:
     group = getattr(algorithm, "learner_group", None)
     if group is None:
         return
-    if not all(found.get() for found in group.foreach_learner(_has_finite_weights)):
+    if not all(found.get() for found in group.foreach_learner(_learner_is_finite)):
         raise DivergedError("the network has weights that are not finite")
 
 
-def _has_finite_weights(learner: Any) -> bool:
+def _learner_is_finite(learner: Any) -> bool:
     """Return whether all weights of a learner's modules are finite."""
     return all(is_finite(module) for module in learner.module.values())
 
@@ -70,7 +70,7 @@ def restore_learner_state(algorithm: Any, state: Any) -> None:
     algorithm.learner_group.set_state(state)
 
 
-def likely_setting(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
+def find_likely_cause(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
     """Return name and value of the setting that probably made training diverge.
 
     The function selects the user's setting with the largest ratio to its default. If the user

@@ -79,13 +79,13 @@ MAIN_CURVES = {
 }
 """Result keys of TensorBoard's main curves in every experiment, keyed by curve name."""
 
-_GROWTH_CHECK_INTERVAL_S = 5.0
+_NEW_MACHINE_CHECK_INTERVAL_S = 5.0
 """Interval between two checks for new machines, in seconds."""
 
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
 """Maximum duration without a responding env runner before training fails, in seconds."""
 
-_ABORT_AFTER_S, _SAGEMAKER_ABORT_AFTER_S = 5.0, 60.0
+_ABORT_TIMEOUT_S, _SAGEMAKER_ABORT_TIMEOUT_S = 5.0, 60.0
 """Time limits for the current iteration after a stop signal, outside and in SageMaker, in seconds.
 
 Docker sends SIGKILL 10 s after SIGTERM, SageMaker 120 s. The remaining time is for the checkpoint.
@@ -143,7 +143,7 @@ class TrainingRun:
         self._steps = int(metadata.get("env_steps", 0))
         self._cpu_minutes = float(metadata.get(CPU_MINUTES_RESULT, 0.0))
         self._cpu_fraction = math.nan
-        self._last_progress_at = self._last_growth_check_at = time.monotonic()
+        self._last_progress_at = self._last_machine_check_at = time.monotonic()
         self._started_at = time.time()
         # A checkpoint does not contain the number of transitions trained before.
         self._trained = 0.0 if self.checkpoint is None else math.nan
@@ -207,8 +207,7 @@ class TrainingRun:
     def restore_progress_csv(self) -> None:
         """Copy ``progress.csv`` from the checkpoint into the run directory.
 
-        The file in the run directory may be missing, as on a new instance, or incomplete after a
-        kill.
+        The file in the run directory may be missing on a new instance, or incomplete after a kill.
         """
         path = self.job.output_dir / CSV_FILE
         if self.checkpoint is None:
@@ -234,7 +233,7 @@ class TrainingRun:
                 log_line(f"resuming from {self.checkpoint}")
                 with self._readable_checkpoint(self.checkpoint) as checkpoint:
                     restore_algorithm(algorithm, self.config, checkpoint)
-            self._check_start(algorithm)
+            self._check_initial_weights(algorithm)
             folder = self.job.output_dir
             games = GameRecorder(folder / GAMES_DIR, self.record, self._iterations)
             drawn = Curves(
@@ -258,7 +257,7 @@ class TrainingRun:
         finally:
             algorithm.stop()
 
-    def _check_start(self, algorithm: Algorithm) -> None:
+    def _check_initial_weights(self, algorithm: Algorithm) -> None:
         """Reject a network whose weights are not finite before training starts."""
         try:
             divergence.check_weights(algorithm)
@@ -292,7 +291,7 @@ class TrainingRun:
         """Run iterations until a stop condition, a signal or divergence."""
         before, began, used = self._seconds, time.monotonic(), time.process_time()
         saved = began
-        limit = _SAGEMAKER_ABORT_AFTER_S if self.job.in_sagemaker else _ABORT_AFTER_S
+        limit = _SAGEMAKER_ABORT_TIMEOUT_S if self.job.in_sagemaker else _ABORT_TIMEOUT_S
         psutil.cpu_percent()  # The first call starts the measurement.
         with self._make_progress_bar() as bar:
             while not stop_signals and not self.is_finished:
@@ -354,21 +353,22 @@ class TrainingRun:
                 error = cause
             else:
                 raise error
-        setting = divergence.likely_setting(self.config, self.settings)
+        setting = divergence.find_likely_cause(self.config, self.settings)
         self.diverged = (
             f"training diverged in iteration {self._iterations + 1}: {error}; the likely cause is "
             f"{setting}; the checkpoint and the exported model have the weights of iteration "
-            f"{self._iterations}; repeat the command with a smaller value to resume from them"
+            f"{self._iterations}; repeat the command with a smaller value to resume from these "
+            "weights"
         )
 
     def _add_env_runners(self, algorithm: Algorithm) -> None:
         """Start env runners on machines that have joined the cluster."""
         if (
             self.max_env_runners is None
-            or time.monotonic() < self._last_growth_check_at + _GROWTH_CHECK_INTERVAL_S
+            or time.monotonic() < self._last_machine_check_at + _NEW_MACHINE_CHECK_INTERVAL_S
         ):
             return
-        self._last_growth_check_at = time.monotonic()
+        self._last_machine_check_at = time.monotonic()
         limit = self.max_env_runners()
         group = algorithm.env_runner_group
         if group is None:

@@ -135,12 +135,12 @@ class Instance:
                 "TRAINING_JOB_NAME": job,
                 # The PATH starts with this machine's Python, which replaces the image's Python.
                 "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
-                # Simulated host names do not resolve. This variable prevents sagemaker-training
-                # from waiting for DNS.
+                # Simulated host names do not resolve. In the local mode of SageMaker Studio,
+                # sagemaker-training does not wait for DNS.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": add_compiled_modules(os.environ.get("PYTHONPATH", "")),
-                # Without this variable, pip lists all installed requirements.
+                # Without PIP_QUIET, pip lists all installed requirements.
                 "PIP_QUIET": "1",
             },
             cwd=self.folder,
@@ -379,7 +379,7 @@ def simulated_aws() -> Iterator[dict[str, str]]:
     url = f"http://{host}:{port}"
     try:
         yield {
-            # boto3 reads the first variable. sagemaker-training reads the second variable.
+            # boto3 reads AWS_ENDPOINT_URL, and sagemaker-training reads S3_ENDPOINT_URL.
             "AWS_ENDPOINT_URL": url,
             "S3_ENDPOINT_URL": url,
             "AWS_REGION": REGION,

@@ -148,7 +148,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
         log_type: str = "All",
         timeout: int | None = None,
     ) -> dict[str, Any]:
-        """Print a job's log so far, or until the job ends if ``wait`` is True.
+        """Print a job's existing log lines, or all lines until the end if ``wait`` is True.
 
         The SDK's own method polls every 30 seconds.
 
@@ -167,7 +167,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
     def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
         """Print a line for each training job that a tuning job starts or ends.
 
-        The method returns when the tuning job ends. The SDK's own method prints dots.
+        The method returns when the tuning job ends. The SDK's own method prints only dots.
 
         Returns:
             Description of the tuning job.

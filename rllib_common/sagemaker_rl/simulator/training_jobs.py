@@ -54,7 +54,7 @@ class Services:
 class ChannelDataError(Exception):
     """Error raised if a channel has no data.
 
-    The job then fails before its script starts.
+    A job with an empty channel fails before its script starts.
     """
 
 
@@ -80,7 +80,7 @@ class BackgroundJob:
         self._thread.join()
 
     def iter_log(self, wait: bool) -> Iterator[str]:
-        """Yield the log lines so far, or all lines until the job ends if ``wait`` is True."""
+        """Yield the existing log lines, or all lines until the end if ``wait`` is True."""
         seen = 0
         while True:
             with self._condition:
@@ -378,7 +378,7 @@ class TrainingJobs:
         """Delete a finished training job."""
         if self.get_job(TrainingJobName).describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
             raise client_error(
-                "ValidationException", f"{TrainingJobName} is still running; stop it first"
+                "ValidationException", f"{TrainingJobName} is still running; stop the job first"
             )
         del self._jobs[TrainingJobName]
 
@@ -398,7 +398,7 @@ class TrainingJobs:
         """Return the training job with the name ``name``.
 
         Raises:
-            ClientError: If there is no such job.
+            ClientError: If no job has this name.
         """
         if name not in self._jobs:
             raise client_error("ValidationException", f"there is no training job {name}")

@@ -246,7 +246,7 @@ class SimulatedSageMaker(TrainingJobs):
         """Return the tuning job with the name ``name``.
 
         Raises:
-            ClientError: If there is no such tuning job.
+            ClientError: If no tuning job has this name.
         """
         if name not in self._tuning:
             raise client_error("ValidationException", f"there is no tuning job {name}")
