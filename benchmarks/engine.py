@@ -1,9 +1,9 @@
 """Measure the speed of the engine: CPU time per board-turn, on one thread.
 
 The games have 4 snakes on 11x11. Moves are random among the moves that the mask ``fatal`` allows.
-The games are played once to record the moves. The benchmark then replays the steps, and the resets
-of finished games, from the same seeds. It replays them in one Python loop, so that a batch of 1
-includes the cost of the call. Each result is the median of several repetitions.
+The benchmark plays the games once to record the moves. The benchmark then replays the moves, and
+the resets of finished games, from the same seeds. The replay is one Python loop, so the result for
+a batch of 1 includes the overhead of the call. Each result is the median of several repetitions.
 
     python benchmarks/engine.py
     python benchmarks/engine.py --environment 64 1024
@@ -13,7 +13,7 @@ includes the cost of the call. Each result is the median of several repetitions.
 the time of `step`, and the time spent outside the engine. ``--opponents`` measures
 Gymnasium's vector environment with one learner per game, in learner steps.
 
-This is not a test: the results depend on the machine and its load.
+The results depend on the machine and on the load of the machine.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Game
 
-_SNAKES = 4
-_SIZE = 11
-_BATCHES = (1, 64, 1024, 4096)
-_OBSERVATION = "planes"
+_NUM_SNAKES = 4
+_BOARD_SIZE = 11
+_BATCH_SIZES = (1, 64, 1024, 4096)
+_ENCODER_NAME = "planes"
 
-_STANDARD = {
+_CASES = {
     "standard, fast food": (Game(), "fast"),
     "standard, official food": (Game(), "official"),
 }
@@ -52,7 +52,7 @@ _STANDARD = {
 class Recording:
     """Moves and resets of recorded games.
 
-    Entry t belongs to turn t of all games.
+    Entry t of ``actions`` and of ``resets`` belongs to turn t of all games.
     """
 
     game: Game
@@ -64,31 +64,36 @@ class Recording:
 
     @property
     def board_turns(self) -> int:
-        """The number of turns, summed over games."""
+        """The number of turns played, summed over all games."""
         return len(self.actions) * len(self.seeds)
 
-    def games(self) -> Games:
-        """Return the games at their first turn."""
-        games = make(len(self.seeds), self.game, self.food_rng)
+    def start_games(self) -> Games:
+        """Create the games at their first turn."""
+        games = create_games(len(self.seeds), self.game, self.food_rng)
         games.reset(self.seeds)
         return games
 
 
-def make(num_games: int, game: Game, food_rng: str) -> Games:
+def create_games(num_games: int, game: Game, food_rng: str) -> Games:
     """Create games with 4 snakes on an 11x11 board."""
     return Games(
-        num_games, width=_SIZE, height=_SIZE, num_snakes=_SNAKES, game=game, food_rng=food_rng
+        num_games,
+        width=_BOARD_SIZE,
+        height=_BOARD_SIZE,
+        num_snakes=_NUM_SNAKES,
+        game=game,
+        food_rng=food_rng,
     )
 
 
-def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
-    """Play games; record the moves and the resets of the games."""
+def record_games(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
+    """Play random games, and record the moves and the resets of the games."""
     rand = np.random.default_rng(7)
-    games = make(num_games, game, food_rng)
+    games = create_games(num_games, game, food_rng)
     seeds = rand.integers(1, 2**62, num_games)
     recording = Recording(game, food_rng, seeds, [], [], 0)
     games.reset(seeds)
-    mask = np.zeros((num_games, _SNAKES, 4), np.bool_)
+    mask = np.zeros((num_games, _NUM_SNAKES, 4), np.bool_)
     for _ in range(turns):
         games.action_mask("fatal", mask)
         actions = np.where(mask, rand.random(mask.shape), -1).argmax(-1).astype(np.uint8)
@@ -102,8 +107,13 @@ def prepare(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
     return recording
 
 
-def play(recording: Recording, games: Games, after: Callable[[], object] | None = None) -> None:
-    """Replay the games; the benchmark measures this function."""
+def replay_moves(
+    recording: Recording, games: Games, after: Callable[[], object] | None = None
+) -> None:
+    """Replay the recorded moves and resets, with a call of ``after`` on each turn.
+
+    `nanoseconds_per_board_turn` measures the duration of this function.
+    """
     step, reset = games.step, games.reset
     for actions, new in zip(recording.actions, recording.resets, strict=True):
         step(actions)
@@ -113,7 +123,9 @@ def play(recording: Recording, games: Games, after: Callable[[], object] | None 
             after()
 
 
-def nanoseconds(recording: Recording, repetitions: int, extra_work: str | None = None) -> float:
+def nanoseconds_per_board_turn(
+    recording: Recording, repetitions: int, extra_work: str | None = None
+) -> float:
     """Return the median CPU time per board-turn, in nanoseconds.
 
     Args:
@@ -122,40 +134,39 @@ def nanoseconds(recording: Recording, repetitions: int, extra_work: str | None =
         extra_work: Additional work per turn: "observe", "memset" or None.
     """
     samples = []
-    encoder = observations.get(_OBSERVATION)
-    shape = len(recording.seeds), _SNAKES, *encoder.shape(_SIZE, _SIZE)
+    encoder = observations.get(_ENCODER_NAME)
+    shape = len(recording.seeds), _NUM_SNAKES, *encoder.shape(_BOARD_SIZE, _BOARD_SIZE)
     out = np.zeros(shape if extra_work else 1, np.uint8)
     address, size = out.ctypes.data, out.nbytes
     for _ in range(repetitions):
-        games = recording.games()
+        games = recording.start_games()
         if extra_work == "observe":
             games.observe(encoder, out)
         after = partial(ctypes.memset, address, 1, size) if extra_work == "memset" else None
         start = time.thread_time_ns()
-        play(recording, games, after)
+        replay_moves(recording, games, after)
         samples.append((time.thread_time_ns() - start) / recording.board_turns)
     return statistics.median(samples)
 
 
-def report(repetitions: int) -> None:
-    """Print one line per case and batch size."""
-    print(f"{_SIZE}x{_SIZE}, {_SNAKES} snakes, one thread, CPU time per board-turn in ns;")
+def print_engine_speed(repetitions: int) -> None:
+    """Print one line for each type of game and batch size."""
+    shape = observations.get(_ENCODER_NAME).shape(_BOARD_SIZE, _BOARD_SIZE)
     print(
-        f"observations: {_OBSERVATION}, {observations.get(_OBSERVATION).shape(_SIZE, _SIZE)} uint8"
+        f"{_BOARD_SIZE}x{_BOARD_SIZE}, {_NUM_SNAKES} snakes, one thread, "
+        "CPU time per board-turn in ns (in parentheses: million board-turns per second)"
     )
-    print(
-        "per snake; memset: writes as many bytes. In parentheses: million board-turns per second."
-    )
+    print(f"observations: {_ENCODER_NAME}, {shape} uint8 per snake; memset writes as many bytes")
     header = (
         f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
     )
     print(f"\n{header}{'ratio':>7}")
-    for name, (game, food_rng) in _STANDARD.items():
-        for batch in _BATCHES:
-            recording = prepare(batch, max(360, 40_000 // batch), game, food_rng)
-            bare = nanoseconds(recording, repetitions)
-            with_observations = nanoseconds(recording, repetitions, "observe")
-            memset = nanoseconds(recording, repetitions, "memset") - bare
+    for name, (game, food_rng) in _CASES.items():
+        for batch in _BATCH_SIZES:
+            recording = record_games(batch, max(360, 40_000 // batch), game, food_rng)
+            bare = nanoseconds_per_board_turn(recording, repetitions)
+            with_observations = nanoseconds_per_board_turn(recording, repetitions, "observe")
+            memset = nanoseconds_per_board_turn(recording, repetitions, "memset") - bare
             length = recording.board_turns / max(recording.ended, 1)
             print(
                 f"{name:24}{batch:6}{length:7.0f}{bare:8.0f} ({1e3 / bare:5.1f})"
@@ -166,40 +177,42 @@ def report(repetitions: int) -> None:
             )
 
 
-def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
-    """Return the CPU seconds of a vector environment step.
+def measure_step_seconds(num_games: int, turns: int) -> tuple[float, float]:
+    """Measure the CPU time of one step of the vector environment.
 
     Returns:
-        The CPU time in total, and the CPU time within the engine.
+        The CPU seconds of the whole step, and the CPU seconds within the engine.
     """
     env = VectorBattlesnake(num_games)
     spent = {"step": 0.0, "engine": 0.0}
 
-    def timed(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
+    def wrap_with_timer(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed_call(*arguments: Any, **named: Any) -> Any:
             start = time.process_time()
             try:
                 return function(*arguments, **named)
             finally:
                 spent[what] += time.process_time() - start
 
-        return call
+        return timed_call
 
-    step = timed("step", env.step)
+    step = wrap_with_timer("step", env.step)
     rand = np.random.default_rng(0)
     _, infos = env.reset(seed=1)
-    for turn in range(-100, turns):  # The first 100 turns warm up and spread the ages of the games.
+    for turn in range(
+        -100, turns
+    ):  # The first 100 turns warm up the caches and spread the turn numbers of the games.
         if turn == 0:
             spent["step"] = 0.0
             for name in ("step", "reset", "action_mask"):
-                setattr(env.games, name, timed("engine", getattr(env.games, name)))
+                setattr(env.games, name, wrap_with_timer("engine", getattr(env.games, name)))
         scores = rand.random((num_games, env.num_snakes, 4), dtype=np.float32)
         *_, infos = step((scores * infos["action_mask"]).argmax(axis=2))
     return spent["step"] / turns, spent["engine"] / turns
 
 
-def learner_steps(num_games: int, opponents: list[str], turns: int) -> float:
-    """Return the learner steps per CPU second with one learner per game."""
+def learner_steps_per_cpu_second(num_games: int, opponents: list[str], turns: int) -> float:
+    """Measure the learner steps per CPU second with one learner per game."""
     envs = BattlesnakeVectorEnv(num_games, opponents)
     rand = np.random.default_rng(0)
     _, infos = envs.reset(seed=1)
@@ -213,13 +226,17 @@ def learner_steps(num_games: int, opponents: list[str], turns: int) -> float:
     return steps / (time.process_time() - start)
 
 
-def report_environment(num_games: int, opponents: str | None, repetitions: int) -> None:
-    """Print one line for a batch size."""
+def print_environment_speed(num_games: int, opponents: str | None, repetitions: int) -> None:
+    """Print the speed of the vector environment for one batch size."""
     if opponents:
-        speed = learner_steps(num_games, opponents.split(","), max(50, 100_000 // num_games))
+        speed = learner_steps_per_cpu_second(
+            num_games, opponents.split(","), max(50, 100_000 // num_games)
+        )
         print(f"{num_games:5} games: {speed:,.0f} learner steps per CPU second")
         return
-    rounds = [step_seconds(num_games, max(200, 200_000 // num_games)) for _ in range(repetitions)]
+    rounds = [
+        measure_step_seconds(num_games, max(200, 200_000 // num_games)) for _ in range(repetitions)
+    ]
     total, in_engine = (statistics.median(column) for column in zip(*rounds, strict=True))
     print(
         f"{num_games:5} games: {total * 1e6:.1f} us/step, {(total - in_engine) * 1e6:.1f} us "
@@ -245,9 +262,9 @@ def main() -> None:
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled: run `make build` first")
     if options.environment is None:
-        report(options.repetitions)
+        print_engine_speed(options.repetitions)
     for num_games in options.environment or ():
-        report_environment(num_games, options.opponents, options.repetitions)
+        print_environment_speed(num_games, options.opponents, options.repetitions)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,18 @@
     python -m benchmarks.fuzz --snakes minimax --requests 1000000 --minutes 30
     python -m benchmarks.fuzz --results parts.jsonl
 
-With ``--results``, a run is one part of a longer run: its seed is the next seed that the file does
-not contain. The result is appended to the file, and the sum over all parts is printed.
+With ``--results``, a run is one part of a longer run. The seed of the run is the next seed that the
+file does not contain. The benchmark appends the result to the file and prints the sum over all
+parts.
 
 The server deletes unfinished games after ten minutes, so memory usage is constant only in longer
 runs. Use ``--minutes`` to check the memory usage.
 
-gunicorn serves every snake. Each of several connections plays games whose requests are valid,
-in two formats: the official one, and the format of engines that list eliminated snakes. Between
-valid moves, the connection sends damaged requests: replaced JSON values, removed, doubled or
-replaced bytes, nested values, duplicate keys, and invalid HTTP heads. Half of the games use maps
-with hazards. Requests are pipelined, and some requests arrive in two chunks.
+gunicorn serves every snake. Each of several connections plays games with valid requests in two
+formats: the official format, and the format of engines that list eliminated snakes. Between valid
+requests, the connection sends damaged requests. The damage is replaced JSON values, removed,
+doubled or replaced bytes, nested values, duplicate keys, or invalid HTTP heads. Half of the games
+use maps with hazards. Requests are pipelined, and some requests arrive in two chunks.
 
 Three responses are expected:
 
@@ -23,10 +24,9 @@ Three responses are expected:
 * for a damaged request that contains everything needed for a move, status 200 and a move,
 * for any other request, status 4xx or a closed connection.
 
-The exit status is 1 for anything else: 5xx, no response in time, a wrong response, or
-growing memory.
+The exit status is 1 for any other response, a missing response, or growing memory.
 
-If a search plays, the games have a timeout of a few milliseconds, so that the snake handles many
+If a search plays, the games have a timeout of a few milliseconds, so that the snake processes many
 requests.
 """
 
@@ -58,40 +58,42 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MAPS, MOVES, Game
 from battlesnake_server.arena.referee import ArenaRequestWriter
-from benchmarks.load import metric, served
+from benchmarks.load import read_metric, run_server
 
 _MEBIBYTE = 1 << 20
-_MAX_GROWTH = 0.01
+_MAX_GROWTH_FRACTION = 0.01
 """Maximum relative growth of a server's memory in the second half of the requests."""
 
 _RESPONSE_TIMEOUT_S = 120.0
-"""Response timeout in seconds; a long timeout suits busy machines."""
+"""Response timeout in seconds, long enough for busy machines."""
 
-_PIPELINED = 8
-"""Number of pipelined requests to a fast snake."""
+_NUM_PIPELINED_REQUESTS = 8
+"""Number of pipelined requests to a snake without a search."""
 
 _SEARCHING_MS, _DEFAULT_MS = 15, 500
-"""Timeouts of the games with a search and without, in milliseconds."""
+"""Timeouts of games with a search and of games without a search, in milliseconds."""
 
-_OTHER_GAMES = 1000
-"""Number of other games to which damaged requests belong."""
+_NUM_DAMAGED_GAMES = 1000
+"""Number of different game ids of damaged requests."""
 
 _DEFAULT_SNAKE_SIZES = ((11, 4),)
-"""Board size and number of snakes of the default snake's games without a search."""
+"""Board sizes and numbers of snakes for which the default snake uses no search."""
 
 _VALID, _DAMAGED, _BYTES, _HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
-_UNUSUAL = "unusual JSON"
-_KINDS, _WEIGHTS = (_VALID, _DAMAGED, _BYTES, _UNUSUAL), (6, 9, 3, 2)
-_BROKEN_HEAD_FRACTION = _SPLIT_FRACTION = 0.01
-"""Fractions of broken heads and of split requests.
+_UNUSUAL_JSON = "unusual JSON"
+_KINDS, _WEIGHTS = (_VALID, _DAMAGED, _BYTES, _UNUSUAL_JSON), (6, 9, 3, 2)
+_INVALID_HEAD_FRACTION = _SPLIT_FRACTION = 0.01
+"""Fractions of requests with invalid HTTP heads and of batches sent in two chunks.
 
-A broken head costs a connection.
+The server closes the connection after an invalid HTTP head.
 """
 
 _SERVE_OPTIONS = {"default": [], "policy": ["--policy", "shipped"]}
-"""Options of `serve` for names that are not built-in snakes."""
+"""Options of `serve` for the names ``default`` and ``policy``, which are no built-in snakes."""
 
-_MAZES = tuple(sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze")))
+_HAZARD_MAPS = tuple(
+    sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze"))
+)
 
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 7, 3.5, 1e300, float("nan"), float("inf"), 10**30, 10**400,
@@ -100,10 +102,10 @@ _VALUES: tuple[Any, ...] = (
     {"id": "a"}, {"settings": 3}, [{"x": 10**20, "y": 0}] * 3, [{"id": "a", "body": []}] * 100,
 )  # fmt: skip
 
-_DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000, 100_000)
-"""Nesting depths that the parser accepts, rejects, and in between."""
+_NESTING_DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000, 100_000)
+"""Nesting depths: accepted by the parser, near the limit of the parser, and rejected."""
 
-_BROKEN_HEADS = (
+_INVALID_HTTP_HEADS = (
     b"\r\n\r\n", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"POST /move HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"POST /move HTTP/9.9\r\n\r\n",
     b"POST /move HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
@@ -116,14 +118,15 @@ _BROKEN_HEADS = (
 )  # fmt: skip
 
 PlayedTurn = tuple[bytes, frozenset[str]]
-"""The body of a request, and the valid moves."""
+"""The body of a move request, and the valid moves for the request."""
 
 
 @dataclass(frozen=True)
-class Sent:
+class FuzzRequest:
     """A request and its expected response.
 
-    The expected response is status 200, another status, or either status (None).
+    ``accepted`` is True if the server must respond with status 200, False if the server must reject
+    the request, or None if both are valid. ``moves`` contains the valid moves of a response.
     """
 
     kind: str
@@ -161,21 +164,23 @@ def main() -> int:
     args = parser.parse_args()
     failed = False
     for name in args.snakes:
-        parts = [] if args.results is None else load_parts(args.results, name)
+        parts = [] if args.results is None else load_results(args.results, name)
         seed = args.seed + len(parts)
         games = [
-            game for i in range(100 * seed, 100 * seed + 8) for game in recorded_games(i, name)
+            game
+            for i in range(100 * seed, 100 * seed + 8)
+            for game in record_game_requests(i, name)
         ]
         chosen = _SERVE_OPTIONS.get(name, ["--snake", name])
         command = [sys.executable, "-m", "battlesnake_gym", "serve", *chosen, "--port"]
-        with tempfile.TemporaryFile() as log, served(command, log) as port:
-            counts, history = fuzz(
+        with tempfile.TemporaryFile() as log, run_server(command, log) as port:
+            counts, history = fuzz_server(
                 port,
                 games,
                 args.requests,
                 args.connections,
                 seed,
-                num_pipelined(name),
+                max_pipelined_requests(name),
                 60 * args.minutes,
             )
             logged = log.seek(0, io.SEEK_END)
@@ -191,41 +196,41 @@ def main() -> int:
         print(f"\n{name}: {sum(counts.values())} requests, {logged} bytes of log", flush=True)
         for (kind, outcome), count in sorted(counts.items()):
             print(f"  {kind:<14} {outcome:<24} {count:>9}")
-        growth, memory = history.growth()
-        flat = growth < _MAX_GROWTH * memory
+        growth, memory = history.estimate_growth()
+        flat = growth < _MAX_GROWTH_FRACTION * memory
         print(
             f"  memory {memory / _MEBIBYTE:.1f} MiB, in the second half {growth / _MEBIBYTE:+.2f} "
             f"MiB: {'flat' if flat else 'NOT FLAT'}",
             flush=True,
         )
-        failed |= not flat or any(outcome in _UNEXPECTED for _, outcome in counts)
+        failed |= not flat or any(outcome in _UNEXPECTED_OUTCOMES for _, outcome in counts)
     return 1 if failed else 0
 
 
-def load_parts(path: Path, name: str) -> list[dict[str, Any]]:
-    """Return the finished parts of a snake's runs."""
+def load_results(path: Path, name: str) -> list[dict[str, Any]]:
+    """Load the results of the earlier parts for one snake."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [part for part in map(json.loads, lines) if part["snake"] == name]
 
 
 _REJECTED, _MOVED, _CLOSED = "rejected (4xx)", "a move", "closed"
 _FAILED, _SILENT, _LOST, _WRONG = "SERVER ERROR (5xx)", "NO RESPONSE", "LOST", "WRONG RESPONSE"
-_UNEXPECTED = (_FAILED, _SILENT, _LOST, _WRONG)
+_UNEXPECTED_OUTCOMES = (_FAILED, _SILENT, _LOST, _WRONG)
 
 Counts = collections.Counter[tuple[str, str]]
 
 
 @dataclass
 class MemoryHistory:
-    """The server's memory in bytes over time in seconds."""
+    """Memory of the server process over time: times in seconds, memory in bytes."""
 
     seconds: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
 
-    def growth(self) -> tuple[float, float]:
-        """Return the growth in the second half and the mean memory, in bytes.
+    def estimate_growth(self) -> tuple[float, float]:
+        """Return the memory growth in the second half of the run and the mean memory, in bytes.
 
-        The growth is estimated by least squares.
+        The slope of a least-squares line gives the growth.
         """
         half = len(self.seconds) // 2
         seconds, memory = np.array(self.seconds[half:]), np.array(self.memory[half:])
@@ -233,7 +238,7 @@ class MemoryHistory:
         return float(slope * (seconds[-1] - seconds[0])), float(memory.mean())
 
 
-def fuzz(
+def fuzz_server(
     port: int,
     games: list[list[PlayedTurn]],
     count: int,
@@ -245,7 +250,7 @@ def fuzz(
     """Send ``count`` requests, or as many as possible in ``seconds``.
 
     Returns:
-        The numbers of responses by kind of request and response, and the memory over time.
+        The number of responses for each request type and outcome, and the memory over time.
     """
     counts, history = Counts(), MemoryHistory()
     started = time.perf_counter()
@@ -261,7 +266,7 @@ def fuzz(
         while done < count and time.perf_counter() < started + seconds:
             batch_size = max(num_pipelined, min(2000, count // 50) // connections)
             for outcome in pool.map(
-                lambda client, batch_size=batch_size: client.run(batch_size), clients
+                lambda client, batch_size=batch_size: client.send_requests(batch_size), clients
             ):
                 counts.update(outcome)
             bar.update(sum(counts.values()) - done)
@@ -270,14 +275,14 @@ def fuzz(
                 print(f"{time.strftime('%H:%M:%S')} {done}: {dict(counts)}", flush=True)
                 printed = done
             history.seconds.append(time.perf_counter() - started)
-            history.memory.append(metric(port, "process_resident_memory_bytes"))
+            history.memory.append(read_metric(port, "process_resident_memory_bytes"))
         for client in clients:
             client.close()
     return counts, history
 
 
 class Client:
-    """A client that sends requests over one connection at a time."""
+    """A client that sends requests to the server over one connection at a time."""
 
     def __init__(
         self, port: int, games: list[list[PlayedTurn]], rng: random.Random, num_pipelined: int
@@ -286,54 +291,58 @@ class Client:
         self._num_pipelined = num_pipelined
         self._games = games
         self._rng = rng
-        self._valid = self._play()
+        self._valid = self._iter_valid_requests()
         self._socket: socket.socket | None = None
         self._received = b""
 
-    def run(self, count: int) -> Counts:
-        """Send about ``count`` requests and read the responses."""
+    def send_requests(self, count: int) -> Counts:
+        """Send at least ``count`` requests, read the responses and count the outcomes."""
         counts = Counts()
         while counts.total() < count:
-            if self._rng.random() < _BROKEN_HEAD_FRACTION * self._num_pipelined:
-                counts[_HEADS, self._send_broken()] += 1
-            batch = [self._next() for _ in range(self._num_pipelined)]
-            for sent, outcome in zip(batch, self._exchange(batch), strict=True):
-                if outcome in _UNEXPECTED:
+            if self._rng.random() < _INVALID_HEAD_FRACTION * self._num_pipelined:
+                counts[_HEADS, self._send_invalid_head()] += 1
+            batch = [self._draw_request() for _ in range(self._num_pipelined)]
+            for sent, outcome in zip(batch, self._send_batch(batch), strict=True):
+                if outcome in _UNEXPECTED_OUTCOMES:
                     print(outcome, sent.kind, sent.data[:500], file=sys.stderr, flush=True)
                 counts[sent.kind, outcome] += 1
         return counts
 
-    def _next(self) -> Sent:
+    def _draw_request(self) -> FuzzRequest:
         kind = self._rng.choices(_KINDS, _WEIGHTS)[0]
         if kind == _VALID:
             return next(self._valid)
         text, _ = self._rng.choice(self._rng.choice(self._games))
-        # Damaged requests belong to other games than the played ones. The number of these games is
-        # fixed, because the server stores all of them. Otherwise its memory would depend on the
-        # request rate.
-        number = self._rng.randrange(_OTHER_GAMES)
+        # Damaged requests use other game ids than the valid requests. The number of these ids is
+        # fixed, because the server stores every game. Otherwise, the memory of the server would
+        # depend on the request rate.
+        number = self._rng.randrange(_NUM_DAMAGED_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
         if kind == _DAMAGED:
-            body = damage(json.loads(text), self._rng)
-            return Sent(kind, request(self._path(), to_json(body)), playable(body))
-        if kind == _UNUSUAL:
-            return Sent(kind, request(self._path(), make_unusual(text, self._rng)))
-        return Sent(kind, request(self._path(), change_bytes(text, self._rng)))
+            body = damage_values(json.loads(text), self._rng)
+            return FuzzRequest(
+                kind, format_request(self._draw_path(), encode_json(body)), is_playable(body)
+            )
+        if kind == _UNUSUAL_JSON:
+            return FuzzRequest(
+                kind, format_request(self._draw_path(), make_unusual_json(text, self._rng))
+            )
+        return FuzzRequest(kind, format_request(self._draw_path(), change_bytes(text, self._rng)))
 
-    def _path(self) -> bytes:
+    def _draw_path(self) -> bytes:
         return self._rng.choice((b"/move", b"/move", b"/move", b"/a/b/move", b"//move/"))
 
-    def _play(self) -> Iterator[Sent]:
-        """Yield the requests of one game after the other."""
+    def _iter_valid_requests(self) -> Iterator[FuzzRequest]:
+        """Yield the move requests and the end request of random games, one game after another."""
         while True:
             game = self._rng.choice(self._games)
             name = b'"id":"%d-' % self._rng.getrandbits(60)
             for text, moves in game:
                 text = text.replace(b'"id":"', name, 1)
-                yield Sent(_VALID, request(b"/move", text), True, moves)
-            yield Sent(_VALID, request(b"/end", text), True, frozenset([""]))
+                yield FuzzRequest(_VALID, format_request(b"/move", text), True, moves)
+            yield FuzzRequest(_VALID, format_request(b"/end", text), True, frozenset([""]))
 
-    def _exchange(self, batch: list[Sent]) -> Iterator[str]:
+    def _send_batch(self, batch: list[FuzzRequest]) -> Iterator[str]:
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(
@@ -350,13 +359,13 @@ class Client:
         except OSError:
             self.close()
         for sent in batch:
-            yield self._outcome_of(sent)
+            yield self._classify_response(sent)
 
-    def _outcome_of(self, sent: Sent) -> str:
+    def _classify_response(self, sent: FuzzRequest) -> str:
         if self._socket is None:
             return _LOST
         try:
-            status, content = self._read()
+            status, content = self._read_response()
         except (OSError, EOFError) as error:
             self.close()
             return _SILENT if isinstance(error, TimeoutError) else _LOST
@@ -369,20 +378,20 @@ class Client:
             return _WRONG
         return _MOVED if move else "end"
 
-    def _read(self) -> tuple[int, bytes]:
+    def _read_response(self) -> tuple[int, bytes]:
         assert self._socket is not None
         while b"\r\n\r\n" not in self._received:
-            self._receive()
+            self._receive_bytes()
         head, _, rest = self._received.partition(b"\r\n\r\n")
         found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
         length = int(found[1]) if found else 0
         while len(rest) < length:
-            self._receive()
+            self._receive_bytes()
             rest = self._received.partition(b"\r\n\r\n")[2]
         self._received = rest[length:]
         return int(head.split()[1]), rest[:length]
 
-    def _receive(self) -> None:
+    def _receive_bytes(self) -> None:
         assert self._socket is not None
         data = self._socket.recv(1 << 16)
         if not data:
@@ -395,14 +404,14 @@ class Client:
             self._socket.close()
         self._socket = None
 
-    def _send_broken(self) -> str:
-        """Return the response to bytes that are not a request."""
+    def _send_invalid_head(self) -> str:
+        """Send bytes that are not a valid HTTP request, and return the outcome."""
         answer = b""
         try:
             with socket.create_connection(
                 ("127.0.0.1", self._port), _RESPONSE_TIMEOUT_S
             ) as connection:
-                connection.sendall(self._rng.choice(_BROKEN_HEADS))
+                connection.sendall(self._rng.choice(_INVALID_HTTP_HEADS))
                 connection.shutdown(socket.SHUT_WR)
                 while data := connection.recv(1 << 16):
                     answer += data
@@ -416,23 +425,23 @@ class Client:
         return _FAILED if status >= b"5" else _REJECTED if status >= b"4" else _WRONG
 
 
-def num_pipelined(name: str) -> int:
-    """Return the number of pipelined requests to a snake.
+def max_pipelined_requests(name: str) -> int:
+    """Return the number of requests to pipeline to the snake ``name``.
 
-    A search needs its whole time budget for each request.
+    The limit is 1 for a search, because a search uses its whole time budget for each request.
     """
-    return 1 if name == "minimax" else _PIPELINED
+    return 1 if name == "minimax" else _NUM_PIPELINED_REQUESTS
 
 
-def recorded_games(seed: int, name: str) -> list[list[PlayedTurn]]:
-    """Return the requests of one game in each format.
+def record_game_requests(seed: int, name: str) -> list[list[PlayedTurn]]:
+    """Play a game and return the move requests of one snake in each of the two formats.
 
-    Each request comes with the moves that are not certain death.
+    Each request has the set of moves that are not certain death.
     """
     width, count = ((11, 4), (7, 2), (11, 4), (7, 3))[seed % 4]
     height, board_map = width, "standard"
     if seed % 8 > 3:
-        board_map = _MAZES[seed // 100 * 4 % len(_MAZES) - seed % 4]
+        board_map = _HAZARD_MAPS[seed // 100 * 4 % len(_HAZARD_MAPS) - seed % 4]
         width, height = MAPS[board_map].sizes[0]
     searching = name == "minimax" or (
         name == "default" and (width, count) not in _DEFAULT_SNAKE_SIZES
@@ -448,25 +457,25 @@ def recorded_games(seed: int, name: str) -> list[list[PlayedTurn]]:
             break
         moves = frozenset(board.safe_moves(me) or MOVES)
         you = board.snake(me)
-        official.append((to_json(board_json.request_to_dict(game, board, you)), moves))
+        official.append((encode_json(board_json.request_to_dict(game, board, you)), moves))
         body = {**arena(game, board, you)}
         body["game"] = body["game"] | {"id": "game"}
-        listing.append((to_json(body), moves))
+        listing.append((encode_json(body), moves))
     return [official, listing]
 
 
-def to_json(body: Any) -> bytes:
-    """Encode as JSON without spaces."""
+def encode_json(body: Any) -> bytes:
+    """Encode ``body`` as JSON without spaces."""
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def request(path: bytes, body: bytes) -> bytes:
-    """Format an HTTP request."""
+def format_request(path: bytes, body: bytes) -> bytes:
+    """Format an HTTP POST request."""
     return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path, len(body), body)
 
 
-def damage(body: Any, rng: random.Random) -> Any:
-    """Replace or remove one to three values of ``body``."""
+def damage_values(body: Any, rng: random.Random) -> Any:
+    """Replace or delete one to three random values in ``body``."""
     for _ in range(rng.randint(1, 3)):
         parent, key = body, rng.choice(list(body))
         while isinstance(parent[key], dict | list) and parent[key] and rng.random() < 0.93:
@@ -484,57 +493,61 @@ def damage(body: Any, rng: random.Random) -> Any:
 
 
 def change_bytes(text: bytes, rng: random.Random) -> bytes:
-    """Remove, double or replace some bytes of ``text``."""
+    """Delete, double or replace up to 20 bytes of ``text``."""
     start = rng.randrange(len(text))
     end = start + rng.randint(0, 20)
     by = rng.choice((b"", rng.randbytes(3), text[start:end] * 2, b'"', b"{", b"9" * 5000, b","))
     return text[:start] + by + text[end:]
 
 
-def make_unusual(text: bytes, rng: random.Random) -> bytes:
-    """Nest a value of ``text``, duplicate a key, or change the encoding."""
+def make_unusual_json(text: bytes, rng: random.Random) -> bytes:
+    """Nest a value of ``text`` deeply, duplicate a key, or change the text encoding."""
     entry: re.Match[bytes] = rng.choice(list(re.finditer(rb'"\w+":(\d+|"[^"]*")', text)))
     match rng.randrange(3):
         case 0:
             depth, left, right = (
-                rng.choice(_DEPTHS),
+                rng.choice(_NESTING_DEPTHS),
                 *rng.choice(((b"[", b"]"), (b'{"a":', b"}"))),
             )
             if depth > 20_000:
-                left, right = b"[", b"]"  # Longer requests are rejected unread.
+                left, right = (
+                    b"[",
+                    b"]",
+                )  # The server rejects longer requests without reading the body.
             nested: bytes = left * depth + b"1" + right * depth
             return text[: entry.start(1)] + nested + text[entry.end(1) :]
         case 1:
-            again = entry[0].replace(entry[1], to_json(rng.choice(_VALUES)))
+            again = entry[0].replace(entry[1], encode_json(rng.choice(_VALUES)))
             return text[: entry.start()] + again + b"," + text[entry.start() :]
         case _:
             encoding = rng.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "utf-16-le"))
             return text.decode().encode(encoding)
 
 
-def playable(body: Any) -> bool:
-    """Return whether a damaged request still allows a move.
+def is_playable(body: Any) -> bool:
+    """Return whether a damaged request still contains everything that a move needs.
 
     The game id, the snake id, the board size and the snake's body must be valid.
     """
 
-    def whole(value: Any) -> bool:
+    def is_whole_number(value: Any) -> bool:
         return type(value) is int or (type(value) is float and value.is_integer())
 
-    def named(value: Any) -> bool:
+    def has_id(value: Any) -> bool:
         return isinstance(value, dict) and isinstance(value.get("id"), str) and value["id"] != ""
 
     game, board, you = (body.get(key) for key in ("game", "board", "you"))
-    if not named(game) or not named(you) or not isinstance(board, dict):
+    if not has_id(game) or not has_id(you) or not isinstance(board, dict):
         return False
     sides: list[Any] = [board.get("width"), board.get("height")]
-    if not all(whole(side) and 1 <= side <= 100 for side in sides):
+    if not all(is_whole_number(side) and 1 <= side <= 100 for side in sides):
         return False
     cells = you.get("body")
     if not isinstance(cells, list) or not cells:
         return False
     if not all(
-        isinstance(cell, dict) and whole(cell.get("x")) and whole(cell.get("y")) for cell in cells
+        isinstance(cell, dict) and is_whole_number(cell.get("x")) and is_whole_number(cell.get("y"))
+        for cell in cells
     ):
         return False
     width, height = sides

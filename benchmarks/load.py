@@ -19,7 +19,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 
-_GAME_ID = "a-game-id-of-its-own"
+_PLACEHOLDER_GAME_ID = "a-game-id-of-its-own"
 _RESPONSE_TIMEOUT_S = 10.0
 """Response timeout, in seconds."""
 
@@ -27,14 +27,14 @@ PlayedGame = list[bytes]
 """The request bodies of a game, in order."""
 
 
-def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
-    """Play games of four careful snakes and return their requests.
+def record_games(timeout: int, count: int = 8) -> list[PlayedGame]:
+    """Play games of four ``cautious`` snakes and return the request bodies of each game.
 
     The requests contain ``timeout``, in milliseconds.
     """
     games = []
     for seed in range(1, count + 1):
-        game = Game(seed=1_000_000 * seed, id=_GAME_ID, timeout=timeout)
+        game = Game(seed=1_000_000 * seed, id=_PLACEHOLDER_GAME_ID, timeout=timeout)
         board = Board.new(11, 11, 4, game=game)
         players = {snake.id: snakes.make("cautious", seed) for snake in board.snakes}
         *boards, _ = Replay.from_play(board, players).boards()
@@ -43,20 +43,20 @@ def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
 
 
 @dataclass
-class Tally:
-    """Response times of valid moves in seconds, and the number of other requests."""
+class ResponseStats:
+    """Response times of valid moves in seconds, and the number of requests without one."""
 
     seconds: list[float] = field(default_factory=list)
     lost: int = 0
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: ResponseStats) -> None:
         """Add the results of ``other``."""
         self.seconds += other.seconds
         self.lost += other.lost
 
 
 class Connection:
-    """A keep-alive connection of one engine to the snake."""
+    """A keep-alive connection from one simulated game engine to the snake's server."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -70,12 +70,12 @@ class Connection:
         """
         try:
             async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
-                return await self._post(path, body)
+                return await self._exchange(path, body)
         except (OSError, EOFError, ValueError) as error:
             self.close()
             raise ConnectionError(str(error)) from error
 
-    async def _post(self, path: str, body: bytes) -> Any:
+    async def _exchange(self, path: str, body: bytes) -> Any:
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -95,23 +95,23 @@ class Connection:
             self._streams = None
 
 
-async def play(
+async def request_moves(
     connection: Connection,
     game: PlayedGame,
     name: str,
     pause: float,
-    tally: Tally,
+    tally: ResponseStats,
     end: float,
 ) -> None:
-    """Request all moves of a game, or the moves until ``end`` (`time.perf_counter`).
+    """Send the requests of a game until the game or the time ends.
 
-    Like an engine, the function sends ``/start``, the moves with the latency of the previous move,
-    and ``/end``.
+    The function sends ``/start``, the move requests, and ``/end``, as a game engine does. Each move
+    request contains the latency of the previous move. ``end`` is a time of `time.perf_counter`.
     """
     latency = b"0"
     moves = (("/move", body) for body in game)
     for path, recorded in [("/start", game[0]), *moves, ("/end", game[-1])]:
-        body = recorded.replace(_GAME_ID.encode(), name.encode())
+        body = recorded.replace(_PLACEHOLDER_GAME_ID.encode(), name.encode())
         body = body.replace(b'"latency": "0"', b'"latency": "%s"' % latency)
         started = time.perf_counter()
         try:
@@ -128,8 +128,8 @@ async def play(
         await asyncio.sleep(pause)
 
 
-def metric(port: int, name: str) -> float:
-    """Return a value from the server's ``/metrics``."""
+def read_metric(port: int, name: str) -> float:
+    """Read the value of a metric from the server's ``/metrics``."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
         text = response.read().decode()
     match = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
@@ -139,8 +139,11 @@ def metric(port: int, name: str) -> float:
 
 
 @contextmanager
-def served(command: list[str], log: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[int]:
-    """Run a server inside the context; the port is appended to the command."""
+def run_server(command: list[str], log: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[int]:
+    """Run a server while the context is active, and yield the port.
+
+    The function appends the port to ``command``.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

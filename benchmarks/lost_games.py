@@ -3,16 +3,17 @@
     python benchmarks/lost_games.py planted --num-snakes 4 --games 50 --file planted.jsonl
     python benchmarks/lost_games.py values --num-snakes 2 --games 50 --file values.jsonl
 
-*planted*: In a self-play game of the search, a snake plays a planted move. The move loses at least
-`_MIN_COST` of the score in rollouts, leaves a score of at most `_MAX_REMAINING`, and eliminates the
-snake 10 to 60 turns later. The coach names the move that lost the game. `_CHECK_GAMES` other
-rollouts measure the loss of that move, and games played to the end measure the score of the best
-advice. Games without such a move only count as tried.
+*planted*: In a self-play game of the search, a snake plays a planted mistake. In rollouts, this
+move loses at least `_MIN_COST` of the score and leaves a score of at most `_MAX_REMAINING`. The
+snake is eliminated 10 to 60 turns later. The coach names the move that lost the game.
+`_CHECK_GAMES` other rollouts measure the loss of that move. Games played to the end measure the
+score of the best advice. A game without a suitable mistake counts only as an attempt.
 
-*values*: The search plays itself with the analysis of each turn. The probability of a snake at the
-minimum probability may rise above `MIN_BETTER_SCORE` only after a mistake of an opponent.
+*values*: The search plays itself, with an analysis of each turn. After a turn with the minimum
+probability, the probability of a snake may rise above `MIN_BETTER_SCORE` only after a mistake of an
+opponent.
 
-Each game is one line of the file; an interrupted command resumes.
+Each game is one line of the file. An interrupted command resumes.
 """
 
 from __future__ import annotations
@@ -34,49 +35,51 @@ from battlesnake_gym.snakes import decide
 from battlesnake_heuristics.analysis import mistakes
 from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
-from battlesnake_heuristics.analysis.win_probability import FORCED_END_VALUE, MIN_PROBABILITY
-from battlesnake_heuristics.rating.match import start_seed
+from battlesnake_heuristics.analysis.win_probability import MIN_FORCED_WIN_VALUE, MIN_PROBABILITY
+from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
-_NODES = 300
-"""Nodes per move in games with a planted mistake."""
+_NODES_PER_MOVE = 300
+"""Node limit per move in games with a planted mistake."""
 
 _MIN_COST, _MAX_REMAINING, _TURNS_TO_DEATH = 0.35, 0.15, range(10, 61)
-"""Three limits of a planted move.
+"""Three limits of a planted mistake.
 
 The limits are the minimum loss of the move, the maximum score after the move, and the number of
 turns until elimination.
 """
 
 _CHECK_GAMES, _FULL_GAMES = 256, 32
-"""Numbers of rollouts that measure a loss, and of games that test the advice."""
+"""Number of rollouts that measure a loss, and number of full games that measure the advice."""
 
 Line = dict[str, Any]
 
 
 def start_board(snakes: int, number: int) -> Board:
-    """Return the start position of game ``number``."""
-    return Board.new(11, 11, snakes, game=Game(seed=start_seed(snakes, number)))
+    """Create the start position of the game with index ``number``."""
+    return Board.new(11, 11, snakes, game=Game(seed=derive_seed(snakes, number)))
 
 
 def choose_moves(board: Board, player: Search) -> dict[str, str]:
-    """Return the moves of all living snakes."""
+    """Return the moves of all living snakes by id, chosen by ``player``."""
     ids = [snake.id for snake in board.living]
     return {one: at.move for one, at in decide(board, dict.fromkeys(ids, player)).items()}
 
 
-def costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessment | None:
-    """Return a move with the required loss that is not immediately fatal, or None."""
+def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessment | None:
+    """Find a move that meets the limits of a planted mistake and is not fatal at once, or None."""
     for snake in board.living:
         looked = board.without_seed()
         looked.you_id = snake.id
-        values = Search(evaluation=load_builtin(), nodes=2 * _NODES, exact=True)(looked).scores
+        values = Search(evaluation=load_builtin(), nodes=2 * _NODES_PER_MOVE, exact=True)(
+            looked
+        ).scores
         played = moves[snake.id]
         for move in {*board.safe_moves(snake.id)} & values.keys():
             loss = score_to_probability(values.get(played, 0)) - score_to_probability(values[move])
-            if values[move] < -FORCED_END_VALUE or loss < _MIN_COST:
+            if values[move] < -MIN_FORCED_WIN_VALUE or loss < _MIN_COST:
                 continue
             for games in (mistakes.SCREENING_GAMES, mistakes.ROLLOUT_GAMES):
                 won = [
@@ -90,17 +93,20 @@ def costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessme
     return None
 
 
-def with_mistake(snakes: int, number: int) -> tuple[Replay, mistakes.MoveAssessment] | None:
-    """Return a game lost by a planted mistake, and the mistake.
+def play_game_with_mistake(
+    snakes: int, number: int
+) -> tuple[Replay, mistakes.MoveAssessment] | None:
+    """Play a game that a snake loses by a planted mistake.
 
-    The result is None if the game has no such move.
+    Returns:
+        The game and the mistake, or None if the game has no suitable move.
     """
     replay = Replay(start_board(snakes, number))
-    board, player = replay.first.copy(), Search(evaluation=load_builtin(), nodes=_NODES)
+    board, player = replay.first.copy(), Search(evaluation=load_builtin(), nodes=_NODES_PER_MOVE)
     first = random.Random(number).randrange(20, 100)
     while not board.is_over() and board.turn < 1000:
         moves = choose_moves(board, player)
-        mistake = costly_move(board, moves) if board.turn >= first else None
+        mistake = find_costly_move(board, moves) if board.turn >= first else None
         if mistake:
             at, rest = board.copy(), [{**moves, mistake.snake_id: mistake.move}]
             at.step(rest[0])
@@ -120,15 +126,15 @@ def with_mistake(snakes: int, number: int) -> tuple[Replay, mistakes.MoveAssessm
     return None
 
 
-def planted(snakes: int, number: int) -> Line | None:
-    """Run the coach on a game, and check the coach's result with other games."""
-    found = with_mistake(snakes, number)
+def check_planted_mistake(snakes: int, number: int) -> Line | None:
+    """Run the coach on a game with a planted mistake, and measure the result with rollouts."""
+    found = play_game_with_mistake(snakes, number)
     if found is None:
         return None
     replay, mistake = found
 
     def fresh(turn: int) -> tuple[float, dict[str, float]]:
-        """Return the loss of the move played on a turn, and the score of each move."""
+        """Return the loss of the move played on a turn, and the score after each move."""
         moves = replay.turns[turn].moves
         won = mistakes.scores_by_move(
             replay.board(turn), mistake.snake_id, moves, _CHECK_GAMES, 7001
@@ -149,12 +155,12 @@ def planted(snakes: int, number: int) -> Line | None:
         "named_cost": cost,
         "rescue": min(won[move] for move in loss.better_moves),
         "promised": promised,
-        "won": score_of_full_games(replay, loss.mistake, advice),
+        "won": measure_full_game_score(replay, loss.mistake, advice),
     }
 
 
-def score_of_full_games(replay: Replay, mistake: mistakes.MoveAssessment, move: str) -> float:
-    """Return the score of a snake after ``move``, in games played to the end."""
+def measure_full_game_score(replay: Replay, mistake: mistakes.MoveAssessment, move: str) -> float:
+    """Return the mean score of a snake after ``move`` in games played to the end."""
     board = replay.board(mistake.turn)
     after = board.without_seed()
     after.advance({**replay.turns[mistake.turn].moves, mistake.snake_id: move})
@@ -162,13 +168,13 @@ def score_of_full_games(replay: Replay, mistake: mistakes.MoveAssessment, move: 
     living = [snake.id for snake in after.living]
     if len(living) < 2 or mistake.snake_id not in living:
         return (mistakes.final_scores(after) or {}).get(mistake.snake_id, 0.0)
-    players = [SearchPlayer(load_builtin(), nodes=_NODES)] * len(living)
+    players = [SearchPlayer(load_builtin(), nodes=_NODES_PER_MOVE)] * len(living)
     ends = [play_from_board(after, players, seed).points for seed in range(_FULL_GAMES)]
     return float(np.mean(ends, axis=0)[living.index(mistake.snake_id)])
 
 
-def values(snakes: int, number: int, nodes: int) -> Line:
-    """Play a game with an analysis of each turn; compare probabilities and result."""
+def check_calibration(snakes: int, number: int, nodes: int) -> Line:
+    """Play a game with an analysis of each turn, and compare the probabilities with the result."""
     replay, analyzer = Replay(start_board(snakes, number)), PositionAnalyzer(nodes=nodes)
     board, probabilities = replay.first.copy(), []
     while not board.is_over() and board.turn < 1000:
@@ -198,7 +204,7 @@ def values(snakes: int, number: int, nodes: int) -> Line:
             )
             if (risen := next(later, None)) is not None:
                 rose += 1
-                unforced += not any(opponent_erred(replay, n, one) for n in range(at, risen))
+                unforced += not any(has_opponent_mistake(replay, n, one) for n in range(at, risen))
     return {
         "turns": len(probabilities),
         "brier": brier,
@@ -208,11 +214,11 @@ def values(snakes: int, number: int, nodes: int) -> Line:
     }
 
 
-def opponent_erred(replay: Replay, turn: int, but: str) -> bool:
-    """Return whether an opponent made a mistake on a turn."""
+def has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
+    """Return whether a snake other than ``snake_id`` made a mistake on a turn."""
     board, moves = replay.board(turn), replay.turns[turn].moves
     opponents = [
-        s.id for s in board.living if s.id != but and {*board.safe_moves(s.id)} - {moves[s.id]}
+        s.id for s in board.living if s.id != snake_id and {*board.safe_moves(s.id)} - {moves[s.id]}
     ]
     return any(
         mistakes.assess_move(board, one, moves, mistakes.ROLLOUT_GAMES, 7001).loss
@@ -222,7 +228,7 @@ def opponent_erred(replay: Replay, turn: int, but: str) -> bool:
 
 
 def summarize_planted(games: Sequence[Line]) -> str:
-    """Summarize games with planted mistakes."""
+    """Summarize the games with planted mistakes as one line of text."""
     named = [line for line in games if "named" in line]
     exact = sum(line["named"] == line["turn"] for line in named)
     as_costly = sum(
@@ -237,8 +243,8 @@ def summarize_planted(games: Sequence[Line]) -> str:
     )
 
 
-def summarize_values(games: Sequence[Line]) -> str:
-    """Summarize games with an analysis of each turn."""
+def summarize_calibration(games: Sequence[Line]) -> str:
+    """Summarize the games with an analysis of each turn as one line of text."""
     turns = [turn for line in games for turn in line["brier"]]
     scores = {
         n: [score for living, score in turns if living == n] for n in sorted({n for n, _ in turns})
@@ -255,7 +261,7 @@ def summarize_values(games: Sequence[Line]) -> str:
 
 
 def main() -> None:
-    """Add games to a file and print a summary."""
+    """Play games, append them to the file, and print a summary."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -271,10 +277,13 @@ def main() -> None:
         "--file", type=Path, required=True, help="JSON lines file with the games; appended to"
     )
     options = parser.parse_args()
-    play: Callable[[int, int], Line | None] = planted
+    play: Callable[[int, int], Line | None] = check_planted_mistake
     summarize = summarize_planted
     if options.kind == "values":
-        play, summarize = functools.partial(values, nodes=options.nodes), summarize_values
+        play, summarize = (
+            functools.partial(check_calibration, nodes=options.nodes),
+            summarize_calibration,
+        )
     text = options.file.read_text() if options.file.exists() else ""
     lines: list[Line | None] = [json.loads(line) for line in text.splitlines()]
     while sum(line is not None for line in lines) < options.games:

@@ -1,12 +1,12 @@
-"""Measure how often a search loses a proven result, without any opponent.
+"""Measure how often a search chooses a move that loses a proven result.
 
     python benchmarks/proven_positions.py [--positions 2000] [--move-time 2 25 100]
 
-The positions come from duels on 7x7 in which no food appears, so nothing is random: constrictor
-games, and endgames of the standard game. An exhaustive search proves the result of each move
-against all replies: a win, a draw or a loss. Only positions whose moves have different results
-count. The benchmark prints the fraction of positions in which a snake chooses a move that is worse
-than the best move, with its 95% confidence interval.
+The positions come from duels on 7x7 without new food, so nothing is random. Half of the positions
+come from constrictor games, and half from endgames of standard games. An exhaustive search proves
+the result of each move against all replies: a win, a draw or a loss. Only positions whose moves
+have different results count. The benchmark prints the fraction of positions in which the snake
+chooses a move that is worse than the best move, with its 95% confidence interval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Strategy, make, play
-from battlesnake_heuristics.analysis.win_probability import PROVEN_VALUE
+from battlesnake_heuristics.analysis.win_probability import MIN_PROVEN_VALUE
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.search.search import Search, use_cpu_clock
 
@@ -27,39 +27,42 @@ _MIN_PROVEN_VALUE = 300.0
 """Minimum absolute search value of a proven result, in cells."""
 
 _PROOF_NODES = 200_000
-"""Maximum number of nodes of a proof; positions without a proof do not count."""
+"""Maximum number of nodes of a proof. Positions without a proof do not count."""
 
-_KINDS = {
+_GAME_CASES = {
     "constrictor": (Game("constrictor"), range(2, 20, 3)),
     "endgame": (Game("standard"), range(40, 400, 20)),
 }
-"""The measured games, and the turns from which positions are taken."""
+"""Measured types of games, and the turns of which positions are proven."""
 
 
 @dataclass(frozen=True)
 class ProvenPosition:
-    """A position and the proven result of each move.
-
-    The result is 2 for a win, 1 for a draw, and 0 for a loss.
-    """
+    """A position and the proven result of each move: 2 for a win, 1 for a draw, 0 for a loss."""
 
     board: Board
     results: dict[str, int]
 
 
-def prove(board: Board) -> ProvenPosition | None:
-    """Return the proof, or None if there is no proof or all moves are equal."""
+def prove_moves(board: Board) -> ProvenPosition | None:
+    """Prove the result of each move of a position.
+
+    Returns:
+        The proof, or None if there is no proof or if all results are equal.
+    """
     decision, _ = Search(nodes=_PROOF_NODES, exact=True).search(board)
     values = decision.scores
     if any(abs(value) < _MIN_PROVEN_VALUE for value in values.values()):
         return None
-    results = {move: 2 if v > 0 else 0 if v < -PROVEN_VALUE else 1 for move, v in values.items()}
+    results = {
+        move: 2 if v > 0 else 0 if v < -MIN_PROVEN_VALUE else 1 for move, v in values.items()
+    }
     return ProvenPosition(board, results) if len(set(results.values())) > 1 else None
 
 
-def positions(kind: str, count: int) -> Iterator[ProvenPosition]:
-    """Yield ``count`` positions of self-play games, at most one per game."""
-    game, turns = _KINDS[kind]
+def iter_proven_positions(kind: str, count: int) -> Iterator[ProvenPosition]:
+    """Yield ``count`` proven positions of self-play games, at most one per game."""
+    game, turns = _GAME_CASES[kind]
     seed = found = 0
     while found < count:
         seed += 1
@@ -69,7 +72,7 @@ def positions(kind: str, count: int) -> Iterator[ProvenPosition]:
             if board.turn < first or board.turn not in turns or len(board.living) < 2:
                 continue
             still = replace(board.game, settings=Settings(food_spawn_chance=0, minimum_food=0))
-            one = prove(replace(board.copy(), game=still, you_id=board.living[0].id))
+            one = prove_moves(replace(board.copy(), game=still, you_id=board.living[0].id))
             if one:
                 found += 1
                 yield one
@@ -83,7 +86,7 @@ def count_worse_moves(snake: Strategy, boards: Sequence[ProvenPosition], seconds
 
 
 def main() -> None:
-    """Print the fraction for each time per move."""
+    """Print the fraction of worse moves for each time per move."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -101,9 +104,9 @@ def main() -> None:
     )
     options = parser.parse_args()
     use_cpu_clock(True)
-    for kind in _KINDS:
+    for kind in _GAME_CASES:
         started = time.process_time()
-        boards = list(positions(kind, options.positions // 2))
+        boards = list(iter_proven_positions(kind, options.positions // 2))
         spent = time.process_time() - started
         print(f"{kind}: {len(boards)} positions proven in {spent:.0f} CPU seconds")
         for one in options.move_time:

@@ -3,10 +3,11 @@
     python benchmarks/search.py [--seconds 0.4] [--positions 12] [--cores 2]
     python benchmarks/search.py --learned
 
-The positions come from self-play games of the search. One core is measured in CPU time, so that
-other programs do not matter. Several cores, with one core for comparison, are measured in
-wall-clock time, on a machine that must be idle. ``--learned`` prints the relative cost of a leaf
-evaluation: the learned evaluation divided by the handcrafted evaluation, measured alternately.
+The positions come from self-play games of the search. Measurements of one core use CPU time, so
+that other programs do not matter. With ``--cores``, the benchmark measures wall-clock time with one
+core and with several cores, on a machine that must be idle. ``--learned`` prints the relative cost
+of a leaf evaluation. The relative cost is the cost with the learned evaluation divided by the cost
+with the handcrafted evaluation, measured alternately.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _CASES = {
     "19x19 four snakes": (19, 4, "standard"),
     "25x25 duel": (25, 2, "standard"),
 }
-_TURNS_BETWEEN = 12
+_TURNS_BETWEEN_POSITIONS = 12
 
 
-def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
-    """Return boards from a few fast self-play games, several turns apart."""
+def sample_positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
+    """Return positions from fast self-play games, several turns apart."""
     quick, seed = Search(nodes=300), 1
     found: list[Board] = []
     while len(found) < count:
         board = Board.new(size, size, snakes, game=Game(ruleset, seed=seed * 1_000_003))
         players = dict.fromkeys((snake.id for snake in board.snakes), quick)
         for _ in play(board, players):
-            if board.turn % _TURNS_BETWEEN == 0 and len(board.living) > 1:
+            if board.turn % _TURNS_BETWEEN_POSITIONS == 0 and len(board.living) > 1:
                 found.append(dataclasses.replace(board.copy(), you_id=board.living[0].id))
             if len(found) == count:
                 break
@@ -51,10 +52,10 @@ def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
     return found
 
 
-def measure(
+def measure_search(
     search: Search, boards: list[Board], seconds: float, clock: Callable[[], float]
 ) -> tuple[float, float, float]:
-    """Measure a search on several boards.
+    """Measure the speed of a search on several boards.
 
     Returns:
         Medians over the boards: leaf evaluations per second, nodes per second, and depth in turns.
@@ -65,39 +66,42 @@ def measure(
     for board in boards:
         start = clock()
         statistic: SearchStats = search.search(board, seconds)[1]
-        spent = clock() - start
+        seconds_per_leaf_evaluation = clock() - start
         if statistic.proven:
-            continue  # The value was proven before the time was up.
-        leaf_evals.append(statistic.leaf_evals / spent)
-        nodes.append(statistic.nodes / spent)
+            continue  # The search stopped early because the value was proven.
+        leaf_evals.append(statistic.leaf_evals / seconds_per_leaf_evaluation)
+        nodes.append(statistic.nodes / seconds_per_leaf_evaluation)
         depths.append(statistic.depth)
     return statistics.median(leaf_evals), statistics.median(nodes), statistics.median(depths)
 
 
-def cost_of_learned(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
-    """Return the relative cost of a learned leaf evaluation, by round."""
+def measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
+    """Measure the relative cost of a learned leaf evaluation in each of ``rounds`` rounds."""
     handcrafted, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
 
-    def spent(search: Search) -> float:
+    def seconds_per_leaf_evaluation(search: Search) -> float:
         began = time.process_time()
         leaf_evals = sum(search.search(board)[1].leaf_evals for board in boards)
         return (time.process_time() - began) / leaf_evals
 
-    return [spent(learned) / spent(handcrafted) for _ in range(rounds)]
+    return [
+        seconds_per_leaf_evaluation(learned) / seconds_per_leaf_evaluation(handcrafted)
+        for _ in range(rounds)
+    ]
 
 
-def print_cost_of_learned(count: int, rounds: int = 15) -> None:
-    """Print one line per kind of game that the built-in evaluation supports."""
+def print_relative_costs(count: int, rounds: int = 15) -> None:
+    """Print the relative cost for each type of game that the built-in evaluation supports."""
     print(f"{'':24}{'learned / handcrafted':>22}{'lowest':>8}{'highest':>8}")
     for name, (size, snakes, ruleset) in _CASES.items():
-        boards = positions(size, snakes, ruleset, count)
+        boards = sample_positions(size, snakes, ruleset, count)
         if not load_builtin().unsupported_reason(boards[0]):
-            found = cost_of_learned(boards, rounds)
+            found = measure_relative_costs(boards, rounds)
             print(f"{name:24}{statistics.median(found):22.2f}{min(found):8.2f}{max(found):8.2f}")
 
 
 def main() -> None:
-    """Print one line per kind of game."""
+    """Print the speed of the search for each type of game."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--seconds",
@@ -116,17 +120,18 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.learned:
-        print_cost_of_learned(args.positions)
+        print_relative_costs(args.positions)
         return
     print(f"{'':24}{'cores':>6}{'leaf evals/s':>14}{'nodes/s':>12}{'depth':>7}")
     for name, (size, snakes, ruleset) in _CASES.items():
-        boards = positions(size, snakes, ruleset, args.positions)
+        boards = sample_positions(size, snakes, ruleset, args.positions)
         for cores in sorted({1, args.cores}):
             SEARCH_CORES.configure(cores)
             clock = time.process_time if args.cores == 1 else time.perf_counter
-            # Weights differ, so that searches do not share results in the transposition table.
+            # Different weights prevent the searches from sharing results in the transposition
+            # table.
             search = Search(Weights(draw=Weights().draw + cores))
-            leaf_evals, nodes, depth = measure(search, boards, args.seconds, clock)
+            leaf_evals, nodes, depth = measure_search(search, boards, args.seconds, clock)
             print(f"{name:24}{cores:6}{leaf_evals:14,.0f}{nodes:12,.0f}{depth:7.1f}")
 
 

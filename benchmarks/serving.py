@@ -3,14 +3,14 @@
     python -m benchmarks.serving
     python -m benchmarks.serving --games 100 --pause 0 --snakes cautious --policy demo/policy.onnx
 
-The benchmark sends the boards of recorded games, each game over its own connection, from several
-client processes. After each request, a client waits ``--pause`` seconds for the other snakes and
-sends the next turn. The same run measures an empty Flask route, that is, the cost of gunicorn,
-Flask and the machine. Without ``--policy``, the benchmark measures the default policy.
+Several client processes send the boards of recorded games, each game over its own connection. After
+each request, a client waits ``--pause`` seconds for the other snakes and sends the next turn. The
+same run measures an empty Flask route, which shows the cost of gunicorn, Flask and the machine.
+Without ``--policy``, the benchmark measures the default policy.
 
-``slow`` counts moves that took more than 100 ms. ``lost`` counts moves without a valid response
-within the game's timeout. ``CPU ms`` is the server's CPU time per move; unlike the response times,
-the CPU time hardly depends on the load of the machine.
+``slow`` is the number of moves that took more than 100 ms. ``lost`` is the number of moves without
+a valid response within the game's timeout. ``CPU ms`` is the server's CPU time per move. Unlike the
+response times, the CPU time hardly depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from benchmarks.load import (
     PlayedGame,
     ResponseStats,
     read_metric,
-    request_moves,
     record_games,
+    request_moves,
     run_server,
 )
 
 _SLOW_REQUEST_S = 0.1
-_CPU_SECONDS = "process_cpu_seconds_total"
-_HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "lost", "CPU ms")
+_CPU_SECONDS_METRIC = "process_cpu_seconds_total"
+_COLUMN_HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "lost", "CPU ms")
 
 
 def main() -> None:
-    """Measure every kind of snake and print one row per kind."""
+    """Measure each server and print one row per server."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--games", type=int, default=100, help="concurrent games (default: %(default)s)"
@@ -81,14 +81,14 @@ def main() -> None:
     parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.bare:
-        serve_bare(args.bare)
+        serve_empty_route(args.bare)
         return
     recorded = record_games(args.timeout)
     print(
         f"{args.games} concurrent games, {args.pause * 1000:.0f} ms between a response and the "
         "next request"
     )
-    print(f"{'':<22}" + "".join(f"{heading:>8}" for heading in _HEADINGS) + "    load")
+    print(f"{'':<22}" + "".join(f"{heading:>8}" for heading in _COLUMN_HEADINGS) + "    load")
     serve = [sys.executable, "-m", "battlesnake_gym", "serve"]
     rows = {
         "bare Flask route": [sys.executable, "-m", "benchmarks.serving", "--bare"],
@@ -97,25 +97,27 @@ def main() -> None:
     rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
     for name, command in rows.items():
         with run_server(command) as port:
-            row = measure(port, recorded, args)
+            row = measure_server(port, recorded, args)
         print(f"{name:<22}{row}{os.getloadavg()[0]:8.1f}", flush=True)
 
 
-def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
-    """Send requests from several processes; return one row of the table."""
+def measure_server(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
+    """Send requests from several processes and format the results as one row of the table."""
     counts = [args.games // args.clients] * args.clients
     counts[0] += args.games % args.clients
-    before = read_metric(port, _CPU_SECONDS)
+    before = read_metric(port, _CPU_SECONDS_METRIC)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(args.clients, mp_context=context) as clients:
         futures = [
-            clients.submit(load, port, recorded, f"client-{i}", count, args.pause, args.seconds)
+            clients.submit(
+                generate_load, port, recorded, f"client-{i}", count, args.pause, args.seconds
+            )
             for i, count in enumerate(counts)
         ]
         tally = ResponseStats()
         for future in futures:
             tally.add(future.result())
-    cpu = read_metric(port, _CPU_SECONDS) - before
+    cpu = read_metric(port, _CPU_SECONDS_METRIC) - before
     times = np.array(tally.seconds)
     late = int((times > args.timeout / 1000).sum())
     slow = int((times > _SLOW_REQUEST_S).sum())
@@ -126,13 +128,13 @@ def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> 
     )
 
 
-def load(
+def generate_load(
     port: int, recorded: list[PlayedGame], client: str, count: int, pause: float, seconds: float
 ) -> ResponseStats:
-    """Play ``count`` games concurrently for ``seconds`` seconds."""
+    """Play ``count`` games concurrently for ``seconds`` seconds and return the response times."""
     tally = ResponseStats()
 
-    async def engine(number: int, end: float) -> None:
+    async def play_games(number: int, end: float) -> None:
         connection = Connection(port)
         await asyncio.sleep(pause * number / count)
         for game in range(number, number + 1_000_000):
@@ -142,18 +144,18 @@ def load(
                 break
         connection.close()
 
-    async def engines() -> None:
+    async def play_all_games() -> None:
         end = time.perf_counter() + seconds
-        await asyncio.gather(*(engine(number, end) for number in range(count)))
+        await asyncio.gather(*(play_games(number, end) for number in range(count)))
 
-    asyncio.run(engines())
+    asyncio.run(play_all_games())
     return tally
 
 
-def serve_bare(port: int) -> None:
-    """Serve an empty Flask route with the same gunicorn settings.
+def serve_empty_route(port: int) -> None:
+    """Serve an empty Flask route with the gunicorn settings of the live snake.
 
-    The route reads the request.
+    The route reads the body of the request.
     """
 
     def make_app() -> Flask:
@@ -162,7 +164,7 @@ def serve_bare(port: int) -> None:
         ProcessCollector(registry=registry)
 
         @app.post("/<path>")
-        def answer(path: str) -> dict[str, str]:
+        def respond(path: str) -> dict[str, str]:
             request.get_data()
             return {"move": "up", "shout": ""}
 

@@ -1,13 +1,13 @@
-"""Train on simulated instances that are each throttled to a quarter of a core.
+"""Train on simulated instances, each throttled to a quarter of a core.
 
     python -m benchmarks.throttled_instances 1 1 --experiment champion --minutes 8 --name one
     python -m benchmarks.throttled_instances 3 3 --experiment champion --minutes 8 --name three
     python -m benchmarks.throttled_instances 3 2 --experiment duel-distil --minutes 13 --name three
 
 The two positional arguments are the numbers of instances and env runners. All other arguments are
-those of `battlesnake-gym train`. The first instance runs the learner, and every other instance runs
-one env runner. Further env runners run on the first instance. The benchmark needs root and cgroups
-version 1. Throttling starts when all env runners have started.
+arguments of `battlesnake-gym train`. The first instance runs the learner, and every other instance
+runs one env runner. Further env runners run on the first instance. The benchmark requires root and
+cgroups version 1. Throttling starts when all env runners have started.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 
 import psutil
 
-_GROUPS = Path("/sys/fs/cgroup/cpu")
+_CGROUP_FOLDER = Path("/sys/fs/cgroup/cpu")
 _CPU_FRACTION = 0.25
-"""Fraction of a core per instance."""
-_TRAIN = """
+"""CPU limit of an instance, as a fraction of a core."""
+_TRAINING_SCRIPT = """
 import sys
 from battlesnake_gym.cli.main import main
 from sagemaker_rl import ray_launcher
@@ -35,14 +35,14 @@ sys.exit(main())
 
 
 def throttle(group: Path) -> None:
-    """Throttle the processes of a group to `_CPU_FRACTION` of a core."""
+    """Throttle the processes of a control group to `_CPU_FRACTION` of a core."""
     (group / "cpu.cfs_quota_us").write_text(
         f"{_CPU_FRACTION * int((group / 'cpu.cfs_period_us').read_text()):.0f}"
     )
 
 
 def env_runner_pids(training: psutil.Process) -> list[int]:
-    """Return the process ids of the running env runners."""
+    """Return the process ids of the env runners that are running."""
     try:
         family = training.children(recursive=True)
         return [one.pid for one in family if "Runner" in " ".join(one.cmdline())]
@@ -51,20 +51,22 @@ def env_runner_pids(training: psutil.Process) -> list[int]:
 
 
 def main() -> int:
-    """Train with each instance in its own control group.
+    """Run a training with one control group per instance.
 
     Returns:
         The exit status of the training.
     """
     instances, num_env_runners, *options = sys.argv[1:]
-    groups = [_GROUPS / f"instance-{os.getpid()}-{number}" for number in range(int(instances))]
+    groups = [
+        _CGROUP_FOLDER / f"instance-{os.getpid()}-{number}" for number in range(int(instances))
+    ]
     for group in groups:
         group.mkdir()
     (groups[0] / "cgroup.procs").write_text(str(os.getpid()))
     command = [
         sys.executable,
         "-c",
-        _TRAIN,
+        _TRAINING_SCRIPT,
         "train",
         "--num-env-runners",
         num_env_runners,
@@ -85,9 +87,9 @@ def main() -> int:
         print(f"{instances} instances are throttled to {_CPU_FRACTION} of a core each", flush=True)
         return training.wait()
     finally:
-        (_GROUPS / "cgroup.procs").write_text(str(os.getpid()))
+        (_CGROUP_FOLDER / "cgroup.procs").write_text(str(os.getpid()))
         for group in groups:
-            with contextlib.suppress(OSError):  # Ray's last processes exit later.
+            with contextlib.suppress(OSError):  # The last processes of Ray exit later.
                 group.rmdir()
 
 
