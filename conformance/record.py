@@ -1,4 +1,4 @@
-"""Record games of any engine, with new seeds and settings.
+"""Record games of an engine, with new seeds and settings.
 
 ``python conformance/record.py battlesnake_python --each 4 --to conformance/more``
 """
@@ -14,24 +14,24 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from run import _HERE, Engine, Json, Recording, cells, command_of, read  # type: ignore[import-not-found]
+from run import _FOLDER, Engine, Json, Recording, engine_command, iter_recordings, parse_cells  # type: ignore[import-not-found]
 
 _MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
 _INVALID_MOVES = ("", "UP", "left ", "nope")
 """Strings that are not valid moves.
 
-A snake with such a move continues straight ahead.
+A snake with an invalid move continues straight ahead.
 """
 
 _MAX_TURNS = 80
 """Maximum number of turns of a recorded game.
 
-Most events of a map occur earlier.
+Most events of a map occur before this turn.
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Record new games for each file, into a file with the same name."""
+    """Record new games for each file of recorded games, into a file with the same name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "engine",
@@ -47,10 +47,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, required=True, metavar="DIR")
     options = parser.parse_args(argv)
     options.to.mkdir(parents=True, exist_ok=True)
-    engine = Engine(*command_of(options.engine), 60)
+    engine = Engine(*engine_command(options.engine), 60)
     try:
-        for path in sorted((_HERE / "games").glob(f"{options.only}.gz")):
-            old = list(read(path))
+        for path in sorted((_FOLDER / "games").glob(f"{options.only}.gz")):
+            old = list(iter_recordings(path))
             lines = [
                 line
                 for game in old
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
 def record_game(
     engine: Engine, game: Recording, rng: random.Random, all_of: list[Recording]
 ) -> Iterator[Json]:
-    """Yield the lines of a game like ``game``, with the settings of any recorded game."""
+    """Yield the lines of a new game with the header of ``game`` and random recorded settings."""
     seed = rng.choice((rng.randrange(1, 1000), rng.randrange(-(2**63), 2**63) or 1))
     header = {**game.header, "seed": seed, "recorder": engine.title}
     header["settings"] = rng.choice(all_of).header["settings"]
@@ -108,10 +108,10 @@ def record_game(
 
 
 def choose_move(header: Json, position: Json, snake: Json, rng: random.Random) -> str:
-    """Return a move to a free cell, often toward food, or sometimes invalid text."""
+    """Choose a move to a free cell, often toward food, or occasionally an invalid string."""
     if rng.random() < 0.03:
         return rng.choice((*_MOVES, *_INVALID_MOVES))
-    taken = {cell for one in position["s"] if "x" not in one for cell in cells(one["b"])[:-1]}
+    taken = {cell for one in position["s"] if "x" not in one for cell in parse_cells(one["b"])[:-1]}
     (x, y), free = snake["b"][:2], {}
     for move, (right, up) in _MOVES.items():
         target = x + right, y + up
@@ -119,7 +119,7 @@ def choose_move(header: Json, position: Json, snake: Json, rng: random.Random) -
             target = target[0] % header["w"], target[1] % header["h"]
         if 0 <= target[0] < header["w"] and 0 <= target[1] < header["h"] and target not in taken:
             free[move] = target
-    food = cells(position["f"])
+    food = parse_cells(position["f"])
     if not free:
         return rng.choice(list(_MOVES))
     if not food or rng.random() < 0.4:

@@ -1,8 +1,8 @@
-"""Play recorded games of the official engine with other engines and compare.
+"""Play recorded games of the official engine with other engines and compare the positions.
 
-``python conformance/run.py c "mine=./my-engine --lines"`` reports the agreement by ruleset and map,
-and the games per second. ``--mutants`` plays engines with one broken rule each. README.md describes
-the protocol.
+``python conformance/run.py c "mine=./my-engine --lines"`` prints the number of agreeing games by
+ruleset and map, and the games per second. ``--mutants`` plays engines with one broken rule each.
+README.md describes the protocol.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 Json = dict[str, Any]
 
-_SORTED_UNSTABLY = 12
-"""Number of snakes above which the official engine's unstable sort matters.
+_MAX_STABLE_SORT_SNAKES = 12
+"""Maximum number of snakes that the official engine sorts in a stable order.
 
-The engine may then name any killer of equal length.
+With more snakes, the engine may name any killer of equal length.
 """
 
-_FIELDS = ("b", "hp", "x", "by", "on")
-_RULES = {
+_SNAKE_FIELDS = ("b", "hp", "x", "by", "on")
+_RULE_BY_FIELD = {
     "t": "clock (RULES.md 2)",
     "b": "move, feed or grow (RULES.md 3)",
     "hp": "starve, hazard or feed (RULES.md 3)",
@@ -44,16 +44,16 @@ _RULES = {
     "hz": "hazards (RULES.md 3, shrink, and 6)",
     "over": "over? (RULES.md 3)",
 }
-"""Rule that determines each field."""
+"""Description of the rule that determines each field."""
 
 
-class EngineGoneError(Exception):
+class EngineFailedError(Exception):
     """Error for an engine that exited, timed out or sent an invalid response."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded game: its header, its positions and moves, and its end."""
+    """A recorded game: the header, the positions with moves, and the end line."""
 
     file: str
     header: Json
@@ -61,10 +61,10 @@ class Recording:
     end: Json
 
 
-def read(path: Path) -> Iterator[Recording]:
-    """Yield the games of a file.
+def iter_recordings(path: Path) -> Iterator[Recording]:
+    """Yield the recorded games of a file.
 
-    Positions without hazards get the hazards of the previous position.
+    A position without hazards receives the hazards of the previous position.
 
     Raises:
         ValueError: If the file is not in the format of README.md; the message names the file.
@@ -91,28 +91,31 @@ def read(path: Path) -> Iterator[Recording]:
 
 
 class Engine:
-    """An engine in a separate process, which exchanges one line per message."""
+    """An engine in a separate process.
+
+    Each request and each response is one line.
+    """
 
     def __init__(self, name: str, command: list[str], timeout_s: float) -> None:
         self.name, self.command, self.timeout_s = name, command, timeout_s
         self.start()
 
     def start(self) -> None:
-        """Start a new process and request its name."""
+        """Start a new process and request the name of the engine."""
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True)
         try:
             hello = self.request({"hello": 1})
             self.title, self.lacks = str(hello["engine"]), frozenset(hello.get("lacks", ()))
-        except (EngineGoneError, KeyError):
+        except (EngineFailedError, KeyError):
             self.stop()
             raise
 
     def request(self, message: Json) -> Json:
-        """Send a message and return the response.
+        """Send a request to the engine and return the response.
 
         Raises:
-            EngineGoneError: If there is no valid response.
+            EngineFailedError: If there is no valid response.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -123,22 +126,27 @@ class Engine:
             self.process.stdin.flush()
             response = json.loads(self.process.stdout.readline())
         except (OSError, ValueError) as error:
-            raise EngineGoneError(f"no response to {json.dumps(message)[:80]}: {error}") from error
+            raise EngineFailedError(
+                f"no response to {json.dumps(message)[:80]}: {error}"
+            ) from error
         finally:
             timer.cancel()
         if not isinstance(response, dict):
-            raise EngineGoneError(f"a response must be an object, got {response!r:.80}")
+            raise EngineFailedError(f"a response must be an object, got {response!r:.80}")
         return response
 
     def stop(self) -> None:
-        """End the process."""
+        """Kill the process of the engine."""
         self.process.kill()
         self.process.communicate()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one game (agrees, differs or refused), with the turn and the rule."""
+    """Result of one game, with the turn and the rule of the first difference.
+
+    ``verdict`` is "agrees", "differs" or "refused".
+    """
 
     verdict: str
     recording: Recording
@@ -158,17 +166,17 @@ class Outcome:
 
 @dataclass
 class Comparison:
-    """Comparison of the positions of one game.
+    """Comparison of recorded and played positions of one game.
 
-    The object stores the killers that it accepted as ties.
+    ``tied`` maps an eliminated snake to the killer that the comparison accepted as a tie.
     """
 
     header: Json
     lacks: frozenset[str] = frozenset()
     tied: dict[str, str] = field(default_factory=dict)
 
-    def differences(self, want: Json, got: Json, without: str = "") -> list[tuple[str, str]]:
-        """List the differing fields with a description of each difference.
+    def find_differences(self, want: Json, got: Json, without: str = "") -> list[tuple[str, str]]:
+        """List the differing fields, each with a description of the difference.
 
         Args:
             want: Recorded position.
@@ -187,7 +195,7 @@ class Comparison:
                 if ("x" in one) != (other is None or "x" in other):
                     found.append(("x", f"{name}: alive on one side only"))
                 continue
-            for key in _FIELDS:
+            for key in _SNAKE_FIELDS:
                 same = one.get(key) == other.get(key)
                 if key not in lacks and not same and not self._is_tie(want, name, key, one, other):
                     found.append(
@@ -196,28 +204,27 @@ class Comparison:
         ended = all(one is None for one in played)
         for key in {"f", "hz"} - lacks:
             if ended and got.get(key, []) is None:
-                continue  # some engines stop updating a board on which no snake is living
+                continue  # Some engines stop updating a board without living snakes.
             one, other = want[key], got.get(key) or []
             if key == "hz" and not self.header["hazardOrderExact"]:
-                one, other = sorted(cells(one)), sorted(cells(other))
+                one, other = sorted(parse_cells(one)), sorted(parse_cells(other))
             if one != other:
                 found.append((key, describe_difference(key, one, other)))
         return found
 
     def _is_tie(self, want: Json, victim: str, key: str, one: Json, other: Json) -> bool:
-        """Return whether the official engine could have named this killer too.
+        """Return whether the official engine might have named the killer in ``other``.
 
-        The official engine sorts snakes of equal length in an arbitrary order.
-
-        The lengths are those on the turn of the elimination; the result is stored for later turns.
+        The official engine sorts snakes of equal length in an arbitrary order. The method compares
+        the lengths on the turn of the elimination and stores the result for later turns.
         """
         by, instead = one.get("by"), other.get("by")
-        if key != "by" or len(want["s"]) <= _SORTED_UNSTABLY or not by or not instead:
+        if key != "by" or len(want["s"]) <= _MAX_STABLE_SORT_SNAKES or not by or not instead:
             return False
         if victim not in self.tied:
             names = zip(self.header["snakes"], want["s"], strict=True)
             lengths = {name: len(snake["b"]) // 2 for name, snake in names}
-            # In constrictor games, a snake has grown since the elimination, unless it ate.
+            # In constrictor games, a snake has grown since the elimination unless the snake ate.
             slack = 1 if "constrictor" in self.header["ruleset"] else 0
             if instead not in lengths or abs(lengths[by] - lengths[instead]) > slack:
                 return False
@@ -225,15 +232,15 @@ class Comparison:
         return bool(self.tied[victim] == instead)
 
 
-def cells(flat: list[int]) -> list[tuple[int, int]]:
-    """Return the cells of a flat list ``x0, y0, x1, y1, ...``."""
+def parse_cells(flat: list[int]) -> list[tuple[int, int]]:
+    """Convert a flat list ``x0, y0, x1, y1, ...`` to cells."""
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def describe_difference(label: str, want: object, got: object) -> str:
-    """Describe a differing field.
+    """Describe the difference between the recorded and the played value of a field.
 
-    The description of a long list contains only the first differences.
+    For long lists, the description contains only the first differing entries.
     """
     if not isinstance(want, list) or not isinstance(got, list):
         return f"{label}: recorded {want!r}, played {got!r}"
@@ -244,80 +251,84 @@ def describe_difference(label: str, want: object, got: object) -> str:
     )
 
 
-def play(engine: Engine, recording: Recording) -> Outcome:
+def play_recording(engine: Engine, recording: Recording) -> Outcome:
     """Play one recorded game with an engine up to the first difference."""
     header, frames, end = recording.header, recording.frames, recording.end
     compare, lacks = Comparison(header, engine.lacks), engine.lacks
     reload_each_turn = bool({"f", "hz"} & lacks)
     turns, turn = 0, frames[0]["t"]
 
-    def outcome(verdict: str, rule: str = "", *details: str) -> Outcome:
+    def make_outcome(verdict: str, rule: str = "", *details: str) -> Outcome:
         return Outcome(verdict, recording, turns, turn, rule, details)
 
-    def refusal(answer: Json) -> Outcome:
+    def rejected_outcome(answer: Json) -> Outcome:
         if "refused" in answer:
-            return outcome("refused", "refused", str(answer["refused"]))
-        return outcome("differs", "none", f"the engine cannot continue: {answer['error']}")
+            return make_outcome("refused", "refused", str(answer["refused"]))
+        return make_outcome("differs", "none", f"the engine cannot continue: {answer['error']}")
 
     got: Json = {}
     if header["map"] and not reload_each_turn and "start" not in lacks:
         got = engine.request({"start": header})
         if {"refused", "error"} & set(got):
-            return refusal(got)
-        found = compare.differences(frames[0], got, "" if header["setupExact"] else "f")
+            return rejected_outcome(got)
+        found = compare.find_differences(frames[0], got, "" if header["setupExact"] else "f")
         if found:
-            return outcome("differs", "setup (RULES.md 6)", *(text for _, text in found))
+            return make_outcome("differs", "setup (RULES.md 6)", *(text for _, text in found))
     if not got or not header["setupExact"]:
         got = engine.request({"load": header, "state": frames[0]})
     for before, frame in pairwise(frames):
         if {"refused", "error"} & set(got):
-            return refusal(got)
+            return rejected_outcome(got)
         if reload_each_turn and before is not frames[0]:
             got = engine.request({"load": header, "state": before})
         elif before is not frames[0] and "over" not in lacks and got["over"]:
-            return outcome("differs", _RULES["over"], "over, but the recording continues")
+            return make_outcome(
+                "differs", _RULE_BY_FIELD["over"], "over, but the recording continues"
+            )
         if not {"refused", "error"} & set(got):
             got = engine.request({"step": frame["m"]})
         turn = frame["t"]
         if {"refused", "error"} & set(got):
-            return refusal(got)
+            return rejected_outcome(got)
         turns += 1
-        if found := compare.differences(frame, got):
-            return outcome("differs", _RULES[found[0][0]], *(text for _, text in found))
+        if found := compare.find_differences(frame, got):
+            return make_outcome(
+                "differs", _RULE_BY_FIELD[found[0][0]], *(text for _, text in found)
+            )
     if "over" in lacks:
-        return outcome("agrees")
-    # At the turn limit, the recorder stops without checking whether the game is over.
+        return make_outcome("agrees")
+    # At the turn limit, the recorder stops without a check whether the game is over.
     at_cap = end["reason"] == "cap" and turn - frames[0]["t"] == header["maxTurns"]
     if got["over"] != (end["reason"] == "over") and not (at_cap and got["over"]):
         said = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
-        return outcome("differs", _RULES["over"], said)
+        return make_outcome("differs", _RULE_BY_FIELD["over"], said)
     crash = end["reason"] == "panic" and not reload_each_turn
     if crash and "error" not in engine.request({"step": frame["m"]}):
-        return outcome(
+        return make_outcome(
             "differs", "none", "the official engine crashes on the next turn, this engine does not"
         )
-    return outcome("agrees")
+    return make_outcome("agrees")
 
 
-def play_all(engine: Engine, games: Iterator[Recording]) -> Iterator[Outcome]:
-    """Play every game with one engine.
+def play_recordings(engine: Engine, games: Iterator[Recording]) -> Iterator[Outcome]:
+    """Play every recorded game with one engine.
 
-    A failure counts as a difference and restarts the engine.
+    A failure of the engine counts as a difference and restarts the engine.
     """
     for recording in games:
         try:
-            yield play(engine, recording)
-        except (EngineGoneError, KeyError) as error:
+            yield play_recording(engine, recording)
+        except (EngineFailedError, KeyError) as error:
             yield Outcome("differs", recording, rule="none", details=(f"engine failed: {error}",))
             engine.stop()
             engine.start()
 
 
-def command_of(word: str) -> tuple[str, list[str]]:
+def engine_command(word: str) -> tuple[str, list[str]]:
     """Return the name and the command of an engine.
 
     Args:
-        word: ``NAME=COMMAND``, or the name of a file in ``adapters``.
+        word: ``NAME=COMMAND``, or the name of a file in ``adapters`` without its suffix.
 
     Raises:
         ValueError: If ``adapters`` has no file with this name.
@@ -326,14 +337,14 @@ def command_of(word: str) -> tuple[str, list[str]]:
     if equals:
         return name, shlex.split(command)
     for suffix, program in ((".py", sys.executable), (".mjs", "node")):
-        if (path := _HERE / "adapters" / f"{name}{suffix}").exists():
+        if (path := _FOLDER / "adapters" / f"{name}{suffix}").exists():
             return name, [program, str(path)]
-    known = sorted(p.stem for p in (_HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
+    known = sorted(p.stem for p in (_FOLDER / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
     raise ValueError(f"no adapter {name!r}; choose one of {', '.join(known)}, or NAME=COMMAND")
 
 
-def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
-    """Yield the lines of the table of agreeing, played and rejected games."""
+def iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
+    """Yield the lines of a table with the numbers of agreeing, played and rejected games."""
     width = max(14, *(len(name) + 2 for name in outcomes))
     yield " " * 34 + "".join(f"{name:>{width}}" for name in outcomes)
     for kind in ("ruleset", "map"):
@@ -349,21 +360,27 @@ def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
 
 
 def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outcome | None]]:
-    """Play each mutant of the Python engine until a game detects it."""
-    name, command = command_of("battlesnake_python")
-    for mutant in json.loads((_HERE / "mutants.json").read_text()):
+    """Play recorded games with each mutant of the Python engine until a game detects the mutant.
+
+    Yields:
+        The broken rule, and the differing game or None.
+    """
+    name, command = engine_command("battlesnake_python")
+    for mutant in json.loads((_FOLDER / "mutants.json").read_text()):
         engine = Engine(name, [*command, "--mutant", mutant["rule"]], timeout_s)
         chosen = [p for p in files if p.name.split(".")[0] == mutant["games"]] or files
-        outcomes = play_all(engine, (game for path in chosen for game in read(path)))
+        outcomes = play_recordings(
+            engine, (game for path in chosen for game in iter_recordings(path))
+        )
         yield mutant["rule"], next((o for o in outcomes if o.verdict == "differs"), None)
         engine.stop()
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+def create_parser() -> argparse.ArgumentParser:
+    """Create the parser of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help="adapter, or NAME=COMMAND")
-    parser.add_argument("--games", type=Path, default=_HERE / "games", metavar="DIR")
+    parser.add_argument("--games", type=Path, default=_FOLDER / "games", metavar="DIR")
     parser.add_argument(
         "--only", default="*", metavar="GLOB", help="files of games, such as snail_mode*"
     )
@@ -385,15 +402,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command.
+    """Play the selected games with the selected engines and print the results.
 
     Returns:
-        0 if all games agree, 1 if a game differs or a mutant is not detected; errors exit with 2.
+        0 if all games agree; 1 if a game differs or a mutant is not detected. Errors exit with 2.
     """
-    options = parser().parse_args(argv)
+    options = create_parser().parse_args(argv)
     files = sorted(p for p in options.games.glob(f"{options.only}") if ".jsonl" in p.name)
     if not files:
-        parser().error(f"--games {options.games} has no files {options.only} of recorded games")
+        create_parser().error(
+            f"--games {options.games} has no files {options.only} of recorded games"
+        )
     status = 0
     if options.mutants:
         for rule, outcome in run_mutants(files, options.timeout_s):
@@ -404,15 +423,15 @@ def main(argv: list[str] | None = None) -> int:
     outcomes: dict[str, list[Outcome]] = {}
     for word in options.engines:
         try:
-            engine = Engine(*command_of(word), options.timeout_s)
-        except (ValueError, OSError, EngineGoneError, KeyError) as error:
-            parser().error(f"{word}: {error}")
+            engine = Engine(*engine_command(word), options.timeout_s)
+        except (ValueError, OSError, EngineFailedError, KeyError) as error:
+            create_parser().error(f"{word}: {error}")
         started_at = time.perf_counter()
         try:
-            games = (game for path in files for game in read(path))
-            found = outcomes[engine.name] = list(play_all(engine, games))
+            games = (game for path in files for game in iter_recordings(path))
+            found = outcomes[engine.name] = list(play_recordings(engine, games))
         except ValueError as error:
-            parser().error(str(error))
+            create_parser().error(str(error))
         finally:
             engine.stop()
         seconds = time.perf_counter() - started_at
@@ -427,7 +446,7 @@ def main(argv: list[str] | None = None) -> int:
         print(*different[: options.differences], sep="\n", end="\n" if different else "")
         status |= bool(different)
     if outcomes:
-        print(*table(outcomes), sep="\n")
+        print(*iter_table_lines(outcomes), sep="\n")
     return status
 
 

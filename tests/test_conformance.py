@@ -30,7 +30,7 @@ _read: dict[str, list[Recording]] = {}
 def games(name: str) -> list[Recording]:
     """The recorded games of one file, read once."""
     if name not in _read:
-        _read[name] = list(run.read(KIT / "games" / f"{name}.jsonl.gz"))
+        _read[name] = list(run.iter_recordings(KIT / "games" / f"{name}.jsonl.gz"))
     return _read[name]
 
 
@@ -41,7 +41,7 @@ def engine() -> Iterator[Callable[[str], Engine]]:
 
     def start(name: str) -> Engine:
         if name not in started:
-            started[name] = Engine(*run.command_of(name), 60)
+            started[name] = Engine(*run.engine_command(name), 60)
         return started[name]
 
     yield start
@@ -83,7 +83,7 @@ def test_our_engines_agree_with_the_official_engine(
     """Play from the seeds; C rejects only artificial boards, the search unsupported positions."""
     if which != "python" and not compiled.COMPILED:
         pytest.skip("the engine was not built")
-    found = list(run.play_all(engine(f"battlesnake_{which}"), iter(games(name))))
+    found = list(run.play_recordings(engine(f"battlesnake_{which}"), iter(games(name))))
     assert [str(one) for one in found if one.verdict == "differs"] == []
     agree = sum(one.verdict == "agrees" for one in found)
     least = {"python": len(found), "c": 23 if name == "_synthetic" else len(found)}
@@ -100,10 +100,10 @@ MORE = sorted((KIT / "more").iterdir())
 def test_they_agree_on_the_games_that_python_recorded(
     which: str, engine: Callable[[str], Engine]
 ) -> None:
-    recorded = [game for path in MORE for game in run.read(path)]
+    recorded = [game for path in MORE for game in run.iter_recordings(path)]
     assert len(recorded) == 4 * sum(len(games(path.name.split(".")[0])) for path in FILES)
     assert len({game.header["id"] for game in recorded}) == len(recorded)
-    found = list(run.play_all(engine(f"battlesnake_{which}"), iter(recorded)))
+    found = list(run.play_recordings(engine(f"battlesnake_{which}"), iter(recorded)))
     assert [str(one) for one in found if one.verdict == "differs"] == []
     least = {"python": 1440, "c": 1200, "search": 500}
     assert sum(one.verdict == "agrees" for one in found) >= least[which]
@@ -114,19 +114,21 @@ def test_any_engine_can_record_games(tmp_path: Path, engine: Callable[[str], Eng
     words = ["battlesnake_python", "--each", "1", "--only", "hz_rings*", "--to", str(tmp_path)]
     done = processes.run(sys.executable, KIT / "record.py", *words)
     assert done.stdout.endswith("12 games\n"), done.stderr
-    recorded = list(run.read(tmp_path / "hz_rings.jsonl.xz"))
-    ours = {game.header["id"]: game for game in run.read(KIT / "more" / "hz_rings.jsonl.xz")}
+    recorded = list(run.iter_recordings(tmp_path / "hz_rings.jsonl.xz"))
+    ours = {
+        game.header["id"]: game for game in run.iter_recordings(KIT / "more" / "hz_rings.jsonl.xz")
+    }
     assert [ours[game.header["id"]] for game in recorded] == recorded
-    found = run.play_all(engine("battlesnake_c"), iter(recorded))
+    found = run.play_recordings(engine("battlesnake_c"), iter(recorded))
     assert [one.verdict for one in found] == ["agrees"] * len(recorded)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant["rule"]))
 def test_a_broken_rule_is_detected(mutant: dict[str, str]) -> None:
-    name, command = run.command_of("battlesnake_python")
+    name, command = run.engine_command("battlesnake_python")
     broken = Engine(name, [*command, "--mutant", mutant["rule"]], 60)
     try:
-        outcomes = run.play_all(broken, iter(games(mutant["games"])))
+        outcomes = run.play_recordings(broken, iter(games(mutant["games"])))
         noticed = next(one for one in outcomes if one.verdict == "differs")
     finally:
         broken.stop()
@@ -145,25 +147,26 @@ class TestComparison:
         played = copy.deepcopy(recorded)
         (played if key in played else played["s"][0])[key] = [9, 9] if key in ("f", "b") else []
         compare = Comparison(recording.header)
-        assert compare.differences(recorded, recorded) == []
-        assert [found for found, _ in compare.differences(recorded, played)] == [
+        assert compare.find_differences(recorded, recorded) == []
+        assert [found for found, _ in compare.find_differences(recorded, played)] == [
             key.replace("s", "b")
         ]
         if key != "s":
             assert (
-                Comparison(recording.header, frozenset({key})).differences(recorded, played) == []
+                Comparison(recording.header, frozenset({key})).find_differences(recorded, played)
+                == []
             )
 
     def test_order_is_compared_if_it_is_exact(self) -> None:
         recording = next(g for g in games("snail_mode") if len(g.frames[-1]["hz"]) > 4)
         recorded = recording.frames[-1]
-        cells = sorted(run.cells(recorded["hz"]), reverse=True)
+        cells = sorted(run.parse_cells(recorded["hz"]), reverse=True)
         played = recorded | {"hz": [number for cell in cells for number in cell]}
         exact = {**recording.header, "hazardOrderExact": True}
-        assert Comparison(recording.header).differences(recorded, played) == []
-        assert Comparison(exact).differences(recorded, played) != []
+        assert Comparison(recording.header).find_differences(recorded, played) == []
+        assert Comparison(exact).find_differences(recorded, played) != []
         played["hz"] = [*played["hz"], *cells[0]]
-        assert Comparison(recording.header).differences(recorded, played) != []
+        assert Comparison(recording.header).find_differences(recorded, played) != []
 
     def test_culprits_may_tie_among_more_than_12_snakes_of_equal_length_only(self) -> None:
         names = [f"s{i}" for i in range(13)]
@@ -176,7 +179,7 @@ class TestComparison:
             recorded: dict[str, Any] = {"t": 5, "s": snakes[:few], "f": [], "hz": []}
             played = copy.deepcopy(recorded)
             played["s"][0]["by"] = by
-            return compare.differences(recorded, played)
+            return compare.find_differences(recorded, played)
 
         assert details("s12") != []
         assert details("s2", 12) != []
@@ -199,17 +202,17 @@ def test_ends_are_compared(
     python = engine("battlesnake_python")
     game = next(g for g in games("standard") if g.end["reason"] == "over")
     changed = replace(game, end=game.end | end)
-    assert message in str(run.play(python, changed))
+    assert message in str(run.play_recording(python, changed))
     at_cap = game.header | {"maxTurns": len(game.frames) - 1}
-    assert run.play(python, replace(changed, header=at_cap)).verdict == (
+    assert run.play_recording(python, replace(changed, header=at_cap)).verdict == (
         "agrees" if end["reason"] == "cap" else "differs"
     )
     shorter = replace(game, frames=game.frames[:-1])
-    assert "over is False" in str(run.play(python, shorter))
+    assert "over is False" in str(run.play_recording(python, shorter))
     longer = replace(game, frames=[*game.frames, game.frames[-1]])
-    assert "the recording continues" in str(run.play(python, longer))
+    assert "the recording continues" in str(run.play_recording(python, longer))
     capped = next(g for g in games("hz_rivers_bridges") if g.end["reason"] == "cap")
-    crash = run.play(python, replace(capped, end=capped.end | {"reason": "panic"}))
+    crash = run.play_recording(python, replace(capped, end=capped.end | {"reason": "panic"}))
     assert "the official engine crashes" in str(crash)
 
 

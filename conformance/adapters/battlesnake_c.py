@@ -1,46 +1,46 @@
-"""C engine of `battlesnake_gym`: a batch of one game with the official food."""
+"""Adapter of the C engine of `battlesnake_gym`: a batch of one game with the official food."""
 
 import numpy as np
-from gym_records import game_of, line_of, state_of
-from server_loop import Json, OverError, RefusedError, serve
+from gym_records import format_position, parse_game, parse_position
+from server_loop import CannotContinueError, Json, UnsupportedGameError, serve
 
 from battlesnake_gym import rules
 from battlesnake_gym.engine import engine
 from battlesnake_gym.rules import MOVES, RulesError
 
 
-class Compiled:
-    """One game in the compiled engine."""
+class CompiledGame:
+    """One game in the C engine."""
 
-    def _make(self, header: Json) -> None:
-        self.header, self.game = header, game_of(header)
+    def _create_game(self, header: Json) -> None:
+        self.header, self.game = header, parse_game(header)
         size = {"width": header["w"], "height": header["h"], "num_snakes": len(header["snakes"])}
         try:
             self.games = engine.Games(1, **size, game=self.game, food_rng="official")
         except ValueError as error:
-            raise RefusedError(str(error)) from error
+            raise UnsupportedGameError(str(error)) from error
 
-    def _line(self) -> Json:
+    def _format_line(self) -> Json:
         state = self.games.state(0)
         names = dict(zip((s.id for s in state.snakes), self.header["snakes"], strict=True))
         for snake in state.snakes:
             snake.eliminated_by = names.get(snake.eliminated_by, snake.eliminated_by)
-        return line_of(state, bool(self.games.over[0]))
+        return format_position(state, bool(self.games.over[0]))
 
     def start(self, header: Json) -> Json:
-        """Start a game from the seed in ``header``."""
-        self._make(header)
+        """Start a game with the seed in ``header``."""
+        self._create_game(header)
         self.games.reset(np.array([self.game.seed], dtype=np.int64))
-        return self._line()
+        return self._format_line()
 
     def load(self, header: Json, state: Json) -> Json:
-        """Load a position."""
-        self._make(header)
+        """Load a position into the engine."""
+        self._create_game(header)
         try:
-            self.games.load(0, state_of(header, state), self.game)
+            self.games.load(0, parse_position(header, state), self.game)
         except ValueError as error:
-            raise RefusedError(str(error)) from error
-        return self._line()
+            raise UnsupportedGameError(str(error)) from error
+        return self._format_line()
 
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn."""
@@ -51,10 +51,10 @@ class Compiled:
             try:
                 rules.MAPS[self.game.map].check_turn(self.game, self.games.state(0))
             except RulesError as over:
-                raise OverError(str(over)) from error
-            raise RefusedError(str(error)) from error
-        return self._line()
+                raise CannotContinueError(str(over)) from error
+            raise UnsupportedGameError(str(error)) from error
+        return self._format_line()
 
 
 if __name__ == "__main__":
-    serve("engine in C", Compiled())
+    serve("engine in C", CompiledGame())

@@ -1,4 +1,4 @@
-"""Conversion between protocol lines and the positions of `battlesnake_gym`."""
+"""Conversion between lines of the protocol and the positions of `battlesnake_gym`."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from server_loop import Json, flat, pairs
+from server_loop import Json, flatten_cells, parse_cells
 
 from battlesnake_gym import rules
 from battlesnake_gym.rules import Game, Settings, Snake, State
 
 
-def game_of(header: Json) -> Game:
-    """Return the game that a header describes."""
+def parse_game(header: Json) -> Game:
+    """Create the game that a header line describes."""
     given = {name.lower(): value for name, value in header["settings"].items()}
     named = {name: given[name.replace("_", "")] for name in Settings.__dataclass_fields__}
     return Game(header["ruleset"], header["map"], Settings(**named), header["seed"], header["solo"])
 
 
-def state_of(header: Json, state: Json) -> State:
-    """Return the position that a line describes."""
+def parse_position(header: Json, state: Json) -> State:
+    """Create the position that a line of the protocol describes."""
     snakes = [
-        Snake(name, pairs(s["b"]), s["hp"], s.get("x", ""), s.get("by", ""), s.get("on", 0))
+        Snake(name, parse_cells(s["b"]), s["hp"], s.get("x", ""), s.get("by", ""), s.get("on", 0))
         for name, s in zip(header["snakes"], state["s"], strict=True)
     ]
-    food, hazards = pairs(state["f"]), pairs(state["hz"])
+    food, hazards = parse_cells(state["f"]), parse_cells(state["hz"])
     return State(state["t"], header["w"], header["h"], snakes, food, hazards)
 
 
-def line_of(state: State, over: bool) -> Json:
-    """Return the protocol line of a position."""
+def format_position(state: State, over: bool) -> Json:
+    """Convert a position to a line of the protocol."""
     snakes = []
     for snake in state.snakes:
         fate = (snake.eliminated_cause, snake.eliminated_by, snake.eliminated_on)
         shown = {key: value for key, value in zip(("x", "by", "on"), fate, strict=True) if value}
-        snakes.append({"hp": snake.health, "b": flat(snake.body), **shown})
-    food, hazards = flat(state.food), flat(state.hazards)
+        snakes.append({"hp": snake.health, "b": flatten_cells(snake.body), **shown})
+    food, hazards = flatten_cells(state.food), flatten_cells(state.hazards)
     return {"t": state.turn, "s": snakes, "f": food, "hz": hazards, "over": over}
 
 
-def mutant_of(name: str, folder: str) -> ModuleType:
-    """Import a copy of the rules in ``folder`` after one change of ``mutants.json``."""
+def import_mutant(name: str, folder: str) -> ModuleType:
+    """Import a copy of the rules in ``folder``, changed by the mutant ``name``."""
     mutants = json.loads((Path(__file__).parents[1] / "mutants.json").read_text())
     mutant = next(one for one in mutants if one["rule"] == name)
     shutil.copytree(Path(str(rules.__file__)).parent, Path(folder) / "mutant_rules")

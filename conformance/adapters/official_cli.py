@@ -1,29 +1,29 @@
-"""Official command line, which plays whole games: ``official_cli.py PATH``."""
+"""Adapter of the official command line, which plays whole games: ``official_cli.py PATH``."""
 
 import subprocess
 import sys
 from queue import Queue
 
-from scripted_snakes import boards, listen, scripted_moves
-from server_loop import Json, RefusedError, flat, serve
+from scripted_snakes import boards, scripted_moves, start_server
+from server_loop import Json, UnsupportedGameError, flatten_cells, serve
 
 
-class Cli:
-    """One game of the command line.
+class CommandLineGame:
+    """One game of the official command line.
 
-    The next game stops this game.
+    The start of the next game ends the process of this game.
     """
 
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, header: Json) -> Json:
-        """Start the game until its snakes have the recorded order.
+        """Start games until the snakes of a game have the recorded order.
 
-        The order varies between starts.
+        The order differs between the starts of the command line.
         """
         self.names = header["snakes"]
         if not header["map"] or header["solo"] != (len(self.names) == 1):
-            raise RefusedError("games need a map, and solo games need one snake")
+            raise UnsupportedGameError("games need a map, and solo games need one snake")
         named = {"width": "w", "height": "h", "gametype": "ruleset", "map": "map", "seed": "seed"}
         options = {key: header[name] for key, name in named.items()} | header["settings"]
         words = [f"--{key}={value}" for key, value in options.items()]
@@ -38,32 +38,37 @@ class Cli:
             self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             first = boards.get()
             if [snake["name"] for snake in first["board"]["snakes"]] == self.names:
-                return self._line(first)
+                return self._format_line(first)
 
     def step(self, moves: list[str | None]) -> Json:
         """Play one turn.
 
-        The command line would replace an unknown move with the snake's last move.
+        The adapter rejects unknown moves, because the command line would repeat the snake's last
+        move.
         """
         if any(move not in (None, "up", "down", "left", "right") for move in moves):
-            raise RefusedError("the command line supports only the four moves")
+            raise UnsupportedGameError("the command line supports only the four moves")
         for name, move in zip(self.names, moves, strict=True):
             if move:
                 scripted_moves[name].put(move)
-        return self._line(boards.get())
+        return self._format_line(boards.get())
 
-    def _line(self, body: Json) -> Json:
+    def _format_line(self, body: Json) -> Json:
         board = body["board"]
         living = {
-            snake["name"]: {"hp": snake["health"], "b": flat(c.values() for c in snake["body"])}
+            snake["name"]: {
+                "hp": snake["health"],
+                "b": flatten_cells(c.values() for c in snake["body"]),
+            }
             for snake in board["snakes"]
         }
-        # After the last elimination, the request arrives one turn late, with the food of that turn.
+        # After the last elimination, the request arrives one turn late and contains the food of
+        # that turn.
         late = {} if living else {"t": body["turn"] - 1, "f": None, "hz": None}
-        f, hz = (flat(c.values() for c in board[key]) for key in ("food", "hazards"))
+        f, hz = (flatten_cells(c.values() for c in board[key]) for key in ("food", "hazards"))
         return {"t": body["turn"], "s": list(map(living.get, self.names)), "f": f, "hz": hz, **late}
 
 
 if __name__ == "__main__":
-    url = listen()
-    serve("official command line", Cli(), "x", "by", "on", "dead", "over")
+    url = start_server()
+    serve("official command line", CommandLineGame(), "x", "by", "on", "dead", "over")

@@ -1,7 +1,4 @@
-"""HTTP snakes for a command line.
-
-The snakes return the moves of a recording.
-"""
+"""HTTP snakes for the official command line, which play the moves of a recording."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ scripted_moves: dict[str, Queue[str]] = {}
 
 
 class SnakeHandler(BaseHTTPRequestHandler):
-    """Handler of all snakes of a game, each at a separate path.
+    """Request handler of all snakes of a game.
 
-    The first living snake forwards the board.
+    Each snake has its own path. The first living snake puts the board into the queue ``boards``.
     """
 
     def do_POST(self) -> None:
-        """Respond with the recorded move."""
+        """Respond to a move request with the recorded move of the snake."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
         name, what = self.path.strip("/").partition("/")[::2]
         living = [snake["name"] for snake in body.get("board", {"snakes": []})["snakes"]]
@@ -32,7 +29,7 @@ class SnakeHandler(BaseHTTPRequestHandler):
             boards.put(body)
         move = scripted_moves[name].get() if what == "move" else "up"
         text = json.dumps({"apiversion": "1", "move": move}).encode()
-        with contextlib.suppress(OSError):  # a stopped game no longer reads the response
+        with contextlib.suppress(OSError):  # A killed command line no longer reads the response.
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -41,11 +38,11 @@ class SnakeHandler(BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815
 
     def log_message(self, *_: object) -> None:
-        """Discard log messages, because the command line uses stderr."""
+        """Discard the log messages of the requests."""
 
 
-def listen() -> str:
-    """Start the server and return its address."""
+def start_server() -> str:
+    """Start the server of the snakes and return its URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), SnakeHandler)
     Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-"""Engine side of the protocol, for adapters in Python."""
+"""Loop that serves an engine with the conformance protocol, for adapters in Python."""
 
 from __future__ import annotations
 
@@ -9,23 +9,33 @@ from typing import Any, Protocol
 Json = dict[str, Any]
 
 
-class RefusedError(Exception):
+class UnsupportedGameError(Exception):
     """Error for a game whose rules, map or position the engine does not support."""
 
 
-class OverError(Exception):
+class CannotContinueError(Exception):
     """Error for a position from which the rules cannot continue."""
 
 
 class Adapter(Protocol):
-    """An adapter, which also has `start(header)`, `load(header, state)` or both."""
+    """An adapter of an engine.
+
+    An adapter also has the method `start(header)`, the method `load(header, state)`, or both
+    methods.
+    """
 
     def step(self, moves: list[str | None]) -> Json:
-        """Play one turn with a move for every living snake."""
+        """Play one turn and return the position.
+
+        ``moves`` contains one move per snake, or None for an eliminated snake.
+        """
 
 
 def serve(name: str, adapter: Adapter, *lacks: str) -> None:
-    """Respond to messages until the input ends."""
+    """Read messages from stdin and write responses to stdout until the input ends.
+
+    ``lacks`` names the fields and messages that the engine does not support.
+    """
     for line in sys.stdin:
         message = json.loads(line)
         try:
@@ -35,22 +45,22 @@ def serve(name: str, adapter: Adapter, *lacks: str) -> None:
                 response = adapter.start(message["start"])  # type: ignore[attr-defined]
             elif "load" in message:
                 if not hasattr(adapter, "load"):
-                    raise RefusedError("the engine cannot load positions")
+                    raise UnsupportedGameError("the engine cannot load positions")
                 response = adapter.load(message["load"], message["state"])
             else:
                 response = adapter.step(message["step"])
-        except RefusedError as error:
+        except UnsupportedGameError as error:
             response = {"refused": str(error)}
-        except OverError as error:
+        except CannotContinueError as error:
             response = {"error": str(error)}
         print(json.dumps(response), flush=True)
 
 
-def pairs(flat: list[int]) -> list[tuple[int, int]]:
-    """Return the cells of a flat list ``x0, y0, x1, y1, ...``."""
+def parse_cells(flat: list[int]) -> list[tuple[int, int]]:
+    """Convert a flat list ``x0, y0, x1, y1, ...`` to cells."""
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def flat(cells: Any) -> list[int]:
-    """Return the flat list ``x0, y0, x1, y1, ...`` of cells."""
+def flatten_cells(cells: Any) -> list[int]:
+    """Convert cells to a flat list ``x0, y0, x1, y1, ...``."""
     return [int(number) for cell in cells for number in cell]
