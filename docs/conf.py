@@ -1,7 +1,7 @@
 """Sphinx configuration of the documentation site.
 
 `make site` builds the site from the pages, the notebooks and the docstrings. The source directory
-is the repository, because pages link to files outside `docs`.
+is the root of the repository, because pages link to files outside `docs`.
 """
 
 import importlib
@@ -16,10 +16,11 @@ author = "the Battlesnake Gym contributors"
 version = release = installed("battlesnake-gym")
 
 
-def offered(package: str) -> dict[str, str]:
-    """Map each name in a package's ``__all__`` to the full name of its definition.
+def map_public_names(package: str) -> dict[str, str]:
+    """Map each name in a package's ``__all__`` to the full name of the definition.
 
-    A constant maps to an empty string, because Python does not record its module.
+    A constant is mapped to an empty string, because Python does not record the module of a
+    constant.
     """
     module = importlib.import_module(package)
     values = {name: getattr(module, name) for name in module.__all__}
@@ -29,13 +30,13 @@ def offered(package: str) -> dict[str, str]:
     }
 
 
-PACKAGES = (
+REEXPORTING_PACKAGES = (
     "battlesnake_gym",
     "battlesnake_gym.rules",
     "battlesnake_gym.rules.maps",
     "battlesnake_heuristics",
 )
-"""Packages that re-export names of their modules."""
+"""Packages that export names of their modules."""
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -67,12 +68,14 @@ suppress_warnings = ["misc.highlighting_failure", "toc.not_included"]
 nb_execution_mode = "off"
 
 autosummary_generate = True
-autosummary_context = {"offered": {package: offered(package) for package in PACKAGES}}
+autosummary_context = {
+    "offered": {package: map_public_names(package) for package in REEXPORTING_PACKAGES}
+}
 templates_path = [str(Path(__file__).parent / "templates")]
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
-    "ignore-module-all": True,  # packages link to the definitions
+    "ignore-module-all": True,  # The pages of packages link to the definitions instead.
     "show-inheritance": True,
     "member-order": "bysource",
     "exclude-members": "metadata, registry",
@@ -84,24 +87,24 @@ python_display_all_members = True
 html_theme = "furo"
 html_title = project
 html_copy_source = False
-html_use_index = html_domain_indices = False  # the index page would have 800 kB
+html_use_index = html_domain_indices = False  # The index page would have a size of 800 kB.
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["gallery.css"]
 
 
 def setup(app: Sphinx) -> None:
-    """Register the docstring converter (called by Sphinx)."""
-    app.connect("autodoc-process-docstring", read_sections)
+    """Register the converter of docstrings. Sphinx calls this function."""
+    app.connect("autodoc-process-docstring", convert_google_sections)
 
 
-def read_sections(
+def convert_google_sections(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
     """Convert Google-style sections of docstrings to Sphinx fields.
 
-    Unlike the napoleon extension, this function ignores the docstrings of values. For a value,
-    napoleon reads the text before the first colon as a type.
+    Unlike the napoleon extension, this function ignores the docstrings of attributes and constants,
+    because napoleon reads the text before the first colon of such a docstring as a type.
     """
     if what not in ("attribute", "data", "property"):
         lines[:] = GoogleDocstring(lines, what=what, name=name).lines()

@@ -1,10 +1,11 @@
 """Test the project in an AWS account: `make aws-receipt ACCOUNT=123456789012`.
 
 The test trains on one instance, on two instances, and on two instance groups with spot capacity.
-The spot job is stopped. Then the test deploys a snake to Lambda, requests 50 moves, publishes
-another snake, and deletes all resources. The test costs at most 2 dollars and takes at most 30
-minutes. The script writes the results to `docs/receipt.json` and `docs/receipt.md`, which lists the
-requirements of the account. With the account `simulated`, the whole test runs on this machine.
+The test stops the spot job early. Then the test deploys a snake to Lambda, requests 50 moves,
+publishes another snake, and deletes all resources. The test costs at most 2 dollars and runs for at
+most 30 minutes. The script writes the results to `docs/receipt.json` and `docs/receipt.md`.
+`docs/receipt.md` lists the requirements of the account. With the account `simulated`, the whole
+test runs on this machine.
 """
 
 from __future__ import annotations
@@ -41,56 +42,67 @@ from battlesnake_server.commands.aws_undeploy_command import undeploy
 _PROG = "make aws-receipt"
 _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs/receipt.md"
-_MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
-"""Start mark and end mark in the page.
+_PAGE_MARKERS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
+"""Markers of the start and the end of the results in the page.
 
-The script replaces the text between the two marks.
+The script replaces the text between the two markers.
 """
 
-_SIMULATED = "simulated"
-_SNAKE = "receipt"
-_MOVES = 50
-_MAX_RUN, _MAX_WAIT = 900, 1200
-"""Limits in seconds: training time of a job, and total time of the spot job."""
+_SIMULATED_ACCOUNT = "simulated"
+_SNAKE_NAME = "receipt"
+_NUM_MOVES = 50
+_MAX_RUN_S, _MAX_WAIT_S = 900, 1200
+"""Limits in seconds: training time of a job, and total duration of the spot job."""
 
-_POLL_SECONDS = 5.0
-_OVER = ("Completed", "Stopped", "Failed")
+_POLL_INTERVAL_S = 5.0
+_END_STATUSES = ("Completed", "Stopped", "Failed")
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-_SHOWN_LINES = 3
+_NUM_LOG_LINES = 3
 
-_PRICES = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
-"""Dollars per hour, from docs/aws.md, which lists the larger ml.g4dn.4xlarge."""
+_DOLLARS_PER_HOUR = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
+"""Price of each instance type in dollars per hour, from docs/aws.md.
+
+docs/aws.md states the price of the larger ml.g4dn.4xlarge instead of ml.g4dn.xlarge.
+"""
 
 
 @dataclass(frozen=True)
-class Job:
-    """A training job: its instance groups, its algorithm, and whether it is stopped."""
+class ReceiptJob:
+    """A training job of the test.
+
+    ``groups`` contains the instance type and the instance count of each instance group. ``stopped``
+    is True if the test stops the job early.
+    """
 
     groups: Mapping[str, tuple[str, int]]
     algorithm: str
     stopped: bool = False
 
     def dollars(self, seconds: float) -> float:
-        """Return the price of ``seconds`` on all instances, in dollars."""
-        return sum(_PRICES[kind] * count for kind, count in self.groups.values()) * seconds / 3600
+        """Return the price of ``seconds`` of this job on all instances, in dollars."""
+        return (
+            sum(_DOLLARS_PER_HOUR[kind] * count for kind, count in self.groups.values())
+            * seconds
+            / 3600
+        )
 
 
 _JOBS = {
-    "single": Job({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
-    "two-instances": Job({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
-    "groups-on-spot-stopped": Job(
+    "single": ReceiptJob({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
+    "two-instances": ReceiptJob({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
+    "groups-on-spot-stopped": ReceiptJob(
         {"learns": ("ml.g4dn.xlarge", 1), "is_published": ("ml.c5.2xlarge", 1)},
         "APEX",
         stopped=True,
     ),
 }
 _HYPERPARAMETERS = {"minutes": 10, "rl.training.config.min_time_s_per_iteration": 1}
-_FEW = {"rl.training.stop.training_iteration": 3}
+_STOP_HYPERPARAMETERS = {"rl.training.stop.training_iteration": 3}
 
 
 @dataclass(frozen=True)
-class Place:
-    """AWS account of a test, real or simulated."""
+class ReceiptAccount:
+    """A real or simulated AWS account for the test."""
 
     account: Account
     session: Any
@@ -102,29 +114,31 @@ class Place:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write the receipt.
+    """Run the test and write the receipt.
 
     Returns:
-        Exit status: 1 if a step failed or if resources are left, or 0 otherwise.
+        The exit status: 1 if a step failed or a resource still exists, otherwise 0.
     """
-    options = parser().parse_args(argv)
+    options = create_parser().parse_args(argv)
     try:
-        with place_of(options) as place:
-            receipt = received(place, require_stack(place.account, options.stack), options.folder)
+        with open_account(options) as place:
+            receipt = create_receipt(
+                place, require_stack(place.account, options.stack), options.folder
+            )
     except (ValueError, OSError, ClientError) as error:
         return print_error(_PROG, error)
-    home = options.folder if options.account == _SIMULATED else _PAGE.parent
+    home = options.folder if options.account == _SIMULATED_ACCOUNT else _PAGE.parent
     text = json.dumps(receipt, indent=2) + "\n"
     write_atomically(home / "receipt.json", lambda part: part.write_text(text))
-    write_atomically(home / _PAGE.name, lambda part: part.write_text(filled(receipt)))
+    write_atomically(home / _PAGE.name, lambda part: part.write_text(render_page(receipt)))
     sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / _PAGE.name}\n")
     return int(bool(receipt["left"] or any("error" in one for one in receipt["steps"].values())))
 
 
-def parser() -> Parser:
-    """Return the command-line parser."""
+def create_parser() -> Parser:
+    """Create the parser of the command line."""
     parser = Parser(prog=_PROG, description=__doc__)
-    parser.add_argument("account", help=f"account number, or {_SIMULATED}")
+    parser.add_argument("account", help=f"account number, or {_SIMULATED_ACCOUNT}")
     parser.add_argument("--stack", default="battlesnake", help="name of the stack of notebook.yaml")
     parser.add_argument("--folder", type=Path, default=Path("sagemaker-local/receipt"),
         help="directory of the results of the jobs")  # fmt: skip
@@ -132,14 +146,14 @@ def parser() -> Parser:
 
 
 @contextmanager
-def place_of(options: argparse.Namespace) -> Iterator[Place]:
-    """Yield the account that the options name.
+def open_account(options: argparse.Namespace) -> Iterator[ReceiptAccount]:
+    """Yield the account that ``options.account`` selects.
 
     Raises:
         StackError: If the credentials belong to another account.
     """
     options.folder.mkdir(parents=True, exist_ok=True)
-    if options.account != _SIMULATED:
+    if options.account != _SIMULATED_ACCOUNT:
         import sagemaker
 
         ours = account_from_environment()
@@ -148,23 +162,27 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
                 f"the credentials belong to account {ours.account_id}, not to {options.account}"
             )
         session = sagemaker.Session(ours.session)
-        yield Place(ours, session, lambda given: snake_stack.deploy(ours, given), True)
+        yield ReceiptAccount(ours, session, lambda given: snake_stack.deploy(ours, given), True)
         return
     from battlesnake_server.aws.lambda_simulator import SimulatedAccount
-    from sagemaker_rl.simulator.simulated_session import IMAGE_REPOSITORY, IMAGE_MANIFEST, SimulatedSession
+    from sagemaker_rl.simulator.simulated_session import (
+        IMAGE_MANIFEST,
+        IMAGE_REPOSITORY,
+        SimulatedSession,
+    )
 
     with SimulatedAccount() as one, closing(SimulatedSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")
-        # The stack creates this repository itself.
+        # The deployment of the stack creates this repository.
         images.delete_repository(repositoryName=IMAGE_REPOSITORY, force=True)
         values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
         one.account.deploy_stack(options.stack, "notebook", values)
         manifest = json.dumps(IMAGE_MANIFEST)
         images.put_image(repositoryName=IMAGE_REPOSITORY, imageTag="latest", imageManifest=manifest)
-        yield Place(one.account, session, one.deploy, False)
+        yield ReceiptAccount(one.account, session, one.deploy, False)
 
 
-def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def create_receipt(place: ReceiptAccount, stack: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Run all steps, delete the resources that they created, and return the receipt."""
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
     began = datetime.now(UTC)
@@ -172,44 +190,46 @@ def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, 
     steps: dict[str, dict[str, Any]] = {name: {} for name in ("snake", *_JOBS)}
     jobs: dict[str, Any] = {}
 
-    def end(name: str) -> None:
-        with noting_errors(steps[name]):
-            steps[name] |= follow(place, jobs[name], _JOBS[name], folder / name)
+    def finish_job(name: str) -> None:
+        with record_errors(steps[name]):
+            steps[name] |= wait_for_job(place, jobs[name], _JOBS[name], folder / name)
 
     try:
         for name, job in _JOBS.items():
-            with noting_errors(steps[name]):
-                jobs[name] = start(place, job, outputs, prefix)
+            with record_errors(steps[name]):
+                jobs[name] = start_job(place, job, outputs, prefix)
             if name in jobs and not place.side_by_side:
-                end(name)
-        with noting_errors(steps["snake"]):
-            snake(place, folder, steps["snake"])
+                finish_job(name)
+        with record_errors(steps["snake"]):
+            check_snake(place, folder, steps["snake"])
         for name in jobs if place.side_by_side else ():
-            end(name)
+            finish_job(name)
     finally:
         names = [one.latest_training_job.name for one in jobs.values()]
-        clean(place, outputs["Bucket"], prefix, names)
+        delete_resources(place, outputs["Bucket"], prefix, names)
     return {
         "when": f"{began:%Y-%m-%d %H:%M} UTC",
-        "where": place.account.region if place.side_by_side else _SIMULATED,
+        "where": place.account.region if place.side_by_side else _SIMULATED_ACCOUNT,
         "seconds": round((datetime.now(UTC) - began).total_seconds()),
         "dollars": round(sum(one.get("dollars", 0.0) for one in steps.values()), 4),
         "steps": steps,
-        "left": left(place, outputs["Bucket"], prefix, names),
+        "left": list_remaining_resources(place, outputs["Bucket"], prefix, names),
     }
 
 
 @contextmanager
-def noting_errors(note: dict[str, Any]) -> Iterator[None]:
-    """Record an exception in ``note``, so that the remaining steps still run."""
+def record_errors(note: dict[str, Any]) -> Iterator[None]:
+    """Store the text of an exception in ``note``, so that the remaining steps still run."""
     try:
         yield
     except Exception as error:
         note["error"] = f"{type(error).__name__}: {error}"
 
 
-def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> Any:
-    """Check a training job with preflight, start it and return its estimator."""
+def start_job(
+    place: ReceiptAccount, job: ReceiptJob, outputs: Mapping[str, str], prefix: str
+) -> Any:
+    """Check a training job with preflight, start the job and return its estimator."""
     from sagemaker.instance_group import InstanceGroup
     from sagemaker.rl import RLEstimator
 
@@ -225,7 +245,7 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
         machines = {"instance_type": kind, "instance_count": count}
     if job.stopped:
         kept = f"{address}/checkpoints"
-        machines |= {"use_spot_instances": True, "max_wait": _MAX_WAIT, "checkpoint_s3_uri": kept}
+        machines |= {"use_spot_instances": True, "max_wait": _MAX_WAIT_S, "checkpoint_s3_uri": kept}
     estimator = RLEstimator(
         entry_point="train-mabs.py",
         **copy_sources(
@@ -235,13 +255,13 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
         image_uri=f"{outputs['TrainingImages']}:latest",
         role=outputs["RoleArn"],
         sagemaker_session=place.session,
-        base_job_name=_SNAKE,
-        max_run=_MAX_RUN,
+        base_job_name=_SNAKE_NAME,
+        max_run=_MAX_RUN_S,
         output_path=address,
         code_location=address,
         hyperparameters=_HYPERPARAMETERS
         | {"algorithm": job.algorithm}
-        | ({} if job.stopped else _FEW),
+        | ({} if job.stopped else _STOP_HYPERPARAMETERS),
         **machines,
     )
     preflight.check(estimator)
@@ -249,25 +269,27 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
     return estimator
 
 
-def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, Any]:
-    """Wait until a job ends, or stop the job if the test requires it.
+def wait_for_job(
+    place: ReceiptAccount, estimator: Any, job: ReceiptJob, folder: Path
+) -> dict[str, Any]:
+    """Wait until a job ends. The function stops the spot job after the first iteration.
 
     Returns:
         The status, duration, price, artifacts and last log lines of the job.
 
     Raises:
-        RuntimeError: If the job ended with another status than expected.
+        RuntimeError: If the job ended with an unexpected status.
     """
     from sagemaker_rl.job.source_files import download_artifacts
 
     name = estimator.latest_training_job.name
     asked = False
-    while (described := describe(place, name))["TrainingJobStatus"] not in _OVER:
-        if job.stopped and not asked and "training_iteration=" in log(place, name):
+    while (described := describe_job(place, name))["TrainingJobStatus"] not in _END_STATUSES:
+        if job.stopped and not asked and "training_iteration=" in read_job_log(place, name):
             place.session.stop_training_job(name)
             asked = True
-        time.sleep(_POLL_SECONDS)
-    lines = log(place, name).splitlines()
+        time.sleep(_POLL_INTERVAL_S)
+    lines = read_job_log(place, name).splitlines()
     seconds = described.get("BillableTimeInSeconds", described.get("TrainingTimeInSeconds", 0))
     status = described["TrainingJobStatus"]
     note = {
@@ -280,31 +302,37 @@ def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, An
         raise RuntimeError(f"{name} {status}: {described.get('FailureReason', lines[-3:])}")
     model = download_artifacts(estimator, folder) / "model"
     note["delivered"] = sorted(path.name for path in model.iterdir())
-    return note | {"log": [one for one in lines if "training_iteration=" in one][-_SHOWN_LINES:]}
+    return note | {"log": [one for one in lines if "training_iteration=" in one][-_NUM_LOG_LINES:]}
 
 
-def describe(place: Place, name: str) -> dict[str, Any]:
+def describe_job(place: ReceiptAccount, name: str) -> dict[str, Any]:
     """Return SageMaker's description of a job."""
     described: dict[str, Any] = place.session.describe_training_job(name)
     return described
 
 
-def log(place: Place, name: str) -> str:
+def read_job_log(place: ReceiptAccount, name: str) -> str:
     """Return the log of a job, in the format of the SDK."""
     with redirect_stdout(io.StringIO()) as printed:
         place.session.logs_for_job(name)
     return printed.getvalue()
 
 
-def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
-    """Deploy a snake, request moves, publish another snake, and delete the stack."""
+def check_snake(place: ReceiptAccount, folder: Path, note: dict[str, Any]) -> None:
+    """Deploy a snake, request moves, publish another snake, and delete the stack.
+
+    The function adds the results to ``note``.
+    """
     began = time.monotonic()
     first, second = (
-        packed(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
+        pack_snake(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
     )
-    url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", _SNAKE]))
-    note |= {"id": _SNAKE, "deploy_seconds": round(time.monotonic() - began)}
-    answers = [timed(f"{url}/move", move_request_body(seed)) for seed in range(1, _MOVES + 1)]
+    url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", _SNAKE_NAME]))
+    note |= {"id": _SNAKE_NAME, "deploy_seconds": round(time.monotonic() - began)}
+    answers = [
+        send_timed_request(f"{url}/move", move_request_body(seed))
+        for seed in range(1, _NUM_MOVES + 1)
+    ]
     took = sorted(milliseconds for milliseconds, _ in answers)
     note["moves"] = sum(answer["move"] in ("up", "down", "left", "right") for _, answer in answers)
     note["move_ms"] = {
@@ -312,26 +340,26 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
         "first": answers[0][0],
         "most": took[-1],
     }
-    publish(second, _SNAKE, place.account.session)
-    if (colour := timed(url)[1]["color"]) != "#cc6633":
-        raise RuntimeError(f"the published snake has another color: {colour}")
-    note["kept"] = undeploy(place.account, _SNAKE)
+    publish(second, _SNAKE_NAME, place.account.session)
+    if (color := send_timed_request(url)[1]["color"]) != "#cc6633":
+        raise RuntimeError(f"the published snake has another color: {color}")
+    note["kept"] = undeploy(place.account, _SNAKE_NAME)
     note["seconds"] = round(time.monotonic() - began)
 
 
-def packed(folder: Path, name: str, colour: str) -> Path:
-    """Pack a built-in snake into a bundle."""
+def pack_snake(folder: Path, name: str, color: str) -> Path:
+    """Pack a built-in snake into a bundle and return the path of the bundle."""
     bundle = folder / f"{name}.zip"
-    if pack_command.main(["--snake", name, "--color", colour, "-o", str(bundle)]):
+    if pack_command.main(["--snake", name, "--color", color, "-o", str(bundle)]):
         raise RuntimeError(f"{name} was not packed")
     return bundle
 
 
-def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
-    """Send a request.
+def send_timed_request(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
+    """Send a request and measure the response time.
 
     Returns:
-        The response time in milliseconds, and the response.
+        The response time in milliseconds, and the decoded JSON response.
     """
     began = time.monotonic()
     with urllib.request.urlopen(url, body, 30) as answer:
@@ -339,40 +367,42 @@ def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
     return round(1000 * (time.monotonic() - began)), found
 
 
-def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
-    """Delete all resources of the test that still exist."""
-    if place.account.find_stack(_SNAKE):
-        undeploy(place.account, _SNAKE)
+def delete_resources(place: ReceiptAccount, bucket: str, prefix: str, names: list[str]) -> None:
+    """Delete all resources of the test that still exist, including the training jobs ``names``."""
+    if place.account.find_stack(_SNAKE_NAME):
+        undeploy(place.account, _SNAKE_NAME)
     logs = place.account.session.client("logs")
     for name in names:
-        if describe(place, name)["TrainingJobStatus"] not in _OVER:
+        if describe_job(place, name)["TrainingJobStatus"] not in _END_STATUSES:
             place.session.stop_training_job(name)
-        while describe(place, name)["TrainingJobStatus"] not in _OVER:
-            time.sleep(_POLL_SECONDS)
-        for stream in streams(place, name):
+        while describe_job(place, name)["TrainingJobStatus"] not in _END_STATUSES:
+            time.sleep(_POLL_INTERVAL_S)
+        for stream in list_log_streams(place, name):
             logs.delete_log_stream(logGroupName=_LOG_GROUP, logStreamName=stream)
         place.session.sagemaker_client.delete_training_job(TrainingJobName=name)
     place.account.empty_bucket(bucket, prefix)
 
 
-def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
+def list_remaining_resources(
+    place: ReceiptAccount, bucket: str, prefix: str, names: list[str]
+) -> list[str]:
     """List the resources of this test that still exist in the account."""
-    found = [f"the stack {_SNAKE}"] if place.account.find_stack(_SNAKE) else []
+    found = [f"the stack {_SNAKE_NAME}"] if place.account.find_stack(_SNAKE_NAME) else []
     s3 = place.account.session.client("s3")
     with suppress(ClientError):
-        s3.head_bucket(Bucket=place.account.bucket_name(_SNAKE))
-        found.append(f"the bucket {place.account.bucket_name(_SNAKE)}")
+        s3.head_bucket(Bucket=place.account.bucket_name(_SNAKE_NAME))
+        found.append(f"the bucket {place.account.bucket_name(_SNAKE_NAME)}")
     there = s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
     found += [f"s3://{bucket}/{one['Key']}" for one in there]
     for name in names:
-        found += [f"the log {stream}" for stream in streams(place, name)]
+        found += [f"the log {stream}" for stream in list_log_streams(place, name)]
         with suppress(ClientError):
-            found.append(f"the job {describe(place, name)['TrainingJobName']}")
+            found.append(f"the job {describe_job(place, name)['TrainingJobName']}")
     return found
 
 
-def streams(place: Place, name: str) -> list[str]:
-    """Return the log streams of a job."""
+def list_log_streams(place: ReceiptAccount, name: str) -> list[str]:
+    """Return the names of a job's log streams."""
     logs = place.account.session.client("logs")
     try:
         found = logs.describe_log_streams(logGroupName=_LOG_GROUP, logStreamNamePrefix=f"{name}/")
@@ -381,9 +411,9 @@ def streams(place: Place, name: str) -> list[str]:
     return [one["logStreamName"] for one in found["logStreams"]]
 
 
-def filled(receipt: Mapping[str, Any]) -> str:
-    """Return the text of the page with this receipt."""
-    before, _, rest = _PAGE.read_text().partition(_MARKS[0])
+def render_page(receipt: Mapping[str, Any]) -> str:
+    """Return the text of `docs/receipt.md` with the results of this receipt."""
+    before, _, rest = _PAGE.read_text().partition(_PAGE_MARKERS[0])
     rows = []
     for name, one in receipt["steps"].items():
         came = " ".join((one.get("error") or one.get("status", "played, and taken away")).split())
@@ -396,12 +426,12 @@ def filled(receipt: Mapping[str, Any]) -> str:
     )
     return (
         before
-        + _MARKS[0]
+        + _PAGE_MARKERS[0]
         + said
         + "\n".join(rows)
         + "\n"
-        + _MARKS[1]
-        + rest.partition(_MARKS[1])[2]
+        + _PAGE_MARKERS[1]
+        + rest.partition(_PAGE_MARKERS[1])[2]
     )
 
 

@@ -26,13 +26,13 @@ from battlesnake_gym.rules import Snake, tables
 from battlesnake_heuristics.analysis import mistakes, win_probability
 from battlesnake_heuristics.search.evaluation import BUILTIN_PATH, Evaluation
 from battlesnake_heuristics.search.search import Weights
-from battlesnake_server.replay_json import customizations_to_json
+from battlesnake_server.replay_json import customizations_to_dicts
 from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH as SHIPPED_POLICY
 
-_HERE = Path(__file__).parents[1]
-_DOCS = _HERE / "docs"
-PAGE = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
-SHARED = ("board.js", "copy_button.js", "style.css", "icon.svg")
+_ROOT = Path(__file__).parents[1]
+_DOCS = _ROOT / "docs"
+PAGE_FILES = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
+SHARED_FILES = ("board.js", "copy_button.js", "style.css", "icon.svg")
 """Files shared with the pages of the live snake and the arena."""
 
 _ACCESSIBILITY_FIXES = {
@@ -70,40 +70,40 @@ def main() -> None:
     parser.add_argument("--only", choices=("play", "pages"), help="build only this part")
     arguments = parser.parse_args()
     if arguments.only != "play":
-        draw_gallery.draw(_DOCS / "_gallery")
-        make_pages(arguments.output)
+        draw_gallery.write_gallery(_DOCS / "_gallery")
+        run_sphinx(arguments.output)
     if arguments.only != "pages":
-        lay_page(arguments.output / "docs" / "play")
-        lay_root(arguments.output)
+        write_play_page(arguments.output / "docs" / "play")
+        write_start_page(arguments.output)
 
 
-def lay_root(folder: Path) -> None:
+def write_start_page(folder: Path) -> None:
     """Write the start page: the playable game, which links to ``docs/index.html``."""
     page = (_DOCS / "play" / "index.html").read_text()
     based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
     (folder / "index.html").write_text(based)
 
 
-def lay_page(folder: Path) -> None:
+def write_play_page(folder: Path) -> None:
     """Write the page with the playable game, and its files, into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in PAGE:
+    for name in PAGE_FILES:
         shutil.copy(_DOCS / "play" / name, folder)
-    for name in SHARED:
-        shutil.copy(_HERE / "server/battlesnake_server/static" / name, folder)
+    for name in SHARED_FILES:
+        shutil.copy(_ROOT / "server/battlesnake_server/static" / name, folder)
     champion = Evaluation.load(BUILTIN_PATH)
     facts = {
         "CALIBRATION": {
             "weights": win_probability.WEIGHTS,
             "far": win_probability.VALUE_SCALE,
-            "late": win_probability.LATE_TURN,
-            "decided": win_probability.PROVEN_VALUE,
-            "sure": win_probability.FORCED_END_VALUE,
+            "late": win_probability.MAX_FEATURE_TURN,
+            "decided": win_probability.MIN_PROVEN_VALUE,
+            "sure": win_probability.MIN_FORCED_WIN_VALUE,
             "least": win_probability.MIN_PROBABILITY,
         },
-        "LAYERS": lay_policy(folder / "policy.bin"),
+        "LAYERS": write_policy(folder / "policy.bin"),
         "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],
-        "LOOKS": looks(),
+        "LOOKS": snake_customizations(),
         "MISTAKES": {
             "mistake": mistakes.MISTAKE_LOSS,
             "rescue": mistakes.MIN_BETTER_SCORE,
@@ -121,7 +121,7 @@ def lay_page(folder: Path) -> None:
     compile_game(folder / "game.wasm", champion)
 
 
-def lay_policy(target: Path) -> list[dict[str, Any]]:
+def write_policy(target: Path) -> list[dict[str, Any]]:
     """Write the quantized default policy for the page, and return the layer layout.
 
     One layer has two-thirds of the weights and gets 4 bits per weight; all other layers get 8 bits.
@@ -137,7 +137,7 @@ def lay_policy(target: Path) -> list[dict[str, Any]]:
     for array in (array for name, array in numbers if name.endswith(".weight")):
         rows = array.reshape(len(array), -1)
         bits, top = (4, _MAX_4_BIT) if rows.size > _LARGE_LAYER else (8, _MAX_8_BIT)
-        scale, whole = best_rounding(rows, top)
+        scale, whole = quantize_rows(rows, top)
         pairs = whole.reshape(-1, 2) + 8
         packed = pairs[:, 0] * 16 + pairs[:, 1] if bits == 4 else whole
         layers.append({"shape": rows.shape, "bits": bits})
@@ -148,7 +148,7 @@ def lay_policy(target: Path) -> list[dict[str, Any]]:
     return layers
 
 
-def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def quantize_rows(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Quantize rows with least squared error.
 
     Returns:
@@ -162,7 +162,7 @@ def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], ND
     return np.stack(tried)[best, every, 0], np.stack(whole)[best, every]
 
 
-def looks() -> list[dict[str, Any]]:
+def snake_customizations() -> list[dict[str, Any]]:
     """Return the snakes' customizations, starting with the visitor's snake.
 
     The colors are distinguishable for color-blind visitors.
@@ -173,7 +173,7 @@ def looks() -> list[dict[str, Any]]:
         ("#5b2a86", "shades", "fat-rattle"),
         ("#c44e00", "fang", "bolt"),
     ]
-    return customizations_to_json(
+    return customizations_to_dicts(
         [
             Snake(head, [(0, 0)], customizations={"color": color, "head": head, "tail": tail})
             for color, head, tail in wear
@@ -186,8 +186,8 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
     The build is optimized for size and limited to boards of up to 384 cells.
     """
-    engine = _HERE / "battlesnake_gym/engine/csrc"
-    search = _HERE / "heuristics/battlesnake_heuristics/search/csrc"
+    engine = _ROOT / "battlesnake_gym/engine/csrc"
+    search = _ROOT / "heuristics/battlesnake_heuristics/search/csrc"
     weights = ",".join(str(weight) for weight in Weights().to_array())
     compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
     options = [f"-I{engine}", "-std=gnu2x", "-msimd128", f"-DSEARCH_WEIGHTS={weights}"]
@@ -197,7 +197,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "numbers").write_bytes(evaluation.network_bytes)
         filled = Path(folder) / "map_layouts.c"
-        filled.write_text(filled_tables(engine))
+        filled.write_text(generate_tables(engine))
         for level, sources in (
             (
                 "-Oz",
@@ -218,7 +218,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
         subprocess.run([*command, "-o", str(target), *objects], check=True)
 
 
-def filled_tables(engine: Path) -> str:
+def generate_tables(engine: Path) -> str:
     """Return C code with the tables that Python passes to the engine in other builds."""
     lines = [f'#include "{engine / name}"' for name in ("rand.h", "map_layouts.h")]
     for name, content in {"RANDOM": tables.RANDOM, **tables.LAYOUTS}.items():
@@ -232,13 +232,13 @@ def filled_tables(engine: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def make_pages(output: Path) -> None:
+def run_sphinx(output: Path) -> None:
     """Run Sphinx on the documentation, whose start page is ``docs/index.html``."""
     shutil.rmtree(_DOCS / "_api", ignore_errors=True)  # pages of modules that were moved
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]
-    subprocess.run(command, check=True, cwd=_HERE, env=environment)
+    subprocess.run(command, check=True, cwd=_ROOT, env=environment)
     for page in output.rglob("*.html"):
         text = page.read_text()
         for old, new in _ACCESSIBILITY_FIXES.items():

@@ -1,9 +1,9 @@
 """Build the source distribution and one wheel per platform: ``make wheels``.
 
-Zig's C compiler, which contains the C libraries of all platforms, cross-compiles the extensions. A
-wheel works with Python 3.11 and later. The build needs no Python of the target platform: the
-modules use only the stable ABI. The names of the stable ABI come from the headers of the running
-Python and from `abi3info`.
+Zig's C compiler cross-compiles the extensions. The compiler contains the C libraries of all
+platforms. A wheel supports Python 3.11 and later. The build does not require Python for the target
+platform, because the modules use only the stable ABI. The names of the stable ABI come from the
+headers of the running Python and from `abi3info`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from abi3info import DATAS, FUNCTIONS
 
 _ROOT = Path(__file__).parents[1]
-_ZIG = (sys.executable, "-m", "ziglang")
+_ZIG_COMMAND = (sys.executable, "-m", "ziglang")
 
-_TARGETS = {
+_ZIG_TARGETS = {
     "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
     "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
     "musllinux_1_2_x86_64": "x86_64-linux-musl",
@@ -32,7 +32,7 @@ _TARGETS = {
     "macosx_11_0_x86_64": "x86_64-macos.11.0",
     "win_amd64": "x86_64-windows-gnu",
 }
-"""Zig target with the oldest supported system version, by platform tag."""
+"""Zig target for each platform tag, with the oldest supported system version."""
 
 _WINDOWS_CONFIG = """\
 #define MS_WIN64
@@ -56,21 +56,22 @@ def main() -> None:
     """Build the requested wheels into a folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"))
-    parser.add_argument("--only", nargs="+", choices=_TARGETS, default=list(_TARGETS))
+    parser.add_argument("--only", nargs="+", choices=_ZIG_TARGETS, default=list(_ZIG_TARGETS))
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        plain = build_plain(arguments.folder, Path(scratch))
-        headers = windows_headers(Path(scratch))
+        plain = build_pure_wheel(arguments.folder, Path(scratch))
+        headers = write_windows_headers(Path(scratch))
         for platform in arguments.only:
-            compile_into(plain, platform, headers)
-            pack(plain, platform, arguments.folder)
+            compile_extensions(plain, platform, headers)
+            pack_wheel(plain, platform, arguments.folder)
 
 
-def build_plain(folder: Path, scratch: Path) -> Path:
+def build_pure_wheel(folder: Path, scratch: Path) -> Path:
     """Build the source distribution and a wheel without compiled modules.
 
-    The function also unpacks that wheel.
+    Returns:
+        The directory of the unpacked wheel.
     """
     build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "plain", _ROOT)
     subprocess.run(build, check=True, env=os.environ | {"CC": "false"}, stdout=subprocess.DEVNULL)
@@ -81,22 +82,26 @@ def build_plain(folder: Path, scratch: Path) -> Path:
     return unpacked
 
 
-def windows_headers(scratch: Path) -> Path:
-    """Write Python's headers for Windows, and an import library for ``python3.dll``."""
+def write_windows_headers(scratch: Path) -> Path:
+    """Write Python's headers for Windows, and an import library for ``python3.dll``.
+
+    Returns:
+        The directory of the headers and of the library.
+    """
     headers = scratch / "include"
     shutil.copytree(sysconfig.get_path("include"), headers)
     (headers / "pyconfig.h").write_text(_WINDOWS_CONFIG)
     names = [one.name for one in FUNCTIONS] + [f"{one.name} DATA" for one in DATAS]
     (headers / "python3.def").write_text("LIBRARY python3.dll\nEXPORTS\n" + "\n".join(names))
     words = ("dlltool", "-m", "i386:x86-64", "-d", headers / "python3.def")
-    subprocess.run((*_ZIG, *words, "-l", headers / "python3.lib"), check=True)
+    subprocess.run((*_ZIG_COMMAND, *words, "-l", headers / "python3.lib"), check=True)
     return headers
 
 
-def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
-    """Compile a platform's extensions into the unpacked wheel.
+def compile_extensions(unpacked: Path, platform: str, windows: Path) -> None:
+    """Compile the extensions for a platform into the unpacked wheel.
 
-    Extensions of the previous platform are deleted.
+    The function deletes the extensions of the previous platform first.
     """
     on_windows = platform.startswith("win")
     for old in (*unpacked.rglob("*.abi3.so"), *unpacked.rglob("*.pyd")):
@@ -107,7 +112,16 @@ def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
         target = unpacked / part.name.replace(".", "/")
         target = target.with_suffix(".pyd" if on_windows else ".abi3.so")
         include = windows if on_windows else sysconfig.get_path("include")
-        command = [*_ZIG, "cc", "-target", _TARGETS[platform], "-shared", "-s", "-o", target]
+        command = [
+            *_ZIG_COMMAND,
+            "cc",
+            "-target",
+            _ZIG_TARGETS[platform],
+            "-shared",
+            "-s",
+            "-o",
+            target,
+        ]
         command += [f"-I{folder}" for folder in (include, *part.include_dirs)]
         command += [f"-D{name}={value}" for name, value in part.define_macros]
         command += [*part.extra_compile_args, *part.sources]
@@ -120,8 +134,8 @@ def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
             rest.unlink()
 
 
-def pack(unpacked: Path, platform: str, folder: Path) -> None:
-    """Pack the unpacked wheel into a wheel file."""
+def pack_wheel(unpacked: Path, platform: str, folder: Path) -> None:
+    """Pack the unpacked wheel into a wheel file for one platform."""
     (facts,) = unpacked.glob("*.dist-info/WHEEL")
     kept = [line for line in facts.read_text().splitlines() if line and line[:4] != "Tag:"]
     facts.write_text("\n".join([*kept, f"Tag: cp311-abi3-{platform}", ""]))

@@ -1,9 +1,7 @@
-"""Train, export, serve and play in one run.
+"""Train a policy, export the policy, serve snakes and play games in one run.
 
-``make demo`` runs this script.
-
-Each step is an ordinary command, which the script prints before it runs the command. A step runs
-again even if its result exists.
+``make demo`` runs this script. Each step is an ordinary command. The script prints each command
+before the command runs. A second run repeats every step, even if the results exist.
 """
 
 from __future__ import annotations
@@ -24,34 +22,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
-COMMAND = Path(sys.executable).with_name("battlesnake-gym")
-_LOOKS = {
+PROGRAM_PATH = Path(sys.executable).with_name("battlesnake-gym")
+_CUSTOMIZATIONS = {
     "trained": ("#2f6fde", "shades", "bolt"),
     "cautious": ("#2a9d5c", "bendr", "round-bum"),
     "hungry": ("#e0a100", "tongue", "small-rattle"),
     "safe-random": ("#d63384", "silly", "curled"),
 }
-"""Snakes of the arena with their color, head and tail."""
-_START_SECONDS = 60
-_FIRST = ("champion", "hungry", "cautious")
+"""Snakes of the arena, with the color, head and tail of each snake."""
+_START_TIMEOUT_S = 60
+_FIRST_GAME_SNAKES = ("champion", "hungry", "cautious")
 """Snakes of the first game in the terminal.
 
-The first game needs only the core package.
+These snakes need only the core package.
 """
-_THOUGHT, _PAUSE = 0.02, 0.1
-"""Seconds per move, and between two turns, in the first game."""
+_MOVE_TIME_S, _TURN_PAUSE_S = 0.02, 0.1
+"""Thinking time per move, and pause after each turn, in the first game, in seconds."""
 
 
-def say(text: str) -> None:
-    """Print a line and flush the output, which may be a pipe."""
+def print_line(text: str) -> None:
+    """Print a line and flush the output.
+
+    The flush is necessary because the output may be a pipe.
+    """
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def run(*arguments: object) -> None:
-    """Print and run a command, and exit if the command fails."""
+def run_command(*arguments: object) -> None:
+    """Print and run a command.
+
+    The program exits if the command fails.
+    """
     command = [str(argument) for argument in arguments]
-    say(f"\n$ {shlex.join(shown(command))}")
+    print_line(f"\n$ {shlex.join(shown(command))}")
     status = subprocess.run(command, cwd=_ROOT, check=False).returncode
     if status:
         sys.exit(f"demo: this command ended with status {status}: {shlex.join(shown(command))}")
@@ -70,29 +74,30 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def served(*options: object) -> Iterator[str]:
-    """Serve a snake while the context is active, and yield the server's URL."""
+def serve_snake(*options: object) -> Iterator[str]:
+    """Serve a snake while the context is active, and yield the URL of the server."""
     port = free_port()
-    command = [str(COMMAND), "serve", *map(str, options), "--port", str(port)]
-    say(f"\n$ {shlex.join(shown(command))} &")
+    command = [str(PROGRAM_PATH), "serve", *map(str, options), "--port", str(port)]
+    print_line(f"\n$ {shlex.join(shown(command))} &")
     server = subprocess.Popen(
         command, cwd=_ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
     try:
         url = f"http://127.0.0.1:{port}"
-        wait_for(url, server)
+        wait_for_server(url, server)
         yield url
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(30)
 
 
-def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+def wait_for_server(url: str, server: subprocess.Popen[bytes]) -> None:
     """Wait until the server responds.
 
-    The program exits if the server ends or misses the timeout.
+    The program exits if the server ends, or if the server does not respond within
+    `_START_TIMEOUT_S`.
     """
-    deadline = time.monotonic() + _START_SECONDS
+    deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline and server.poll() is None:
         with (
             contextlib.suppress(urllib.error.URLError, ConnectionError),
@@ -100,13 +105,13 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
         ):
             return
         time.sleep(0.2)
-    sys.exit(f"demo: the server at {url} did not respond within {_START_SECONDS} s")
+    sys.exit(f"demo: the server at {url} did not respond within {_START_TIMEOUT_S} s")
 
 
-def first_game() -> None:
-    """Play a game in the terminal.
+def play_first_game() -> None:
+    """Play a game and print the board in the terminal.
 
-    An interactive terminal shows every turn; other outputs show every tenth turn.
+    An interactive terminal shows every turn. Any other output contains every tenth turn.
     """
     from battlesnake_gym import snakes
     from battlesnake_gym.boards.board import Board
@@ -114,22 +119,22 @@ def first_game() -> None:
     from battlesnake_gym.rules import Game
 
     moving = sys.stdout.isatty()
-    board = Board.new(11, 11, _FIRST, game=Game(seed=8))
-    players = {name: snakes.make(name, seed) for seed, name in enumerate(_FIRST)}
-    say("A first game, while the rest is being installed:\n")
+    board = Board.new(11, 11, _FIRST_GAME_SNAKES, game=Game(seed=8))
+    players = {name: snakes.make(name, seed) for seed, name in enumerate(_FIRST_GAME_SNAKES)}
+    print_line("A first game, while the rest is being installed:\n")
     lines = 0
-    for _ in snakes.play(board, players, _THOUGHT):
+    for _ in snakes.play(board, players, _MOVE_TIME_S):
         if moving or board.turn % 10 == 0 or board.is_over():
             shown = f"turn {board.turn}\n{render_board(board, sys.stdout)}"
-            say(("\x1b[2K\r\x1b[A" * lines if moving else "") + shown)
+            print_line(("\x1b[2K\r\x1b[A" * lines if moving else "") + shown)
             lines = shown.count("\n") + 1
-            time.sleep(_PAUSE)
+            time.sleep(_TURN_PAUSE_S)
     winner = ", ".join(snake.id for snake in board.living) or "no snake"
-    say(f"{winner} won after {board.turn} turns")
+    print_line(f"{winner} won after {board.turn} turns")
 
 
 def main() -> None:
-    """Train for some minutes, export, serve, and play games over HTTP."""
+    """Train a policy for some minutes, export the policy, and play games over HTTP."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--folder", type=Path, default=Path("demo"), help="directory of all results"
@@ -139,37 +144,39 @@ def main() -> None:
     parser.add_argument("--first-game", action="store_true", help="show one game and exit")
     args = parser.parse_args()
     if args.first_game:
-        first_game()
+        play_first_game()
         return
     training, replays = args.folder / "run", args.folder / "replays"
     policy, results = args.folder / "policy.onnx", f"sqlite:///{args.folder / 'results.sqlite'}"
     shutil.rmtree(_ROOT / replays, ignore_errors=True)
 
-    run(
-        COMMAND, "train", "--minutes", f"{args.minutes:g}",
+    run_command(
+        PROGRAM_PATH, "train", "--minutes", f"{args.minutes:g}",
         "--runs-dir", args.folder, "--name", training.name, "--no-resume",
     )  # fmt: skip
-    run(COMMAND, "runs", "export", training, "--output", policy)
+    run_command(PROGRAM_PATH, "runs", "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
         urls = []
-        for name, (color, head, tail) in _LOOKS.items():
+        for name, (color, head, tail) in _CUSTOMIZATIONS.items():
             chosen = ("--policy", policy, "--filters") if name == "trained" else ("--snake", name)
             looks = ("--color", color, "--head", head, "--tail", tail)
             urls.append(
-                f"{name}={servers.enter_context(served(*chosen, *looks, '--send-decisions'))}"
+                f"{name}={servers.enter_context(serve_snake(*chosen, *looks, '--send-decisions'))}"
             )
-        run(
-            COMMAND, "arena", *urls, "--games", args.games, "--replays", replays,
+        run_command(
+            PROGRAM_PATH, "arena", *urls, "--games", args.games, "--replays", replays,
             "--database", results,
         )  # fmt: skip
-    say("\nWhat to try next:")
-    for command, what in next_steps(args.folder, replays, policy):
-        say(f"  {command}\n      {what}")
+    print_line("\nWhat to try next:")
+    for command, what in list_next_steps(args.folder, replays, policy):
+        print_line(f"  {command}\n      {what}")
 
 
-def next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
-    """List the next commands to try, with a description of each command."""
-    program = COMMAND.relative_to(_ROOT) if COMMAND.is_relative_to(_ROOT) else COMMAND.name
+def list_next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
+    """Return the commands to try next, each with a description."""
+    program = (
+        PROGRAM_PATH.relative_to(_ROOT) if PROGRAM_PATH.is_relative_to(_ROOT) else PROGRAM_PATH.name
+    )
     return [
         (f"{program} game watch {replays}", "the games, with what every snake thought (click one)"),
         (f"{program} runs {folder} --web", f"the training; also in {folder}/run/report.html"),

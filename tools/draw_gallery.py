@@ -19,28 +19,30 @@ from battlesnake_gym.mdp.observations import get
 from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
 
-_TURNS = 60
-"""Number of turns played before the picture of a map, to show its changes."""
+_NUM_TURNS = 60
+"""Number of turns played before a map is drawn, so that the picture shows changes of the map."""
 
 
-def draw(folder: Path) -> None:
+def write_gallery(folder: Path) -> None:
     """Write the gallery into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "maps.md", _figures(folder, "map", map(_map_figure, MAPS.values())))
+    _write_lines(folder / "maps.md", _write_figures(folder, "map", map(_draw_map, MAPS.values())))
     for part, known in (("head", HEADS), ("tail", TAILS)):
-        figures = ((name, "", _wearing(part, name)) for name in known)
-        _write(folder / f"{part}s.md", _figures(folder, part, figures))
-    _write(folder / "planes.md", _figures(folder, "plane", _planes()))
+        figures = ((name, "", _draw_customization(part, name)) for name in known)
+        _write_lines(folder / f"{part}s.md", _write_figures(folder, part, figures))
+    _write_lines(folder / "planes.md", _write_figures(folder, "plane", _iter_plane_figures()))
     about = (f"`{name}`\n: {snakes.description(name)}\n" for name in snakes.names())
-    _write(folder / "snakes.md", about)
+    _write_lines(folder / "snakes.md", about)
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -> Iterable[str]:
-    """Write each picture and yield the Markdown that shows all pictures side by side."""
+def _write_figures(
+    folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]
+) -> Iterable[str]:
+    """Write each picture, and yield the lines of a Markdown gallery of the pictures."""
     yield "<div class='gallery'>"
     for name, about, picture in figures:
         file = f"{kind}-{name}.svg"
@@ -50,42 +52,42 @@ def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -
     yield "</div>"
 
 
-def _map_figure(played: Map) -> tuple[str, str, str]:
-    """Draw a map after some turns of cautious play."""
+def _draw_map(played: Map) -> tuple[str, str, str]:
+    """Draw a map after up to `_NUM_TURNS` turns of the snake ``cautious``."""
     board = maps_command.start_board(played)
     count = len(board.snakes)
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    for _ in snakes.play(board, players, max_turns=_TURNS):
+    for _ in snakes.play(board, players, max_turns=_NUM_TURNS):
         if len(board.living) < count:
             break
     about = f"({board.width}x{board.height}, turn {board.turn}): {played.description}"
     return played.id, about, drawing.svg(board, 16)
 
 
-def _wearing(part: str, name: str) -> str:
+def _draw_customization(part: str, name: str) -> str:
     """Draw a snake with the head or tail ``name``."""
     board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
     board.snakes[0].customizations[part] = name
     return drawing.svg(board, 16)
 
 
-def _planes() -> Iterable[tuple[str, str, str]]:
+def _iter_plane_figures() -> Iterable[tuple[str, str, str]]:
     """Draw each plane of the default observation of one position.
 
     Cells with high bytes are dark.
     """
     board = Board.new(11, 11, 3, game=Game(seed=11))
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    for _ in snakes.play(board, players, max_turns=_TURNS):
+    for _ in snakes.play(board, players, max_turns=_NUM_TURNS):
         if len(board.living) < 3:
             break
     observation = get("planes")
     seen = observation.encode(board, board.living[0].id)
     for name, plane in zip(observation.planes, seen, strict=True):
-        yield name, "", _plane_picture(plane)
+        yield name, "", _draw_plane(plane)
 
 
-def _plane_picture(plane: np.ndarray[tuple[int, int], np.dtype[np.uint8]], cell: int = 12) -> str:
+def _draw_plane(plane: np.ndarray[tuple[int, int], np.dtype[np.uint8]], cell: int = 12) -> str:
     """Draw the bytes of one plane as cells, with the first row at the top."""
     height, width = plane.shape
     squares = "".join(

@@ -1,4 +1,4 @@
-/* LibFuzzer entry points for the function `one` of fuzz_boundary.py. They start an interpreter that
+/* LibFuzzer entry points for the function `fuzz_once` of fuzz_boundary.py. They start an interpreter that
  * loads both compiled modules, built with sanitizers and coverage counters, and pass the fuzzer's
  * bytes to it. */
 #define PY_SSIZE_T_CLEAN
@@ -21,7 +21,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     if (PyStatus_Exception(Py_InitializeFromConfig(&config))) abort();
     PyObject *module = PyImport_ImportModule("fuzz_boundary");
     check(module);
-    check(one = PyObject_GetAttrString(module, "one"));
+    check(one = PyObject_GetAttrString(module, "fuzz_once"));
     return 0;
 }
 

@@ -18,7 +18,7 @@ import random_turns
 for name in ("battlesnake_gym.engine._engine", "battlesnake_heuristics.search._search"):
     if folder := os.environ.get("FUZZ_BUILD"):
         path = Path(folder) / f"{name.rpartition('.')[2]}.abi3.so"
-        sys.modules[name] = random_turns.compiled(name, path)
+        sys.modules[name] = random_turns.load_compiled_module(name, path)
 
 import random_searches  # noqa: E402
 
@@ -46,14 +46,14 @@ class ByteRandom(random.Random):
         return self.getrandbits(16) / (1 << 16)
 
 
-def one(data: bytes) -> None:
+def fuzz_once(data: bytes) -> None:
     """Call the search or the engine once with data from the fuzzer."""
     drawn = ByteRandom(data)
     match drawn.randrange(3):
         case 0:
             random_searches.search_move(_search, drawn, random_searches.random_position(drawn))
         case 1:
-            random_searches.play(_search, drawn, random_searches.random_position(drawn))
+            random_searches.play_turns(_search, drawn, random_searches.random_position(drawn))
         case _:
             fuzz_games(drawn)
 
@@ -63,7 +63,7 @@ def fuzz_games(drawn: ByteRandom) -> None:
     made = random_turns.random_games(drawn)
     if made is None:
         return
-    player = random_turns.Player(made, drawn.getrandbits(8))
+    player = random_turns.RandomPlayer(made, drawn.getrandbits(8))
     player.play(drawn.randrange(20))
     words = np.frombuffer(made.export_words(0), np.int32).copy()
     for _ in range(drawn.randrange(6)):
@@ -74,5 +74,5 @@ def fuzz_games(drawn: ByteRandom) -> None:
         made.import_words(0, drawn.getrandbits(62) + 1, words.tobytes())
     except ValueError:
         return
-    player.read_all()
+    player.read_outputs()
     player.play(drawn.randrange(4))

@@ -37,18 +37,20 @@ from typing import NamedTuple
 
 _ROOT = Path(__file__).parents[1]
 _RESULTS = _ROOT / "build/mutants.jsonl"
-_MIN_DETECTED = 0.95
+_MIN_DETECTED_FRACTION = 0.95
 _MAX_MUTANTS = 12
 """Maximum number of mutants per module."""
 
 _FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common")
-_COMPILED = {
+_COMPILED_MODULES = {
     "battlesnake_gym/engine/csrc": "_engine.abi3.so",
     "heuristics/battlesnake_heuristics/search/csrc": "_search.abi3.so",
 }
-_CHECK = "battlesnake_gym/engine/build_check.py"
-_SHARED = {path.name for path in runpy.run_path(str(_ROOT / _CHECK))["SHARED_SOURCES"]}
-_SWAPS = {
+_BUILD_CHECK_PATH = "battlesnake_gym/engine/build_check.py"
+_SHARED_SOURCES = {
+    path.name for path in runpy.run_path(str(_ROOT / _BUILD_CHECK_PATH))["SHARED_SOURCES"]
+}
+_REPLACEMENTS = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+",
     "+=": "-=", "-=": "+=", "*": "+", "//": "*", "/": "*", "%": "+", "and": "or", "or": "and",
     "&&": "||", "||": "&&", "min": "max", "max": "min", "any": "all", "all": "any",
@@ -59,8 +61,8 @@ _SWAPS = {
 }  # fmt: skip
 """Replacements for operators and words of the source code."""
 
-_NOT_CODE = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
-_PYTHON = (
+_NOT_CODE_PATTERN = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
+_PYTHON_PATTERNS = (
     re.compile(r"^\s*(@|import |from |__all__|def |class |assert |\w+: .*\[.*\]$)|.*\blog\w*\."),
     re.compile(r"^( *)(raise\b.*|[a-z_][\w.]*(\[.*\])?(\(.*\)| ([-+*/|&]|//)= .*))$"),
     re.compile(
@@ -70,7 +72,7 @@ _PYTHON = (
         r"|(?<![\w.])(?<!e-)\d+\b(?!\.)"
     ),
 )
-_C = (
+_C_PATTERNS = (
     re.compile(r'^\s*(for \(|static |[a-z]\w* \**\w+\[|extern|PyErr|return FAIL|.* = \{)|.*"'),
     re.compile(r"^( +)[a-z_][\w>.\[\]*-]*(\(.*\)| [-+*/|&^]?= .*);$"),
     re.compile(
@@ -94,25 +96,25 @@ class Mutant(NamedTuple):
         """Name of the mutant in ``mutants.toml``."""
         return f"{self.path}: {self.old.strip()} -> {self.new.strip()}"
 
-    def applied(self, text: str) -> str:
+    def apply_to(self, text: str) -> str:
         """Return the text of the file with the replaced line."""
         lines = text.split("\n")
         lines[self.number] = self.new
         return "\n".join(lines)
 
 
-def mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
+def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
     """Return up to ``most`` mutants, spread over the file.
 
     All calls return the same mutants.
     """
     found = {mutant.name: mutant for mutant in all_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
-    valid = (found[name] for name in order if parses(path, found[name].applied(text)))
+    valid = (found[name] for name in order if is_valid_code(path, found[name].apply_to(text)))
     return list(itertools.islice(valid, most))
 
 
-def parses(path: str, text: str) -> bool:
+def is_valid_code(path: str, text: str) -> bool:
     """Return whether a text is valid Python, or True for other languages."""
     with contextlib.suppress(SyntaxError):
         return not path.endswith(".py") or bool(ast.parse(text))
@@ -121,20 +123,26 @@ def parses(path: str, text: str) -> bool:
 
 def all_mutants(path: str, text: str) -> Iterator[Mutant]:
     """Yield all mutants of a file, except C loop bounds, which sanitizers check."""
-    quiet, statement, word = _PYTHON if path.endswith(".py") else _C
-    code = _NOT_CODE.sub(lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text)
+    quiet, statement, word = _PYTHON_PATTERNS if path.endswith(".py") else _C_PATTERNS
+    code = _NOT_CODE_PATTERN.sub(
+        lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text
+    )
     for number, (line, old) in enumerate(zip(code.split("\n"), text.split("\n"), strict=True)):
         if quiet.match(line):
             continue
         if gone := statement.match(line.rstrip()):
-            yield Mutant(path, number, old, gone[1] + ("pass" if word is _PYTHON[2] else ";"))
+            yield Mutant(
+                path, number, old, gone[1] + ("pass" if word is _PYTHON_PATTERNS[2] else ";")
+            )
         for found in word.finditer(line):
             if found[0].isdecimal() or not re.search(r"\bfor\b", line[: found.start()]):
-                new = _SWAPS[found[0]] if found[0] in _SWAPS else str(int(found[0]) + 1)
+                new = (
+                    _REPLACEMENTS[found[0]] if found[0] in _REPLACEMENTS else str(int(found[0]) + 1)
+                )
                 yield Mutant(path, number, old, old[: found.start()] + new + old[found.end() :])
 
 
-class Copy:
+class ProjectCopy:
     """A copy of the project in which lines are changed and tests run."""
 
     def __init__(self, folder: Path) -> None:
@@ -142,7 +150,7 @@ class Copy:
         listed = subprocess.check_output(
             ["git", "ls-files", "-zco", "--exclude-standard"], cwd=_ROOT, text=True
         )
-        compiled = [f"{Path(csrc).parent}/{name}" for csrc, name in _COMPILED.items()]
+        compiled = [f"{Path(csrc).parent}/{name}" for csrc, name in _COMPILED_MODULES.items()]
         for name in (*listed.split("\0"), *compiled):
             if (_ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -167,12 +175,14 @@ class Copy:
         self._written += 1  # a unique modification time prevents Python from using stale bytecode
         os.utime(file, (1e9 + self._written, 1e9 + self._written))
         csrc = str(Path(path).parent)
-        needing = _COMPILED if file.name in _SHARED else _COMPILED.keys() & {csrc}
+        needing = (
+            _COMPILED_MODULES if file.name in _SHARED_SOURCES else _COMPILED_MODULES.keys() & {csrc}
+        )
         return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:
         """Compile the files that include the changed file, or all files on the first call."""
-        check = self.folder / _CHECK
+        check = self.folder / _BUILD_CHECK_PATH
         sources = runpy.run_path(str(check))["sources_hash"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
         flags += ["-DPy_LIMITED_API=0x030B0000", f'-DSOURCES_HASH="{sources}"']
@@ -185,7 +195,7 @@ class Copy:
             if subprocess.run(["gcc", *flags, source, "-o", made], capture_output=True).returncode:
                 return False
             self._needs[source] = re.findall(r"[\w.]+", source.with_suffix(".d").read_text())
-        target = csrc.parent / _COMPILED[str(csrc.relative_to(self.folder))]
+        target = csrc.parent / _COMPILED_MODULES[str(csrc.relative_to(self.folder))]
         target.unlink(missing_ok=True)
         return not subprocess.run(["gcc", "-shared", *csrc.glob("*.o"), "-o", target]).returncode
 
@@ -217,14 +227,14 @@ class Copy:
 
 
 def test_module(
-    copy: Copy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
+    copy: ProjectCopy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
 ) -> collections.Counter[str]:
     """Test the mutants of a module and print the result."""
     text, began = (_ROOT / path).read_text(), time.monotonic()
     counts, limit = collections.Counter[str](), 0.0
     tests = " ".join([path] * (">>>" in text) + [f"tests/{name}" for name in tests.split()])
-    for mutant in mutants(path, text):
-        changed = mutant.applied(text)
+    for mutant in select_mutants(path, text):
+        changed = mutant.apply_to(text)
         key = hashlib.sha256(changed.encode()).hexdigest()
         if key not in results:
             if not limit:
@@ -262,13 +272,13 @@ def main(modules: list[str]) -> int:
     }
     counts = collections.Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder))
+        copy = ProjectCopy(Path(folder))
         for path, tests in table["tests"].items():
             if not modules or any(name in path for name in modules):
                 counts += test_module(copy, path, tests, results, table["accepted"])
     detected = counts["detected"] / max(1, counts["mutants"])
     print(f"{counts['mutants']} mutants, {detected:.1%} detected; {counts['accepted']} accepted")
-    return 1 if counts["missed"] or detected < _MIN_DETECTED else 0
+    return 1 if counts["missed"] or detected < _MIN_DETECTED_FRACTION else 0
 
 
 if __name__ == "__main__":

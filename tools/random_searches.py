@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from random_turns import compiled
+from random_turns import load_compiled_module
 from tqdm import tqdm
 
 from battlesnake_heuristics.search.evaluation import load_builtin
@@ -27,13 +27,13 @@ _INVALID: tuple[Any, ...] = (
 """Invalid values for any field."""
 
 
-def load(path: Path | None) -> ModuleType:
+def load_search(path: Path | None) -> ModuleType:
     """Load the build of the search at ``path``, or the installed build for None."""
     if path is None:
         from battlesnake_heuristics.search import _search
 
         return _search
-    return compiled("battlesnake_heuristics.search._search", path)
+    return load_compiled_module("battlesnake_heuristics.search._search", path)
 
 
 def random_position(rand: random.Random) -> dict[str, Any]:
@@ -83,18 +83,20 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
     }
     if rand.random() < 0.02:
         limits["seconds"] = 0.001
-    call(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
+    call_function(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
 
 
-def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
     """Play some turns, sometimes with an invalid field."""
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
-    call(search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves})
+    call_function(
+        search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves}
+    )
 
 
-def call(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
+def call_function(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
     """Call a function of the search.
 
     The function may reject only calls with invalid fields.
@@ -119,10 +121,10 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=5000, help="number of requests")
     parser.add_argument("--seed", type=int, default=1, help="random seed")
     options = parser.parse_args()
-    search, rand = load(options.search), random.Random(options.seed)
+    search, rand = load_search(options.search), random.Random(options.seed)
     for _ in tqdm(range(options.requests), unit=" requests"):
         position = random_position(rand)
-        rand.choice((search_move, play))(search, rand, position)
+        rand.choice((search_move, play_turns))(search, rand, position)
 
 
 if __name__ == "__main__":

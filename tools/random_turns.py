@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-_ENGINE = "battlesnake_gym.engine._engine"
+_ENGINE_MODULE = "battlesnake_gym.engine._engine"
 
 
-def compiled(name: str, path: Path) -> ModuleType:
+def load_compiled_module(name: str, path: Path) -> ModuleType:
     """Return a build of a module that replaces the installed build."""
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
@@ -71,7 +71,7 @@ def random_games(rand: random.Random) -> Any:
         return None
 
 
-class Player:
+class RandomPlayer:
     """Player of a limited number of turns in games of one kind."""
 
     def __init__(self, games: Any, seed: int) -> None:
@@ -80,13 +80,13 @@ class Player:
         self.mask = np.zeros((games.num_games, games.num_snakes, 4), np.bool_)
         self.wildness = self.rand.choice((0.02, 0.1, 1.0))
 
-    def seeds(self) -> NDArray[np.int64]:
+    def draw_seeds(self) -> NDArray[np.int64]:
         """Return new seeds of all orders of magnitude."""
         span = 1 << int(self.rand.integers(1, 63))
         seeds: NDArray[np.int64] = self.rand.integers(1, span + 1, self.games.num_games)
         return seeds if self.rand.random() < 0.5 else -seeds
 
-    def actions(self) -> NDArray[np.uint8]:
+    def choose_actions(self) -> NDArray[np.uint8]:
         """Return mostly allowed moves, sometimes any moves, and no moves for some snakes."""
         self.games.action_mask("fatal+head", self.mask)
         chances = np.where(self.mask, self.rand.random(self.mask.shape), -1)
@@ -105,19 +105,19 @@ class Player:
             The number of turns played, summed over all games.
         """
         games, played = self.games, 0
-        games.reset(self.seeds())
+        games.reset(self.draw_seeds())
         for _ in range(turns):
             which = self.rand.random(games.num_games) < 0.9
             played += int((which & ~games.over).sum())
             try:
-                games.step(self.actions(), which)
+                games.step(self.choose_actions(), which)
             except ValueError:  # the map cannot continue
-                games.reset(self.seeds())
+                games.reset(self.draw_seeds())
             if games.over.any():
-                games.reset(self.seeds(), games.over.copy())
+                games.reset(self.draw_seeds(), games.over.copy())
         return played
 
-    def read_all(self) -> None:
+    def read_outputs(self) -> None:
         """Call all functions that return observations, masks or states.
 
         The engine keeps updating the output arrays.
@@ -140,7 +140,7 @@ class Player:
         for kind in masks.KINDS:
             games.action_mask(kind, self.mask)
 
-    def damage(self) -> None:
+    def import_damaged_positions(self) -> None:
         """Import positions both unchanged and with wrong words."""
         games = self.games
         for _ in range(20):
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="random seed")
     options = parser.parse_args()
     if options.engine:
-        sys.modules[_ENGINE] = compiled(_ENGINE, options.engine)
+        sys.modules[_ENGINE_MODULE] = load_compiled_module(_ENGINE_MODULE, options.engine)
     from battlesnake_gym.engine import engine
 
     if not engine.COMPILED:
@@ -178,10 +178,10 @@ def main() -> None:
             games = random_games(rand)
             if games is None:
                 continue
-            player = Player(games, rand.getrandbits(32))
+            player = RandomPlayer(games, rand.getrandbits(32))
             progress.update(player.play(rand.choice((20, 200))))
-            player.read_all()
-            player.damage()
+            player.read_outputs()
+            player.import_damaged_positions()
             progress.update(player.play(20))
 
 

@@ -1,9 +1,9 @@
 """Run the notebooks and store their outputs: `make notebooks`.
 
-Each notebook runs in a copy of the sources, so a run changes only outputs in the repository. The
-script removes widgets that need a kernel, execution counts, overwritten progress bars and absolute
-paths from the outputs. `--check` runs no notebook; it lists the notebooks whose code changed since
-their last run.
+Each notebook runs in a copy of the sources, so a run changes only the outputs of the notebooks in
+the repository. The script removes four things from the outputs: widgets that need a kernel,
+execution counts, overwritten progress bars and absolute paths. `--check` runs no notebook. It lists
+the notebooks whose code changed since their last run.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Any
 
 from battlesnake_gym.common.files import write_atomically
 
-_HERE = Path(__file__).parents[1]
-_NOTEBOOKS = _HERE / "notebooks"
-_SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
+_ROOT = Path(__file__).parents[1]
+_NOTEBOOKS = _ROOT / "notebooks"
+_SOURCE_FOLDERS = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
 """Folders that the notebooks import or send to training jobs."""
 
-_SECONDS_A_CELL = 3600
+_CELL_TIMEOUT_S = 3600
 MAX_NOTEBOOK_BYTES = 300_000
 """Maximum size of a notebook with its outputs, in bytes."""
 
@@ -48,20 +48,20 @@ def main() -> None:
         if old := [path.stem for path in paths if not is_current(json.loads(path.read_text()))]:
             sys.exit(f"code changed since the last run; run `make notebooks`: {', '.join(old)}")
     else:
-        run_all(paths)
+        run_notebooks(paths)
 
 
 def is_current(notebook: Notebook) -> bool:
-    """Return whether the outputs belong to the current code.
+    """Return whether the code of a notebook is unchanged since the outputs were stored.
 
     A notebook without outputs counts as current.
     """
     shown = any(cell["outputs"] for cell in code_cells(notebook))
-    return not shown or bool(notebook["metadata"].get("outputs_of") == digest(notebook))
+    return not shown or bool(notebook["metadata"].get("outputs_of") == code_hash(notebook))
 
 
-def digest(notebook: Notebook) -> str:
-    """Return a hash of the notebook's code."""
+def code_hash(notebook: Notebook) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 hash of the notebook's code."""
     code = ["".join(cell["source"]) for cell in code_cells(notebook)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
@@ -71,24 +71,23 @@ def code_cells(notebook: Notebook) -> Iterable[Notebook]:
     return (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
 
 
-def run_all(paths: Iterable[Path]) -> None:
-    """Run the notebooks in one folder.
-
-    Later notebooks use earlier results.
-    """
+def run_notebooks(paths: Iterable[Path]) -> None:
+    """Run the notebooks in one directory, because later notebooks read files of earlier ones."""
     with tempfile.TemporaryDirectory() as root:
-        for name in _SOURCES:
-            (Path(root) / name).symlink_to(_HERE / name)
+        for name in _SOURCE_FOLDERS:
+            (Path(root) / name).symlink_to(_ROOT / name)
         folder = Path(root) / "notebooks"
         folder.mkdir()
         for module in _NOTEBOOKS.glob("*.py"):
             copy(module, folder)
-        (folder / "my_snake.py").unlink(missing_ok=True)  # a notebook writes this file
+        (folder / "my_snake.py").unlink(missing_ok=True)  # A notebook writes this file.
         for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
-            os.environ[name] = str(folder / ".jupyter")  # ignores the user's settings
-        watch_commands(folder / ".jupyter")
+            os.environ[name] = str(
+                folder / ".jupyter"
+            )  # Kernels then ignore the settings of the user.
+        write_startup_code(folder / ".jupyter")
         for path in paths:
-            notebook = run(json.loads(path.read_text()), folder)
+            notebook = run_notebook(json.loads(path.read_text()), folder)
             written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
             size = len(written.encode())
             if size > MAX_NOTEBOOK_BYTES:
@@ -97,7 +96,7 @@ def run_all(paths: Iterable[Path]) -> None:
             print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
 
 
-_RAISE = """
+_STARTUP_CODE = """
 import subprocess
 
 shell = get_ipython()
@@ -112,27 +111,28 @@ def system(command):
 
 shell.system = system
 """
-"""IPython startup code that turns a failed shell command into an error."""
+"""IPython startup code that raises an error if a shell command fails."""
 
 
-def watch_commands(settings: Path) -> None:
-    """Configure kernels of ``settings`` to raise errors for failed shell commands."""
+def write_startup_code(settings: Path) -> None:
+    """Write `_STARTUP_CODE` into the IPython settings in ``settings``."""
     startup = settings / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
-    (startup / "commands.py").write_text(_RAISE)
+    (startup / "commands.py").write_text(_STARTUP_CODE)
 
 
-def run(notebook: Notebook, folder: Path) -> Notebook:
-    """Run a notebook in ``folder`` and return the notebook with its outputs.
+def run_notebook(notebook: Notebook, folder: Path) -> Notebook:
+    """Run a notebook in the directory ``folder`` and return the notebook with its outputs.
 
-    The error of a failed cell is raised.
+    Raises:
+        CellExecutionError: If a cell fails.
     """
     import nbformat
     from nbclient import NotebookClient
 
     ran = NotebookClient(
         nbformat.reads(json.dumps(notebook), as_version=4),  # type: ignore[no-untyped-call]
-        timeout=_SECONDS_A_CELL,
+        timeout=_CELL_TIMEOUT_S,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         store_widget_state=False,
@@ -140,7 +140,7 @@ def run(notebook: Notebook, folder: Path) -> Notebook:
     ).execute()
     lines = nbformat.writes(ran)  # type: ignore[no-untyped-call]
     result: Notebook = json.loads(lines)
-    result["metadata"] = {**notebook["metadata"], "outputs_of": digest(notebook)}
+    result["metadata"] = {**notebook["metadata"], "outputs_of": code_hash(notebook)}
     for cell in code_cells(result):
         cell["metadata"].pop("execution", None)
         cell["execution_count"] = None
@@ -149,7 +149,7 @@ def run(notebook: Notebook, folder: Path) -> Notebook:
 
 
 def clean_output(output: Notebook, folder: Path) -> Notebook:
-    """Return an output without data of this run, this machine or a live kernel."""
+    """Return an output without execution count, widget state and absolute paths."""
     if "execution_count" in output:
         output["execution_count"] = None
     if "text" in output:
@@ -165,25 +165,26 @@ def clean_output(output: Notebook, folder: Path) -> Notebook:
 
 
 def replace_local_paths(text: str, folder: Path) -> str:
-    """Return ``text`` with the folders of this machine replaced by portable names."""
+    """Replace the directories of this machine in ``text`` by portable names."""
     places = {f"{folder}/": "", str(folder): ".", str(folder.parent): ".."}
-    places |= {sys.prefix: ".venv", str(_HERE): "..", str(Path.home()): "~"}
+    places |= {sys.prefix: ".venv", str(_ROOT): "..", str(Path.home()): "~"}
     for place, name in places.items():
         text = text.replace(place, name)
     return text
 
 
 def visible_text(text: str) -> str:
-    """Return ``text`` as a terminal finally shows it: the last version of each line.
+    """Return the last version of each line in ``text``, as a terminal displays the text.
 
-    The ANSI colors of Ray's process names are removed, because they are too pale on paper.
+    The function removes the ANSI colors of Ray's process names, because the colors are too pale on
+    paper.
     """
     plain = re.sub(r"\x1b\[3\dm(\(.*?\))\x1b\[0m", r"\1", text.replace("\r\n", "\n"))
     return re.sub(r"^.*\r(?=.)", "", plain, flags=re.MULTILINE)
 
 
 def split_lines(text: str) -> list[str]:
-    """Return ``text`` as a list with one string per line, as stored in notebooks."""
+    """Split ``text`` into lines with line ends, the format of notebook files."""
     return text.splitlines(keepends=True)
 
 

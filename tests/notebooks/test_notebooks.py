@@ -54,7 +54,7 @@ def execute(path: Path, *replacements: tuple[str, str]) -> str:
 
     Each replacement makes it smaller: what stands there once, and what shall.
     """
-    from run_notebooks import watch_commands
+    from run_notebooks import write_startup_code
 
     text = path.read_text()
     for old, new in replacements:
@@ -62,7 +62,7 @@ def execute(path: Path, *replacements: tuple[str, str]) -> str:
         text = text.replace(old, new)
     path.write_text(text)
     settings = path.parent / ".jupyter"
-    watch_commands(settings)
+    write_startup_code(settings)
     command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, f"--nbmake-timeout={SECONDS_A_CELL}", path.name],

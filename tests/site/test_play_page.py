@@ -57,8 +57,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("ziglang", reason="needs the extra dev")
     pytest.importorskip("onnx", reason="needs the extra rllib")
     folder = tmp_path_factory.mktemp("play")
-    build_site.lay_page(folder / "docs" / "play")
-    build_site.lay_root(folder)
+    build_site.write_play_page(folder / "docs" / "play")
+    build_site.write_start_page(folder)
     with files_served(folder) as address:
         yield f"{address}/docs/play/index.html"
 
@@ -77,7 +77,13 @@ def test_the_stated_size_is_the_size(page: str) -> None:
     stated = re.search(r"a file of (\d+) kB", text)
     assert stated is not None
     assert float(stated[1]) == pytest.approx(size, rel=0.1)
-    names = (*build_site.PAGE, *build_site.SHARED, "facts.js", "game.wasm", "policy.bin")
+    names = (
+        *build_site.PAGE_FILES,
+        *build_site.SHARED_FILES,
+        "facts.js",
+        "game.wasm",
+        "policy.bin",
+    )
     whole = sum(len(gzip.compress(fetched(page, name), 9)) for name in names) / 1000
     stated = re.search(r"the whole page (\d+) kB", text)
     assert stated is not None
@@ -416,7 +422,7 @@ MACHADO = {
 @pytest.mark.parametrize("eyes", MACHADO)
 def test_the_colour_blind_tell_the_snakes_apart(eyes: str) -> None:
     seen = []
-    for look in build_site.looks():
+    for look in build_site.snake_customizations():
         parts = np.array([int(look["color"][i : i + 2], 16) for i in (1, 3, 5)]) / 255
         left = np.clip(np.array(MACHADO[eyes]) @ parts**2.2, 0, 1) ** (1 / 2.2)
         seen.append("#" + "".join(f"{round(255 * part):02x}" for part in left))

@@ -41,13 +41,13 @@ def test_what_is_rehearsed_has_a_test() -> None:
 
 
 def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
-    most = sum(job.dollars(tool._MAX_RUN) for job in tool._JOBS.values())
+    most = sum(job.dollars(tool._MAX_RUN_S) for job in tool._JOBS.values())
     assert most < 1
     page = (DOCS / "receipt.md").read_text()
     assert f"costs {most:.2f} dollars at most" in " ".join(page.split())
     prices = re.findall(r"`(ml\.\S+)`.*?\| ([0-9.]+) an hour", (DOCS / "aws.md").read_text())
     stated = {kind.replace("4xlarge", "xlarge"): float(price) for kind, price in prices}
-    assert tool._PRICES.items() <= stated.items()
+    assert tool._DOLLARS_PER_HOUR.items() <= stated.items()
 
 
 def test_another_account_is_refused(
@@ -56,7 +56,7 @@ def test_another_account_is_refused(
     from battlesnake_server.aws.lambda_simulator import SimulatedAccount
 
     with SimulatedAccount() as one:
-        monkeypatch.setattr(tool, "account", lambda: one.account)
+        monkeypatch.setattr(tool, "account_from_environment", lambda: one.account)
         assert tool.main(["210987654321", "--folder", str(tmp_path)]) == 2
     assert "belong to account 123456789012, not to 210987654321" in capsys.readouterr().err
 
@@ -97,9 +97,9 @@ def test_what_fails_and_what_is_left_is_shown(
         )
         raise ClientError({"Error": {"Code": "ResourceLimitExceeded", "Message": "0"}}, "x")
 
-    monkeypatch.setattr(tool, "start", refused)
-    monkeypatch.setattr(tool, "clean", lambda *_: None)
-    monkeypatch.setattr(tool, "snake", lambda *_: None)
+    monkeypatch.setattr(tool, "start_job", refused)
+    monkeypatch.setattr(tool, "delete_resources", lambda *_: None)
+    monkeypatch.setattr(tool, "check_snake", lambda *_: None)
     assert tool.main(["simulated", "--folder", str(tmp_path)]) == 1
     page = (tmp_path / "receipt.md").read_text()
     assert "| single | ClientError: An error occurred (ResourceLimitExceeded)" in page

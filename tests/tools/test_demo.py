@@ -29,12 +29,12 @@ def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPat
         typed.append([str(word) for word in words])
         raise SystemExit
 
-    monkeypatch.setattr(demo, "run", stop)
+    monkeypatch.setattr(demo, "run_command", stop)
     monkeypatch.setattr(sys, "argv", ["demo.py"])
     with pytest.raises(SystemExit):
         demo.main()
     (words,) = typed
-    assert words[:2] == [str(demo.COMMAND), "train"]
+    assert words[:2] == [str(demo.PROGRAM_PATH), "train"]
     where = ["--runs-dir", "demo", "--name", "run", "--no-resume"]
     assert words[-len(where) :] == where
     settings = " ".join(words[2 : -len(where)])
@@ -59,8 +59,8 @@ def test_a_game_is_shown_before_what_training_needs_is_installed(
     monkeypatch.syspath_prepend(ROOT / "tools")
     import demo
 
-    monkeypatch.setattr(demo, "_PAUSE", 0)
-    demo.first_game()
+    monkeypatch.setattr(demo, "_TURN_PAUSE_S", 0)
+    demo.play_first_game()
     shown = capsys.readouterr().out
     assert "turn 10\n" in shown
     assert re.search(r"A champion: length \d+, health", shown)
