@@ -1,7 +1,7 @@
 """Interactive boards for notebooks: replay games, edit positions, explain moves.
 
-`record` plays a game and stores the decision of every move. `GameView` steps through the game.
-`Editor` shows the decision of a snake for an edited position.
+`record` plays a game and stores the decision of every move. `GameView` displays the turns of the
+game. `Editor` displays the decision of a snake for an edited position.
 """
 
 from __future__ import annotations
@@ -19,51 +19,57 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
-SECONDS = 0.2
+MOVE_TIME_S = 0.2
 """Time budget per move, in seconds."""
 
-MILLISECONDS_PER_TURN = 300
-CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
+TURN_INTERVAL_MS = 300
+CELL_STYLE = "padding: 1px 10px; text-align: left; white-space: nowrap"
 
 
 def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
     """Play and record a game of at most ``max_turns`` turns."""
-    return Replay.from_play(board, strategies, SECONDS, max_turns)
+    return Replay.from_play(board, strategies, MOVE_TIME_S, max_turns)
 
 
 def reasons_table(decision: Decision | None) -> str:
-    """Return an HTML table with one row per rule and one column per move."""
+    """Format a decision as an HTML table with one row per rule and one column per move."""
     if decision is None:
         return "<i>No move: the snake is out, or the game is over.</i>"
     head = "".join(
-        f"<th style='{CELL}'>{'► ' if move == decision.move else ''}{move}</th>" for move in MOVES
+        f"<th style='{CELL_STYLE}'>{'► ' if move == decision.move else ''}{move}</th>"
+        for move in MOVES
     )
     rows = [
-        _row(
+        _table_row(
             reason.rule,
-            {**_numbers(reason.scores), **dict.fromkeys(reason.vetoed, "✗")},
+            {**_format_scores(reason.scores), **dict.fromkeys(reason.vetoed, "✗")},
             reason.note,
         )
         for reason in decision.reasons
     ]
-    total = _row("sum", _numbers(decision.scores), "of the moves that are left")
+    total = _table_row("sum", _format_scores(decision.scores), "of the moves that are left")
     return (
-        f"<table><tr><th style='{CELL}'>rule</th>{head}<th style='{CELL}'>says</th></tr>"
+        f"<table><tr><th style='{CELL_STYLE}'>rule</th>{head}"
+        f"<th style='{CELL_STYLE}'>says</th></tr>"
         f"{''.join(rows)}{total}</table>"
     )
 
 
-def _row(rule: str, cells: Mapping[str, str], note: str) -> str:
+def _table_row(rule: str, cells: Mapping[str, str], note: str) -> str:
     texts = [rule, *(cells.get(move, "") for move in MOVES), note]
-    return "<tr>" + "".join(f"<td style='{CELL}'>{escape(text)}</td>" for text in texts) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(f"<td style='{CELL_STYLE}'>{escape(text)}</td>" for text in texts)
+        + "</tr>"
+    )
 
 
-def _numbers(scores: Mapping[str, float]) -> dict[str, str]:
+def _format_scores(scores: Mapping[str, float]) -> dict[str, str]:
     return {move: f"{score:+.2f}" for move, score in scores.items()}
 
 
-class _Shown(widgets.VBox):  # type: ignore[misc]
-    """A widget that also provides a picture, for pages without a kernel."""
+class _BoardWidget(widgets.VBox):  # type: ignore[misc]
+    """A widget that also provides a static picture, for pages without a kernel."""
 
     picture: widgets.HTML
     reasons: widgets.HTML
@@ -73,12 +79,12 @@ class _Shown(widgets.VBox):  # type: ignore[misc]
         return bundle | {"text/html": self.picture.value + self.reasons.value}
 
 
-class GameView(_Shown):
+class GameView(_BoardWidget):
     """A recorded game with playback controls, and the decisions of one snake.
 
     ``turn`` (a slider) and ``snake`` (a drop-down list of ids) select the turn and the snake.
-    `board` is the position of that turn, and `decision` is the recorded decision of that snake. The
-    arrow keys move the slider.
+    `board` is the position of the selected turn. `decision` is the recorded decision of the
+    selected snake. The arrow keys move the slider.
     """
 
     def __init__(self, replay: Replay, snake_id: str | None = None) -> None:
@@ -89,22 +95,22 @@ class GameView(_Shown):
         names = [(snake.name or snake.id, snake.id) for snake in replay.first.snakes]
         self.turn = widgets.IntSlider(first, first, last, description="turn")
         self.play = widgets.Play(
-            value=first, min=first, max=last, interval=MILLISECONDS_PER_TURN, show_repeat=False
+            value=first, min=first, max=last, interval=TURN_INTERVAL_MS, show_repeat=False
         )
         widgets.link((self.play, "value"), (self.turn, "value"))
         self.back = widgets.Button(description="◀ step", layout={"width": "80px"})
         self.forward = widgets.Button(description="step ▶", layout={"width": "80px"})
-        self.back.on_click(lambda _: self._go(-1))
-        self.forward.on_click(lambda _: self._go(+1))
+        self.back.on_click(lambda _: self._move_slider(-1))
+        self.forward.on_click(lambda _: self._move_slider(+1))
         deaths = [(f"{who} out on turn {turn}: {why}", turn) for turn, who, why in replay.deaths()]
         self.death = widgets.Dropdown(options=[("jump to …", None), *deaths])
         self.snake = widgets.Dropdown(options=names, value=snake_id or ids[0], description="snake")
         self.picture = widgets.HTML()
         self.reasons = widgets.HTML()
-        self.death.observe(self._jump, "value")
+        self.death.observe(self._show_elimination, "value")
         for chooser in (self.turn, self.snake):
-            chooser.observe(lambda _: self._show(), "value")
-        self._show()
+            chooser.observe(lambda _: self._update_board(), "value")
+        self._update_board()
         super().__init__(
             [
                 widgets.HBox([self.play, self.back, self.forward, self.turn]),
@@ -116,7 +122,7 @@ class GameView(_Shown):
 
     @property
     def board(self) -> Board:
-        """Copy of the displayed position from the selected snake's view."""
+        """Copy of the displayed position from the perspective of the selected snake."""
         board: Board = self._boards[self._index].copy()
         board.you_id = self.snake.value
         return board
@@ -133,30 +139,27 @@ class GameView(_Shown):
         """Index of the displayed turn in the list of boards."""
         return int(self.turn.value) - self._boards[0].turn
 
-    def _go(self, turns: int) -> None:
-        self.turn.value += turns  # the slider clamps the value
+    def _move_slider(self, turns: int) -> None:
+        self.turn.value += turns  # The slider limits the value to its range.
 
-    def _jump(self, change: dict[str, object]) -> None:
-        """Show the turn before an elimination.
-
-        The moves on that turn caused the elimination.
-        """
+    def _show_elimination(self, change: dict[str, object]) -> None:
+        """Show the turn before the selected elimination, whose moves caused the elimination."""
         if self.death.value is not None:
             self.snake.value = self.replay.deaths()[self.death.index - 1][1]
             self.turn.value = self.death.value - 1
             self.death.value = None
 
-    def _show(self) -> None:
+    def _update_board(self) -> None:
         self.picture.value = drawing.svg(self.board)
         self.reasons.value = reasons_table(self.decision)
 
 
-class Editor(_Shown):
+class Editor(_BoardWidget):
     """A position as text, with its picture and the decision of a built-in snake.
 
-    An edit of the text updates the picture and the decision. ``name`` selects the snake. The button
-    plays one turn in which all snakes move like this snake. `board` is the position, or None if the
-    text is invalid; `decision` is the snake's decision.
+    An edit of the text updates the picture and the decision. ``name`` selects the snake. A button
+    plays one turn in which the selected strategy moves all snakes. `board` is the position, or None
+    if the text is invalid. `decision` is the decision of the snake.
     """
 
     def __init__(self, board: Board, name: str = "cautious") -> None:
@@ -174,8 +177,8 @@ class Editor(_Shown):
         self._past: list[str] = []
         self.text.observe(lambda _: self._update(), "value")
         self.name.observe(lambda _: self._update(), "value")
-        self.on.on_click(lambda _: self._play_on())
-        self.undo.on_click(lambda _: self._take_back())
+        self.on.on_click(lambda _: self._play_turn())
+        self.undo.on_click(lambda _: self._undo_turn())
         self._update()
         super().__init__(
             [
@@ -187,9 +190,9 @@ class Editor(_Shown):
         )
 
     def _update(self) -> None:
-        """Parse the text, draw the board and run the snake.
+        """Parse the text, draw the board and run the strategy.
 
-        The widget shows any error.
+        The widget displays an error in place of the reasons.
         """
         self.board = self.decision = None
         try:
@@ -199,22 +202,22 @@ class Editor(_Shown):
             self.picture.value = drawing.svg(board)
             self.board = board
             if board.you_id is not None and board.you.alive:
-                self.decision = snakes.make(self.name.value)(board.copy(), SECONDS)
+                self.decision = snakes.make(self.name.value)(board.copy(), MOVE_TIME_S)
             self.reasons.value = reasons_table(self.decision)
-        except Exception as error:  # a strategy under development may raise any exception
+        except Exception as error:  # A strategy under development can raise any exception.
             said = str(error) if isinstance(error, ValueError) else repr(error)
             self.reasons.value = f"<b style='color: #b00020'>{escape(said)}</b>"
 
-    def _play_on(self) -> None:
+    def _play_turn(self) -> None:
         if self.board is None or not self.board.living or self.board.is_over():
             return
         board = self.board.copy()
         strategies = {snake.id: snakes.make(self.name.value) for snake in board.living}
-        decisions = snakes.decide(board, strategies, SECONDS)
+        decisions = snakes.decide(board, strategies, MOVE_TIME_S)
         board.step({snake_id: decision.move for snake_id, decision in decisions.items()})
         self._past.append(self.text.value)
         self.text.value = str(board)
 
-    def _take_back(self) -> None:
+    def _undo_turn(self) -> None:
         if self._past:
             self.text.value = self._past.pop()

@@ -97,7 +97,7 @@ class QNetwork(nn.Module):
         q_values: Tensor = self.value(features) + advantage - advantage.mean(1, keepdim=True)
         return q_values
 
-    def values(self, obs: NDArray[np.uint8]) -> Floats:
+    def compute_q_values(self, obs: NDArray[np.uint8]) -> Floats:
         """Compute Q-values without gradients, for playing."""
         with torch.inference_mode():
             return np.asarray(self(torch.from_numpy(obs)))
@@ -147,7 +147,7 @@ class VectorPlayer:
         for turn in range(self.settings.rollout_turns + 1):
             obs, allowed, thinks = self.position
             q_values = np.zeros(allowed.shape, np.float32)
-            q_values[thinks] = self.network.values(obs[thinks])
+            q_values[thinks] = self.network.compute_q_values(obs[thinks])
             looks.append((obs.copy(), allowed.copy(), q_values))
             if turn == self.settings.rollout_turns:
                 break
@@ -184,7 +184,7 @@ def n_step_returns(
     return returns, steps, terminated
 
 
-def transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]:
+def make_transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]:
     """Return all transitions of a buffer and their absolute TD errors.
 
     The TD errors use the Q-values of the network that played.
@@ -286,7 +286,7 @@ def train(settings: Settings) -> QNetwork:
     env_steps, updates, owed = 0, 0, 0.0
     while time.monotonic() - start < settings.minutes * 60 and env_steps < settings.env_steps:
         turns = player.play()
-        replay.add(*transitions(turns, settings.n_step, settings.gamma))
+        replay.add(*make_transitions(turns, settings.n_step, settings.gamma))
         env_steps += int(turns.acted.any(2).sum())
         if env_steps >= settings.learning_starts:
             owed += settings.replay_ratio * int(turns.acted.sum())
@@ -308,11 +308,11 @@ def train(settings: Settings) -> QNetwork:
     return mean.module  # type: ignore[return-value]
 
 
-def wins(network: QNetwork, settings: Settings, games: int = 200) -> float:
+def measure_win_rate(network: QNetwork, settings: Settings, games: int = 200) -> float:
     """Return the win rate against snakes that move randomly among safe moves."""
 
     def greedy(obs: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
-        return np.asarray(np.where(allowed, network.values(obs), -np.inf).argmax(1))
+        return np.asarray(np.where(allowed, network.compute_q_values(obs), -np.inf).argmax(1))
 
     others, side = ["safe-random"] * (settings.num_snakes - 1), settings.board_size
     return win_rate(greedy, others, games=games, seed=settings.seed, width=side, height=side)
@@ -324,7 +324,9 @@ def main() -> None:
     for name, default in asdict(Settings()).items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
     settings = Settings(**vars(parser.parse_args()))
-    print(f"wins {wins(train(settings), settings):.0%} of 200 games against safe-random")
+    print(
+        f"wins {measure_win_rate(train(settings), settings):.0%} of 200 games against safe-random"
+    )
 
 
 if __name__ == "__main__":

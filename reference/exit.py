@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from battlesnake_heuristics.rating.sprt import Sprt, estimate
+from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo
 from battlesnake_heuristics.search import evaluation, self_play
 from battlesnake_heuristics.search.quantization import FloatLayers, quantize
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
@@ -58,7 +58,7 @@ LOGIT, CERTAIN = 10_000, 300_000
 
 Search values are in 1/1000 cell.
 """
-BATCH = 2048
+BATCH_SIZE = 2048
 """Positions per gradient step."""
 PAIRS, POSITIONS_IN_MATCH = 40, 100
 """Maximum number of game pairs in a match, and nodes per move."""
@@ -68,7 +68,7 @@ Samples = tuple[NDArray[np.int16], NDArray[np.uint8], NDArray[np.float32]]
 """Inputs [n, INPUTS], living snakes [n] and labels [n] of positions."""
 
 
-def labels(games: SelfPlayBatch) -> Samples:
+def label_positions(games: SelfPlayBatch) -> Samples:
     """Label all searched positions with TD(lambda).
 
     The recursion runs backwards over the positions of one snake in one game. A label mixes the
@@ -114,11 +114,11 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
             # Five pseudo-games with the mean outcome regularize small samples.
             chance[such] = (points[such].sum() + 5 * usual) / (such.sum() + 5)
         such = (living == count) & (np.abs(values) < CERTAIN)
-        chance[such] = logistic(values[such] / LOGIT, points[such])
+        chance[such] = fit_logistic_curve(values[such] / LOGIT, points[such])
     return chance
 
 
-def logistic(value: Floats, points: Floats) -> Floats:
+def fit_logistic_curve(value: Floats, points: Floats) -> Floats:
     """Fit a logistic curve by Newton's method and apply it to ``value``.
 
     The prior is slope 1 and bias 0.
@@ -170,7 +170,7 @@ class Network(nn.Module):
         self.last.weight.clamp_(-most, most)
 
     @torch.no_grad()
-    def layers(self) -> FloatLayers:
+    def to_float_layers(self) -> FloatLayers:
         """Return the weights for raw inputs, including the mean and the deviation."""
         first = (self.first.weight / self.deviation).double().numpy()
         return {
@@ -183,7 +183,7 @@ class Network(nn.Module):
         }
 
 
-def networks() -> list[Network]:
+def create_networks() -> list[Network]:
     """Create untrained networks for two, three, and more living snakes."""
     return [
         Network(evaluation.NUM_DUEL_INPUTS),
@@ -192,7 +192,7 @@ def networks() -> list[Network]:
     ]
 
 
-def fit(
+def fit_networks(
     nets: Sequence[Network], samples: Samples, epochs: float, rate: float, seed: int
 ) -> list[float]:
     """Fit each network to its positions with Adam and a cosine schedule.
@@ -206,7 +206,7 @@ def fit(
     losses = [math.nan] * len(nets)
     for number, net in enumerate(nets):
         mine = np.clip(living, 2, 4) == 2 + number
-        if mine.sum() < BATCH:
+        if mine.sum() < BATCH_SIZE:
             continue
         inputs = torch.from_numpy(all_inputs[mine][:, : net.first.in_features])
         target = torch.from_numpy(label[mine])
@@ -215,13 +215,13 @@ def fit(
             net.mean.copy_(some.mean(0))
             net.deviation.copy_(some.std(0).clamp(min=0.15))
         optimizer = torch.optim.Adam(net.parameters(), lr=rate, weight_decay=1e-6)
-        steps = max(1, round(epochs * len(inputs) / BATCH))
+        steps = max(1, round(epochs * len(inputs) / BATCH_SIZE))
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, eta_min=rate / 50)
         waiting = torch.empty(0, dtype=torch.int64)
         for step in range(steps):
-            if len(waiting) < BATCH:
+            if len(waiting) < BATCH_SIZE:
                 waiting = torch.randperm(len(inputs), generator=generator)
-            batch, waiting = waiting[:BATCH], waiting[BATCH:]
+            batch, waiting = waiting[:BATCH_SIZE], waiting[BATCH_SIZE:]
             logits = net(inputs[batch].float() / evaluation.INPUT_UNIT)
             loss = nn.functional.binary_cross_entropy_with_logits(logits, target[batch])
             optimizer.zero_grad()
@@ -238,10 +238,10 @@ def quantize_evaluation(nets: Sequence[Network], moves: int) -> evaluation.Evalu
     games = {"rulesets": ["standard"], "maps": ["standard"], "snakes": [2, 3, 4]}
     trained_for = games | {"sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX})}
     facts = {"trained_for": trained_for, "command": "reference/exit.py", "moves": moves}
-    return evaluation.Evaluation(quantize([net.layers() for net in nets]), facts)
+    return evaluation.Evaluation(quantize([net.to_float_layers() for net in nets]), facts)
 
 
-def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfPlayBatch:
+def play_games(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfPlayBatch:
     """Play games of the search against itself.
 
     If ``champion`` is None, the search uses the handcrafted evaluation.
@@ -265,7 +265,7 @@ def passes_sprt(
         pairs[play_pair(candidate, champion, (2, 4)[number % 2], seed + number)] += 1
         if (verdict := test.decide(pairs)) is not None:
             return verdict == "H1"
-    return estimate(pairs).elo > (test.elo0 + test.elo1) / 2
+    return estimate_elo(pairs).elo > (test.elo0 + test.elo1) / 2
 
 
 def play_pair(
@@ -292,19 +292,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--file", type=Path, default=Path("exit.evaluation"), help="output file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    champion, nets = None, networks()
+    champion, nets = None, create_networks()
     memory: list[Samples] = []
     number = moves = 0
     began = time.process_time()
     while (spent := time.process_time() - began) < 60 * options.minutes:
         number += 1
-        memory = [*memory, labels(play(champion, MOVES_PER_ITERATION, seed=100_000 * number))][
-            -BUFFER_ITERATIONS:
-        ]
+        memory = [
+            *memory,
+            label_positions(play_games(champion, MOVES_PER_ITERATION, seed=100_000 * number)),
+        ][-BUFFER_ITERATIONS:]
         moves += len(memory[-1][-1])
         inputs, living, label = (np.concatenate(part) for part in zip(*memory, strict=True))
         epochs, rate = (1.0, 1.5e-3) if champion else (4.0, 3e-3)
-        losses = fit(nets, (inputs, living, label), epochs, rate, seed=number)
+        losses = fit_networks(nets, (inputs, living, label), epochs, rate, seed=number)
         candidate = quantize_evaluation(nets, moves)
         promoted = passes_sprt(candidate, champion, seed=900_000_000 + 1000 * number)
         if promoted:

@@ -91,7 +91,7 @@ def _animation_options(
 ) -> tuple[int, float, animation.WinProbabilities]:
     """Return the cell size in pixels, the seconds per turn, and the win probabilities."""
     game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
-    analysis = game_analysis.load_existing(options.source)
+    analysis = game_analysis.load_current_analysis(options.source)
     win_probabilities = analysis.win_probabilities if analysis else animation.no_win_probabilities
     return options.cell_size, 1 / options.turns_per_second, win_probabilities
 

@@ -7,14 +7,14 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from battlesnake_gym.env.vector_env import win_rate
 
-STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 60_000
-GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}
-SCHEME = {"ate_food": 0.1, "won": 1, "died": -1}
+NUM_STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 60_000
+GAME_SETTINGS = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}
+REWARDS = {"ate_food": 0.1, "won": 1, "died": -1}
 
 envs = make_vec_env(
     "battlesnake_gym:Battlesnake-v0",
     n_envs=16,
-    env_kwargs={**GAME, "rewards": SCHEME, "opponents": ["safe-random"]},
+    env_kwargs={**GAME_SETTINGS, "rewards": REWARDS, "opponents": ["safe-random"]},
 )
 model = MaskablePPO(
     "MlpPolicy",
@@ -26,13 +26,13 @@ model = MaskablePPO(
     gamma=0.97,
     seed=1,
 )
-model.learn(STEPS)
+model.learn(NUM_STEPS)
 model.save("sb3-maskable-ppo.zip")
 
 
-def choose(observations, masks):
+def choose_actions(observations, masks):
     """Return the most likely allowed action of each observation."""
     return model.predict(observations, action_masks=masks, deterministic=True)[0]
 
 
-print(f"win rate {win_rate(choose, **GAME):.2f} against safe-random")
+print(f"win rate {win_rate(choose_actions, **GAME_SETTINGS):.2f} against safe-random")

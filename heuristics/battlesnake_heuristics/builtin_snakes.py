@@ -1,4 +1,4 @@
-"""The built-in snakes. Most built-in snakes are a few lines of shared rules.
+"""The built-in snakes. Most built-in snakes are short pipelines of shared rules.
 
 ``battlesnake-gym snakes`` prints the first line of each docstring.
 """
@@ -26,27 +26,27 @@ from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import FrozenSearch, Search
 
 
-def random(seed: int) -> Pipeline:
+def random_snake(seed: int) -> Pipeline:
     """Move randomly, even into walls or the snake's own neck; the weakest snake."""
     return Pipeline(seed=seed)
 
 
-def safe_random(seed: int) -> Pipeline:
+def safe_random_snake(seed: int) -> Pipeline:
     """Move randomly, but avoid moves that lose immediately."""
     return Pipeline(*ALIVE, seed=seed)
 
 
-def straight_on(seed: int) -> Pipeline:
-    """Go straight until something is in the way."""
+def straight_snake(seed: int) -> Pipeline:
+    """Go straight ahead until the next cell is blocked."""
     return Pipeline(*ALIVE, straight, seed=seed)
 
 
 def hungry_snake(seed: int) -> Pipeline:
-    """Go for the nearest food at all times; avoid only walls and bodies."""
+    """Go for the nearest food, even at full health; avoid only walls and bodies."""
     return Pipeline(*ALIVE, food, seed=seed)
 
 
-def cautious(seed: int) -> Pipeline:
+def cautious_snake(seed: int) -> Pipeline:
     """Avoid all visible risks, eat when hungry, and keep space to move."""
     return Pipeline(*SAFE, hazards, When(hungry, [food], [space, distance]), seed=seed)
 
@@ -73,12 +73,12 @@ def center_snake(seed: int) -> Pipeline:
     return Pipeline(*SAFE, When(hungry, [food], [center]), unharmed, seed=seed)
 
 
-def territorial(seed: int) -> Pipeline:
+def territorial_snake(seed: int) -> Pipeline:
     """Claim the most cells that it can reach before any other snake."""
     return Pipeline(*SAFE, When(hungry, [food * 3]), territory, food * 0.4, unharmed, seed=seed)
 
 
-def tree(seed: int) -> Pipeline:
+def decision_tree_snake(seed: int) -> Pipeline:
     """Use a decision tree: eat if hungry, hunt if longest, else grow; alone, follow the tail."""
     crowd = [When(longest, [territory, hunt * 0.3], [food, territory])]
     return Pipeline(
@@ -89,13 +89,13 @@ def tree(seed: int) -> Pipeline:
     )
 
 
-def lookahead(seed: int) -> Pipeline:
-    """Simulate the next turn and assume the worst reply of the nearest opponent."""
+def lookahead_snake(seed: int) -> Pipeline:
+    """Simulate the next turn, assuming the worst reply of the nearest opponent."""
     return Pipeline(*SAFE, When(hungry, [food * 3], [food * 0.4]), foresight, unharmed, seed=seed)
 
 
 def minimax(seed: int) -> Search:
-    """Search in C with a handcrafted evaluation, for as long as the time budget allows."""
+    """Search in C with a handcrafted evaluation, for the whole time budget."""
     return Search()
 
 
@@ -105,23 +105,23 @@ def champion(seed: int) -> Search:
 
 
 def minimax_2026(seed: int) -> FrozenSearch:
-    """Search like minimax did in 2026; frozen, because it forms the upper rungs of the ladder."""
+    """Search like minimax in 2026; frozen as the upper rungs of the ladder."""
     return FrozenSearch()
 
 
 BUILTIN_SNAKES: dict[str, snakes.StrategyFactory] = {
-    "random": random,
-    "safe-random": safe_random,
-    "straight": straight_on,
+    "random": random_snake,
+    "safe-random": safe_random_snake,
+    "straight": straight_snake,
     "hungry": hungry_snake,
-    "cautious": cautious,
+    "cautious": cautious_snake,
     "hunter": hunter,
     "tail-chaser": tail_chaser,
     "wall-hugger": wall_hugger,
     "center": center_snake,
-    "territory": territorial,
-    "tree": tree,
-    "lookahead": lookahead,
+    "territory": territorial_snake,
+    "tree": decision_tree_snake,
+    "lookahead": lookahead_snake,
     "minimax-2026": minimax_2026,
     "minimax": minimax,
     "champion": champion,

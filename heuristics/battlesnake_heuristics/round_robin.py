@@ -10,19 +10,19 @@ from functools import partial
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_heuristics.rating.match import MatchSettings, play_game, points_of
+from battlesnake_heuristics.rating.match import MatchSettings, play_game, side0_points
 
 _SEED, _SEED_STEP = 1, 10_007
-"""First seed, and the distance between the seeds of two games.
+"""First seed, and difference between the seeds of consecutive start positions.
 
-The seeds are far apart because food depends on the seed plus the turn.
+The difference is large, because the food on a turn depends on the sum of the seed and the turn.
 """
 
 
-def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
+def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
     """Play duels between all pairs of snakes.
 
-    Both seatings of each start position are played.
+    Each start position is played twice, with the seats exchanged.
 
     Args:
         names: Snakes to compare.
@@ -30,8 +30,8 @@ def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
         ruleset: Ruleset of the games.
 
     Returns:
-        The scores of each snake, by opponent; ``all`` is the score over all games of the snake. The
-        best snake comes first. A draw counts half.
+        The scores of each snake by opponent, best snake first. The key ``all`` contains the score
+        over all games of the snake. A draw counts half.
     """
     points: dict[tuple[str, str], float] = defaultdict(float)
     duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]
@@ -40,7 +40,7 @@ def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
         players = [partial(snakes.make, name) for name in seats]
         seed = _SEED + _SEED_STEP * (number // 2)
         last = play_game(MatchSettings(ruleset=ruleset), players, seed).last
-        won = points_of((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
+        won = side0_points((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
         points[seats] += won
         points[seats[::-1]] += 1 - won
     shares = {
@@ -52,8 +52,8 @@ def duel_scores(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
     return dict(sorted(shares.items(), key=lambda item: -item[1]["all"]))
 
 
-def duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """Format the result of `duel_scores`: one row per snake, one column per opponent."""
+def format_duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
+    """Format the result of `play_duels` as a table: one row per snake, one column per opponent."""
     lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in shares) + "     all"]
     for name, row in shares.items():
         cells = [f"{row[other]:8.0%}" if other in row else "       ." for other in shares]

@@ -69,6 +69,7 @@ def load_factory() -> snakes.StrategyFactory:
 
 
 def _session_key(game_state: dict[str, Any]) -> tuple[str, str]:
+    """Return the game id and the snake id of a request."""
     return game_state["game"]["id"], game_state["you"]["id"]
 
 
@@ -134,6 +135,7 @@ def run_server(handlers: dict[str, Callable[..., Any]]) -> None:
             self.send_json(handlers[self.path.strip("/")](body) or {})
 
         def send_json(self, content: dict[str, Any]) -> None:
+            """Send a response with the JSON of ``content``."""
             data = json.dumps(content).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -110,6 +110,7 @@ def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
 
 
 def _snake_to_dict(snake: Snake, following: Turn | None) -> dict[str, Any]:
+    """Convert a snake of a frame to a dict of JSON values."""
     death = {
         "cause": snake.eliminated_cause,
         "by": snake.eliminated_by,
@@ -126,6 +127,7 @@ def _snake_to_dict(snake: Snake, following: Turn | None) -> dict[str, Any]:
 
 
 def _next_move_to_dict(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
+    """Convert a snake's next move to a dict, or return None without a move."""
     if following is None or snake.id not in following.moves:
         return None
     decision = following.decisions.get(snake.id) or Decision("")
@@ -147,6 +149,7 @@ def decision_to_dict(decision: Decision) -> dict[str, Any]:
 
 
 def _reason_to_dict(reason: Reason) -> dict[str, Any]:
+    """Convert a reason to a dict of JSON values."""
     return {
         "rule": reason.rule,
         "vetoed": reason.vetoed,
@@ -156,4 +159,5 @@ def _reason_to_dict(reason: Reason) -> dict[str, Any]:
 
 
 def _finite_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Replace scores that are not finite with None."""
     return {move: score if math.isfinite(score) else None for move, score in scores.items()}

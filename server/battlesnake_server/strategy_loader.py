@@ -165,6 +165,7 @@ def file_cache_key(path: str) -> tuple[str, int, int]:
 
 @functools.lru_cache(maxsize=64)
 def _load_policy_factory(path: str, *state: int) -> PolicyFactory:
+    """Load the factory of a policy file; the results are cached."""
     return PolicyFactory(OnnxPolicy.load(path))
 
 

@@ -23,7 +23,7 @@ def vetoed(rule: Filter, text: str, you: str = "a") -> dict[str, float]:
     board = Board.from_text(text)
     board.you_id = you
     view = View(board)
-    return {move: rule.badness(view, move) for move in MOVES if rule.badness(view, move)}
+    return {move: rule.penalty(view, move) for move in MOVES if rule.penalty(view, move)}
 
 
 KINDS: dict[str, tuple[Filter, ...]] = {

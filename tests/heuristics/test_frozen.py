@@ -15,7 +15,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
-from battlesnake_heuristics.rating.match import MatchSettings, play_game, start_seed
+from battlesnake_heuristics.rating.match import MatchSettings, derive_seed, play_game
 from battlesnake_heuristics.search.search import FrozenSearch, Weights
 
 pytest.importorskip("battlesnake_heuristics.search._search")
@@ -141,7 +141,7 @@ def test_a_rung_plays_as_when_it_was_measured(name: str) -> None:
     digest = hashlib.sha256()
     for index in range(3):
         make = partial(snakes.make, name)
-        played = play_game(MatchSettings(max_turns=80), [make] * 3, start_seed(2026, index))
+        played = play_game(MatchSettings(max_turns=80), [make] * 3, derive_seed(2026, index))
         digest.update(json.dumps([turn.moves for turn in played.turns]).encode())
     assert digest.hexdigest()[:16] == RUNGS[name]
 

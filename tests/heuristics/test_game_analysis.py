@@ -13,7 +13,7 @@ from battlesnake_heuristics.analysis.game_analysis import (
     GameAnalysis,
     analysis_path,
     analyze_game,
-    load_existing,
+    load_current_analysis,
 )
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
@@ -110,10 +110,10 @@ def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> 
     assert list(analysis.positions) == list(range(len(replay.turns) - 1, -1, -1)), (
         "the end comes first"
     )
-    assert analysis.complete
-    again = load_existing(path)
+    assert analysis.is_complete
+    again = load_current_analysis(path)
     assert again is not None
-    assert again.header() == analysis.header()
+    assert again.header_to_dict() == analysis.header_to_dict()
     assert again.mistakes == analysis.mistakes is not None
     assert [again.positions[t].moves for t in sorted(again.positions)] == [
         t.moves for t in replay.turns
@@ -138,7 +138,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     before = GameAnalysis.load(analysis_path(path))
     assert len(before.positions) == 5
     after = analyze_game(path, 1)
-    assert after.complete
+    assert after.is_complete
     for turn in before.positions:
         assert after.positions[turn] == before.positions[turn], "what was known is kept"
     assert analyze_game(path, 0.5).move_time_ms == 1, "less time adds nothing"
@@ -154,18 +154,18 @@ def test_the_analysis_of_another_game_is_not_taken(tmp_path: Path) -> None:
     played(turns=3).save(path)
     analyze_game(path, 1)
     played(seed=6, turns=3).save(path)
-    assert load_existing(path) is None
+    assert load_current_analysis(path) is None
     analysis_path(path).write_bytes(b"no analysis")
-    assert load_existing(path) is None
-    assert analyze_game(path, 1).complete
+    assert load_current_analysis(path) is None
+    assert analyze_game(path, 1).is_complete
 
 
 @pytest.mark.usefixtures("quick")
 def test_several_processes_find_as_much(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played(turns=6).save(path)
-    assert analyze_game(path, 1, jobs=2).complete
-    assert game_analysis.load_existing(path) is not None
+    assert analyze_game(path, 1, jobs=2).is_complete
+    assert game_analysis.load_current_analysis(path) is not None
 
 
 def test_a_solo_game_is_refused(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_a_file_of_format_2_is_converted(tmp_path: Path) -> None:
     write_lines(
         analysis_path(path), [header, {"turn": 0, "moves": {"snake_0": "up"}, "snakes": snakes}]
     )
-    analysis = load_existing(path)
+    analysis = load_current_analysis(path)
     assert analysis is not None
-    assert analysis.complete
+    assert analysis.is_complete
     assert (analysis.move_time_ms, analysis.final_scores) == (2.0, {"snake_0": 0.5})
     assert analysis.mistakes == [MoveAssessment(0, "snake_0", "up", "left", 0.5, 0.25)]
     assert analysis.win_probabilities(0) == {"snake_0": 0.4}

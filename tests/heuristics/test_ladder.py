@@ -17,7 +17,7 @@ from battlesnake_heuristics.rating.ladder import (
     Placement,
     PlacementRun,
     Rung,
-    fit,
+    fit_elo,
     load,
     run_placement,
 )
@@ -42,7 +42,7 @@ def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
             assert rung.low <= rung.elo <= rung.high
             assert rung.games > 0
         elo = {rung.name: rung.elo for rung in rungs}
-        assert elo[ladder.ANCHOR] == ladder.ANCHOR_ELO
+        assert elo[ladder.ANCHOR_NAME] == ladder.ANCHOR_ELO
         assert elo["safe-random"] < elo["tree"]
         assert elo["minimax-2026@10"] < elo["minimax-2026@400"] < elo["minimax-2026@50000"]
     with pytest.raises(ValueError, match="2 and 4 snakes, got 3"):
@@ -51,14 +51,16 @@ def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
 
 def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
     random = np.random.default_rng(5)
-    true = dict(zip(("weak", ladder.ANCHOR, "good", "best"), (700, 1000, 1150, 1500), strict=True))
+    true = dict(
+        zip(("weak", ladder.ANCHOR_NAME, "good", "best"), (700, 1000, 1150, 1500), strict=True)
+    )
     names = tuple(true)
     results = [
         PairResults(one, other, tuple(played(random, true[one] - true[other], 300)))
         for place, one in enumerate(names)
         for other in names[place + 1 : place + 3]
     ]
-    for name, (elo, error) in fit(results, names).items():
+    for name, (elo, error) in fit_elo(results, names).items():
         assert abs(elo - true[name]) <= 3 * error
         assert error < 40
 
@@ -67,13 +69,15 @@ def test_the_rungs_elo_follow_from_the_games_that_are_kept() -> None:
     data = json.loads(Path(ladder.__file__).with_name("ladder.json").read_text())
     for count, rungs in data["ladders"].items():
         met = [PairResults(m["one"], m["other"], tuple(m["pairs"])) for m in data["results"][count]]
-        elo = fit(met, ladder.RUNG_NAMES)
+        elo = fit_elo(met, ladder.RUNG_NAMES)
         for rung in rungs:
             assert elo[rung["name"]][0] == pytest.approx(rung["elo"], abs=1)
 
 
 def test_who_lost_everything_has_an_elo_all_the_same() -> None:
-    elo = fit([PairResults("weak", ladder.ANCHOR, (20, 0, 0, 0, 0))], ("weak", ladder.ANCHOR))
+    elo = fit_elo(
+        [PairResults("weak", ladder.ANCHOR_NAME, (20, 0, 0, 0, 0))], ("weak", ladder.ANCHOR_NAME)
+    )
     assert -500 < elo["weak"][0] < 600
 
 
@@ -82,7 +86,7 @@ def simulated(elo: float, rungs: Ladder, interval: float, seed: int) -> Placemen
     placing = PlacementRun(rungs)
     while not (now := placing.placement).games or now.high - now.low > 2 * interval:
         rung = placing.next_rung()
-        placing.add(rung.name, int(np.argmax(played(random, elo - rung.elo, 1))))
+        placing.add_pair(rung.name, int(np.argmax(played(random, elo - rung.elo, 1))))
     return placing
 
 
@@ -110,7 +114,7 @@ def test_quick_rungs_near_the_estimate_are_met_and_not_one_alone() -> None:
 def test_a_snake_beyond_the_ladder_is_said_to_be() -> None:
     placing = PlacementRun(RUNGS)
     for _ in range(40):
-        placing.add(placing.next_rung().name, 4)
+        placing.add_pair(placing.next_rung().name, 4)
     assert placing.placement.out_of_range == "above"
     assert "above the ladder" in str(placing.placement)
 

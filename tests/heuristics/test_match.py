@@ -12,10 +12,10 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
+    cpu_time_budgets,
+    derive_seed,
     play_game,
     play_pair,
-    searches_on_cpu_clock,
-    start_seed,
 )
 from battlesnake_heuristics.search.search import Search
 
@@ -45,7 +45,7 @@ def test_the_better_side_wins_duels_and_games_of_four() -> None:
 
 def test_a_game_of_sides_ends_with_the_last_snake_of_one() -> None:
     players = [named("tree"), named("random"), named("tree"), named("random")]
-    played = play_game(MatchSettings(), players, start_seed(1, 1), sides=(0, 1, 0, 1))
+    played = play_game(MatchSettings(), players, derive_seed(1, 1), sides=(0, 1, 0, 1))
     assert [snake.alive for snake in played.last.snakes] == [True, False, True, False]
     assert not played.last.is_over()
     assert [len(cpu) for cpu in played.cpu_ms] == [
@@ -72,12 +72,12 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
 def test_milliseconds_are_cpu_time_however_long_they_take_on_the_wall() -> None:
     board = Board.new(11, 11, 2)
     board.you_id = board.snakes[0].id
-    with searches_on_cpu_clock(True):
+    with cpu_time_budgets(True):
         began = time.process_time()
         Search()(board, seconds=0.05)
         spent = time.process_time() - began
     assert spent < 0.2  # wall-clock time may be longer
-    with searches_on_cpu_clock(False), searches_on_cpu_clock(True):
+    with cpu_time_budgets(False), cpu_time_budgets(True):
         pass
 
 

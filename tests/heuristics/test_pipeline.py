@@ -171,5 +171,5 @@ def test_explain_names_every_rule() -> None:
 
 def test_dead_ends_speak_only_where_they_matter() -> None:
     assert all(
-        dead_ends.badness.__name__ != r.rule for r in Pipeline(*SAFE)(board_of(OPEN)).reasons
+        dead_ends.penalty.__name__ != r.rule for r in Pipeline(*SAFE)(board_of(OPEN)).reasons
     )

@@ -1,7 +1,7 @@
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision, Strategy
-from battlesnake_heuristics.round_robin import duel_scores, duel_table
+from battlesnake_heuristics.round_robin import format_duel_table, play_duels
 
 
 def forward(move: str) -> Strategy:
@@ -19,10 +19,10 @@ def test_a_game_is_played_to_its_end() -> None:
 
 
 def test_the_table_shares_all_points() -> None:
-    shares = duel_scores(["random", "safe-random", "territory"], 4, "standard")
-    table = duel_table(shares).splitlines()
+    shares = play_duels(["random", "safe-random", "territory"], 4, "standard")
+    table = format_duel_table(shares).splitlines()
     assert table[1].startswith("territory")
     assert [row.split()[-1] for row in table[1:]] == ["100%", "50%", "0%"]
-    assert duel_scores(["safe-random", "cautious"], 3, "standard") == duel_scores(
+    assert play_duels(["safe-random", "cautious"], 3, "standard") == play_duels(
         ["safe-random", "cautious"], 3, "standard"
     )

@@ -73,7 +73,7 @@ def test_files_keep_everything(tmp_path: Path, ending: str) -> None:
 
 def test_one_object_is_a_json_file_too(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(ALL[0].to_json()))
+    path.write_text(json.dumps(ALL[0].to_dict()))
     assert load(path)[0].name == ALL[0].name
 
 

@@ -325,7 +325,7 @@ def test_a_search_stops_when_it_is_told_to() -> None:
 
     token = SHOULD_STOP.set(stop)
     try:
-        with pytest.raises(InterruptedError, match="told to stop"):
+        with pytest.raises(InterruptedError, match="stopped by should_stop"):
             Search()(board, seconds=3600)
         assert asked == [threading.get_ident()] * 3
         SHOULD_STOP.set(lambda: 1 / 0)

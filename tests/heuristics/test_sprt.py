@@ -10,9 +10,9 @@ import pytest
 from battlesnake_heuristics.rating.sprt import (
     PAIR_SCORES,
     Sprt,
-    _tilted,
-    elo,
-    estimate,
+    _log_density_ratio,
+    elo_difference,
+    estimate_elo,
     expected_score,
     log_likelihood_ratio,
 )
@@ -42,13 +42,13 @@ def wrong(kind: str, sprt: Sprt, true_elo: float) -> float:
     chances = of_mean(kind, expected_score(true_elo))
     counts = np.zeros((MATCHES, 5))
     verdict = np.zeros(MATCHES, np.int64)
-    low, high = sprt.bounds
+    low, high = sprt.log_likelihood_bounds
     for _ in range(3000):
         open_ = np.flatnonzero(verdict == 0)
         if not len(open_):
             break
         counts[open_] += random.multinomial(1, chances, len(open_))
-        llr = sprt.llr(counts[open_])
+        llr = sprt.log_likelihood_ratios(counts[open_])
         verdict[open_] = np.where(llr >= high, 1, np.where(llr <= low, -1, 0))
     assert (verdict != 0).all()
     return float((verdict == (1 if true_elo <= sprt.elo0 else -1)).mean())
@@ -81,13 +81,13 @@ def test_intervals_hold_the_truth_nineteen_times_in_twenty(score: float, pairs: 
     played = random.multinomial(pairs, of_mean("decided", score), 2000)
     held = 0
     for counts in played:
-        seen = estimate(counts)
-        held += seen.low <= elo(score) <= seen.high
+        seen = estimate_elo(counts)
+        held += seen.low <= elo_difference(score) <= seen.high
     assert held / len(played) > 0.93
 
 
 def test_winning_everything_says_at_least_so_much() -> None:
-    seen = estimate([0, 0, 0, 0, 20])
+    seen = estimate_elo([0, 0, 0, 0, 20])
     assert seen.elo == math.inf
     assert 200 < seen.low < 400
     assert seen.high == math.inf
@@ -98,7 +98,7 @@ def test_winning_everything_says_at_least_so_much() -> None:
 def test_the_tilted_distribution_has_the_mean_that_is_asked_for(
     share: tuple[float, ...], score: float
 ) -> None:
-    tilted = np.array(share) * np.exp(_tilted(np.array(share), score))
+    tilted = np.array(share) * np.exp(_log_density_ratio(np.array(share), score))
     assert tilted.sum() == pytest.approx(1)
     assert tilted @ PAIR_SCORES == pytest.approx(score)
 

@@ -12,7 +12,7 @@ from battlesnake_gym.mdp import masks
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.starter_pack_heuristics import (
     register_starter_pack,
-    starter_pack_state,
+    starter_pack_arguments,
 )
 
 OLD = """
@@ -66,7 +66,7 @@ def old(tmp_path: Path) -> Path:
 
 
 def test_it_sees_what_the_pack_s_endpoint_showed() -> None:
-    array, number, turn, health, request = starter_pack_state(Board.from_text(CORNER))
+    array, number, turn, health, request = starter_pack_arguments(Board.from_text(CORNER))
     assert array.shape == (21, 21, 3)
     assert (array[7] == -1).all()
     assert array[8, 8:13, 1].tolist() == [5, 1, 0, 0, 0], "row 0 is at the bottom"

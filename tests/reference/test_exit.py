@@ -72,7 +72,8 @@ def test_the_fit_is_that_of_the_fast_one(games: SelfPlayBatch) -> None:
     # the second goes on from the first, and not all have positions enough in it
     for samples, epochs, rate in ((few, 3.0, 3e-3), (fast, 2.0, 1.5e-3)):
         said = model.fit(samples, epochs, rate, seed=5)
-        told = exit.fit_networks(nets, (samples.inputs, samples.living, samples.target), epochs, rate, 5)
+        arrays = samples.inputs, samples.living, samples.target
+        told = exit.fit_networks(nets, arrays, epochs, rate, 5)
         np.testing.assert_allclose(told, said, rtol=1e-5)
     assert np.isfinite(said).all()
     made = model.to_evaluation({}).network_bytes

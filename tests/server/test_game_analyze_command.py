@@ -83,7 +83,7 @@ def test_the_command_prints_and_saves(game: Path, capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert out.startswith("12 turns, 1 ms ")
     assert str(analysis_path(game)) in out
-    assert GameAnalysis.load(analysis_path(game)).complete
+    assert GameAnalysis.load(analysis_path(game)).is_complete
     assert game_analyze_command.main([str(game), "--move-time", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["turns"], told["move_time_ms"]) == (12, 1)
@@ -102,7 +102,7 @@ def test_a_terminated_command_saves_its_results(tmp_path: Path) -> None:
         assert process.wait(60) == 128 + 15
     found = GameAnalysis.load(analysis_path(game))
     assert found.positions
-    assert not found.complete
+    assert not found.is_complete
 
 
 @pytest.mark.parametrize(

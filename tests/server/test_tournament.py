@@ -13,7 +13,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_heuristics.rating.match import start_seed
+from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_server.arena import tournament
 from battlesnake_server.arena.tournament import (
     ScheduledGame,
@@ -47,10 +47,10 @@ def test_a_longer_schedule_begins_with_the_shorter_one() -> None:
 
 
 def test_seeds_are_far_apart_and_derived_from_the_first() -> None:
-    seeds = sorted(start_seed(5, index) for index in range(1000))
+    seeds = sorted(derive_seed(5, index) for index in range(1000))
     assert all(0 < seed < 2**63 for seed in seeds)
     assert min(b - a for a, b in itertools.pairwise(seeds)) > 10_000
-    assert start_seed(5, 3) == start_seed(5, 3) != start_seed(6, 3)
+    assert derive_seed(5, 3) == derive_seed(5, 3) != derive_seed(6, 3)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ SYSTEM_PROMPT = (
     "from where B's head may go unless you are longer. Think, then end with one word: up, down, "
     "left or right."
 )
-GOLD = "champion@100"
+REFERENCE_SNAKE = "champion@100"
 """Snake that must win in `DuelTask.validate`."""
 
 
@@ -44,7 +44,7 @@ class Duel:
         self.board.you_id = "A"
 
     @property
-    def shown(self) -> str:
+    def board_text(self) -> str:
         """Position as text, without the seed, which determines the food."""
         return str(self.board.without_seed())
 
@@ -72,7 +72,7 @@ class DuelTask(vf.Task[DuelData]):
 
     async def validate(self, runtime: object) -> bool:
         """Return whether `GOLD` wins the game from the start position of the task."""
-        duel, gold = Duel(self.data.seed, self.data.opponent), snakes.make(GOLD)
+        duel, gold = Duel(self.data.seed, self.data.opponent), snakes.make(REFERENCE_SNAKE)
         while not duel.board.is_over():
             duel.play(gold(duel.board).move)
         return duel.points == 1.0
@@ -99,7 +99,7 @@ class DuelTaskset(vf.Taskset[DuelTask, DuelConfig]):
             yield DuelTask(
                 DuelData(
                     name=f"{self.config.opponent}#{seed}",
-                    prompt=start.shown,
+                    prompt=start.board_text,
                     system_prompt=SYSTEM_PROMPT,
                     opponent=self.config.opponent,
                     seed=seed,
@@ -135,7 +135,7 @@ class DuelEnv(vf.Env[DuelEnvConfig]):
                 if duel.board.is_over():
                     points = duel.points
                     break
-                segment = await interaction.turn(duel.shown)
+                segment = await interaction.turn(duel.board_text)
             interaction.trace.info["points"] = (
                 points  # points must be set before the scoring at the end of the block
             )

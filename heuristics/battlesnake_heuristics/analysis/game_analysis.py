@@ -1,9 +1,10 @@
 """The analysis of a recorded game, saved in a file next to the game.
 
 `analyze_game` analyzes every position with a `PositionAnalyzer`. The analysis starts at the end of
-the game, because mistakes tend to be near the end. The results are saved regularly and atomically,
-so an interrupted analysis resumes. The file stores its format, the hash of the game file and the
-time per move. If one of these values differs, the game is analyzed again.
+the game, because mistakes tend to be near the end. `analyze_game` saves the results regularly and
+atomically, so an interrupted analysis resumes. The file stores the format version, the hash of the
+game file, the id of the evaluation and the time per move. If the game file or the evaluation
+changes, the game is analyzed again.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from battlesnake_heuristics.analysis.position_analysis import (
     PositionAnalyzer,
     SnakeAssessment,
 )
-from battlesnake_heuristics.rating.match import searches_on_cpu_clock
+from battlesnake_heuristics.rating.match import cpu_time_budgets
 from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
 
 _FORMAT = 3
-"""Format of the analysis file; `GameAnalysis.load` converts files of format 2."""
+"""Version of the file format. `GameAnalysis.load` converts files of version 2."""
 
-_KEYS_OF_FORMAT_2 = {
+_FORMAT_2_KEYS = {
     "by": "evaluation_id",
     "milliseconds": "move_time_ms",
     "ends": "final_scores",
@@ -48,11 +49,11 @@ _KEYS_OF_FORMAT_2 = {
     "chance": "win_probability",
     "choices": "candidates",
 }
-"""Keys of format 2, and the current names of these keys."""
+"""Keys of format version 2, mapped to the current keys."""
 
 MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
-"""Saving takes at most 1/30 of the analysis time."""
+"""Minimum ratio of the analysis time to the time of saving the analysis."""
 
 _OnUpdate = Callable[["GameAnalysis"], object]
 
@@ -67,7 +68,7 @@ class AnalyzedPosition:
 
 @dataclass(slots=True)
 class GameAnalysis:
-    """The analysis of a game so far.
+    """The complete or partial analysis of a game.
 
     Attributes:
         game: SHA-256 hash of the game file.
@@ -75,7 +76,7 @@ class GameAnalysis:
         first: First turn with a move.
         last: Last turn with a move.
         final_scores: Final score of each snake; None if the game was stopped.
-        evaluation_id: Name of the evaluation, with the start of its hash.
+        evaluation_id: Name of the evaluation, with the first digits of its SHA-256 hash.
         positions: Analyzed positions by turn, in the order of their analysis.
         mistakes: Mistakes in game order; None until all positions are analyzed.
     """
@@ -95,12 +96,12 @@ class GameAnalysis:
         )
 
     @property
-    def complete(self) -> bool:
-        """Whether all turns and all mistakes are analyzed."""
+    def is_complete(self) -> bool:
+        """Whether all positions are analyzed and all mistakes are found."""
         return self.mistakes is not None and len(self.positions) == self.last - self.first + 1
 
     def win_probabilities(self, turn: int) -> dict[str, float] | None:
-        """Return the win probabilities on a turn; None if the turn is not analyzed."""
+        """Return the win probability of each snake on a turn; None if the turn is not analyzed."""
         if turn in self.positions:
             return {
                 name: assessment.win_probability
@@ -109,13 +110,14 @@ class GameAnalysis:
         return self.final_scores if turn == self.last + 1 else None
 
     def save(self, path: Path) -> None:
-        """Write the file atomically."""
+        """Write the analysis file atomically."""
         write_lines(
-            path, [self.header(), *itertools.starmap(position_to_json, self.positions.items())]
+            path,
+            [self.header_to_dict(), *itertools.starmap(position_to_dict, self.positions.items())],
         )
 
-    def header(self) -> dict[str, Any]:
-        """Return the first line of the file as JSON."""
+    def header_to_dict(self) -> dict[str, Any]:
+        """Return the first line of the analysis file as a JSON object."""
         return {
             "analysis": _FORMAT, "game": self.game, "evaluation_id": self.evaluation_id,
             "move_time_ms": self.move_time_ms, "first": self.first, "last": self.last,
@@ -139,7 +141,10 @@ class GameAnalysis:
         try:
             header = next(lines)
             if header.get("analysis") == 2:
-                header, lines = _header_from_format_2(header), map(_position_from_format_2, lines)
+                header, lines = (
+                    _convert_format_2_header(header),
+                    map(_convert_format_2_position, lines),
+                )
             elif header.get("analysis") != _FORMAT:
                 raise ReplayError(f"{path.name} is not an analysis of format 2 or {_FORMAT}")
             return cls(
@@ -149,8 +154,8 @@ class GameAnalysis:
                 json_fields.integer(header, "last", ""),
                 header["final_scores"],
                 json_fields.string(header, "evaluation_id", ""),
-                dict(map(_position_from_json, lines)),
-                header["mistakes"] and [_mistake_from_json(value) for value in header["mistakes"]],
+                dict(map(_position_from_dict, lines)),
+                header["mistakes"] and [_mistake_from_dict(value) for value in header["mistakes"]],
             )
         except ReplayError:
             raise
@@ -159,7 +164,7 @@ class GameAnalysis:
 
 
 def analysis_path(game: Path) -> Path:
-    """Return the path of the analysis of a recorded game.
+    """Return the path of the analysis file of a recorded game.
 
     >>> analysis_path(Path("games/final.jsonl.gz")).name
     'final.jsonl.gz.analysis.gz'
@@ -168,15 +173,15 @@ def analysis_path(game: Path) -> Path:
 
 
 def file_sha256(game: Path) -> str:
-    """Return the SHA-256 hash of the file of a recorded game."""
+    """Return the SHA-256 hash of a game file in hexadecimal."""
     with game.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def load_existing(game: Path) -> GameAnalysis | None:
-    """Return the saved analysis if the analysis is current, otherwise None.
+def load_current_analysis(game: Path) -> GameAnalysis | None:
+    """Load the saved analysis of a game; return None if the analysis is missing or outdated.
 
-    A current analysis matches the game file and the evaluation.
+    An analysis is outdated if the game file or the evaluation has changed.
     """
     try:
         found = GameAnalysis.load(analysis_path(game))
@@ -198,8 +203,9 @@ def analyze_game(
 ) -> GameAnalysis:
     """Analyze the recorded game at ``path`` and save the result next to the game file.
 
-    An unfinished analysis is resumed. Positions that were analyzed with at least the same time per
-    move are kept. Mistakes are found last, independently of the time (`analysis.mistakes`).
+    An unfinished analysis resumes. Positions that were analyzed with at least the same time per
+    move are not analyzed again. The search for mistakes runs last, and its duration does not depend
+    on ``move_time_ms`` (see `analysis.mistakes`).
 
     Args:
         path: Replay file.
@@ -214,7 +220,7 @@ def analyze_game(
     analysis = _load_or_start(path, replay, move_time_ms)
     boards = list(replay.boards())
     start = analysis.first
-    done = analysis.complete
+    done = analysis.is_complete
     missing = [
         turn for turn in range(analysis.last, start - 1, -1) if turn not in analysis.positions
     ]
@@ -245,7 +251,7 @@ def analyze_game(
 
 
 def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnalysis:
-    existing = load_existing(path)
+    existing = load_current_analysis(path)
     if existing is not None and existing.move_time_ms >= move_time_ms:
         return existing
     if replay.game.solo or not replay.turns:
@@ -260,10 +266,10 @@ def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnaly
 def _assess_positions(
     positions: Sequence[tuple[int, Board]], seconds: float, jobs: int
 ) -> Generator[tuple[int, dict[str, SnakeAssessment]], None, None]:
-    """Yield each turn with the assessments of its position, in order."""
+    """Yield the turn and the assessments of each position, in the order of completion."""
     if jobs == 1:
         analyzer = PositionAnalyzer(seconds=seconds)
-        with searches_on_cpu_clock(True):
+        with cpu_time_budgets(True):
             yield from ((turn, analyzer.analyze(board)) for turn, board in positions)
         return
     work = functools.partial(_assess_in_worker, seconds)
@@ -272,31 +278,31 @@ def _assess_positions(
 
 
 def _assess_in_worker(seconds: float, position: tuple[int, Board]) -> dict[str, SnakeAssessment]:
-    with searches_on_cpu_clock(True):
+    with cpu_time_budgets(True):
         return _analyzer(seconds).analyze(position[1])
 
 
 _analyzer = functools.cache(lambda seconds: PositionAnalyzer(seconds=seconds))
-"""The analyzer of a pool process, which analyzes all positions of that process."""
+"""Create the analyzer of a pool process. One analyzer serves all positions of the process."""
 
 
-def position_to_json(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
-    """Convert a position to a line of the file.
+def position_to_dict(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
+    """Convert a position to one line of the analysis file.
 
-    Principal variations are written as first letters.
+    The line contains each move of a principal variation as its first letter.
     """
     return {
         "turn": turn,
         "moves": position.moves,
         "snakes": {
-            name: assessment_to_json(assessment)
+            name: assessment_to_dict(assessment)
             for name, assessment in position.assessments.items()
         },
     }
 
 
-def assessment_to_json(assessment: SnakeAssessment) -> dict[str, Any]:
-    """Convert an assessment to JSON."""
+def assessment_to_dict(assessment: SnakeAssessment) -> dict[str, Any]:
+    """Convert an assessment to a JSON object."""
     return {
         "win_probability": round(assessment.win_probability, 4),
         "candidates": [
@@ -313,13 +319,13 @@ def assessment_to_json(assessment: SnakeAssessment) -> dict[str, Any]:
     }
 
 
-def _position_from_json(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
-    assessments = {name: _assessment_from_json(value) for name, value in line["snakes"].items()}
+def _position_from_dict(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
+    assessments = {name: _assessment_from_dict(value) for name, value in line["snakes"].items()}
     position = AnalyzedPosition(assessments, dict(line["moves"]))
     return json_fields.integer(line, "turn", ""), position
 
 
-def _assessment_from_json(value: dict[str, Any]) -> SnakeAssessment:
+def _assessment_from_dict(value: dict[str, Any]) -> SnakeAssessment:
     candidates = [
         CandidateMove(
             candidate["move"],
@@ -335,18 +341,18 @@ def _assessment_from_json(value: dict[str, Any]) -> SnakeAssessment:
     return SnakeAssessment(value["win_probability"], tuple(candidates))
 
 
-def _mistake_from_json(value: dict[str, Any]) -> MoveAssessment:
+def _mistake_from_dict(value: dict[str, Any]) -> MoveAssessment:
     names = [field.name for field in dataclasses.fields(MoveAssessment)]
     return MoveAssessment(**{name: value[name] for name in names})
 
 
-def _header_from_format_2(header: dict[str, Any]) -> dict[str, Any]:
+def _convert_format_2_header(header: dict[str, Any]) -> dict[str, Any]:
     header = _rename_keys(header)
     header["mistakes"] = header["mistakes"] and list(map(_rename_keys, header["mistakes"]))
     return header
 
 
-def _position_from_format_2(line: dict[str, Any]) -> dict[str, Any]:
+def _convert_format_2_position(line: dict[str, Any]) -> dict[str, Any]:
     assessments = {name: _rename_keys(value) for name, value in line["snakes"].items()}
     for assessment in assessments.values():
         assessment["candidates"] = list(map(_rename_keys, assessment["candidates"]))
@@ -354,4 +360,4 @@ def _position_from_format_2(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename_keys(value: dict[str, Any]) -> dict[str, Any]:
-    return {_KEYS_OF_FORMAT_2.get(key, key): item for key, item in value.items()}
+    return {_FORMAT_2_KEYS.get(key, key): item for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""The contribution of each network input to the evaluation of a position."""
+"""Attribution: the contribution of each network input to the evaluation of a position."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from battlesnake_heuristics.search.search import network_inputs
 
 @dataclass(frozen=True, slots=True)
 class InputAttribution:
-    """The contribution of one input to the win probability.
+    """The contribution of one network input to the win probability.
 
     Attributes:
-        group: "board", or one of `INPUT_GROUPS`.
+        group: Group of the input: "board", or an entry of `INPUT_GROUPS`.
         input: Name of the network input.
         value: Value of the input in the position, in the unit of the input.
-        baseline: Mean value of the input over comparable positions.
+        baseline: Mean value of the input over comparable positions, in the unit of the input.
         attribution: Win probability with ``value`` minus win probability with ``baseline``.
     """
 
@@ -46,9 +46,10 @@ def attribute_inputs(
 
     Args:
         evaluation: Evaluation to explain.
-        board: Position of ``board.you``.
-        others: Positions of the same snake. The baseline is the mean over the positions with as
-            many living snakes as ``board``.
+        board: Position to explain, from the perspective of ``board.you``.
+        others: Positions of the same snake. The baseline is the mean over ``board`` and the
+            positions
+            with as many living snakes as ``board``.
 
     Raises:
         ValueError: If the evaluation does not support the game.
@@ -71,13 +72,15 @@ def attribute_inputs(
 
 
 def static_win_probability(evaluation: Evaluation, board: Board) -> float:
-    """Return the expected score of ``board.you``, evaluated without search, in [0, 1]."""
+    """Return the win probability of ``board.you`` without search, in [0, 1]."""
     return float(_win_probabilities(evaluation, network_inputs(board)[None], len(board.living))[0])
 
 
 def _win_probabilities(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
     values = _search.evaluate_batch(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
-    assert values is not None  # The portable kernel runs on all processors.
+    assert (
+        values is not None
+    )  # The result is never None, because all processors support the portable kernel.
     return np.array(
         [score_to_probability(value / 1000) for value in np.frombuffer(values, np.int32)]
     )

@@ -1,4 +1,4 @@
-"""Analysis of a lost game: the move that lost the most expected score.
+"""Analysis of a lost game: the move that lost the largest expected score.
 
 `analyze_loss` selects the worst mistake that `analysis.mistakes` finds. This mistake often precedes
 the fatal collision by many turns. `find_puzzle` checks whether a position has exactly one good
@@ -25,12 +25,12 @@ from battlesnake_heuristics.analysis.mistakes import (
     scores_by_move,
 )
 from battlesnake_heuristics.analysis.scenarios import Scenario
-from battlesnake_heuristics.analysis.win_probability import PROVEN_VALUE
+from battlesnake_heuristics.analysis.win_probability import MIN_PROVEN_VALUE
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 
 NODES_BY_GRADE = (100, 400, 1600)
-"""Node limits with which a search solves a puzzle of grade 1, 2 and 3."""
+"""Node limits with which a search solves a puzzle, for the grades 1, 2 and 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class LossAnalysis:
 
     Attributes:
         snake_id: Id of the snake that lost.
-        died: Turn of the snake's elimination.
+        eliminated_on: Turn of the snake's elimination.
         cause: Cause of the snake's elimination, as in the official API.
         turns_analyzed: Number of turns that were searched for mistakes.
-        mistake: The move that lost the game; None if no single move did.
+        mistake: The move that lost the game; None if no single move lost the game.
         board: Position before the mistake.
         better_moves: Expected scores of the better moves, best first.
-        recorded: Recorded decision of the snake for the mistake, if any.
+        recorded: Recorded decision of the snake on the turn of the mistake, if any.
     """
 
     snake_id: str
-    died: int
+    eliminated_on: int
     cause: str
     turns_analyzed: int
     mistake: MoveAssessment | None = None
@@ -59,25 +59,25 @@ class LossAnalysis:
 
     @property
     def loss(self) -> float:
-        """The win probability that the mistake lost."""
+        """The win probability that the snake lost by the mistake, in [0, 1]."""
         return self.mistake.loss if self.mistake else 0.0
 
     @property
-    def death_type(self) -> str:
-        """The cause of elimination, in words."""
+    def cause_text(self) -> str:
+        """The cause of elimination as a phrase in English."""
         words = _CAUSE_PHRASES.get(self.cause, self.cause)
         if self.mistake is None:
             return f"{words}, outplayed long before"
-        return words if self.died - self.mistake.turn <= 1 else f"{words}, trapped before"
+        return words if self.eliminated_on - self.mistake.turn <= 1 else f"{words}, trapped before"
 
-    def scenario(self, name: str) -> Scenario:
+    def to_scenario(self, name: str) -> Scenario:
         """Convert the position before the mistake to a scenario."""
         assert self.board is not None
         assert self.mistake is not None
         board = self.board.copy()
         board.you_id = self.snake_id
         cause = _CAUSE_PHRASES.get(self.cause, self.cause)
-        note = f"{self.mistake.move} lost: {cause} on turn {self.died}."
+        note = f"{self.mistake.move} lost: {cause} on turn {self.eliminated_on}."
         return Scenario(name, board, tuple(self.better_moves), note)
 
 
@@ -94,7 +94,8 @@ _CAUSE_PHRASES = {
 def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> LossAnalysis | None:
     """Analyze how a snake lost a game, in about ``seconds`` of CPU time.
 
-    The result is None if the snake survived.
+    Returns:
+        The analysis, or None if the snake survived.
     """
     snake = replay.last.snake(snake_id)
     if snake.alive:
@@ -107,7 +108,8 @@ def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lo
         return LossAnalysis(snake_id, snake.eliminated_on, snake.eliminated_cause, turns_analyzed)
     board, turn = replay.board(mistake.turn), replay.turns[mistake.turn - replay.first.turn]
     won = scores_by_move(board, snake_id, turn.moves, ROLLOUT_GAMES, 1 + SCREENING_GAMES)
-    # The score comes from these rollouts or, after a second assessment, from more.
+    # `best_win_probability` is at least as precise as these rollouts, because a second assessment
+    # uses more rollouts.
     won[mistake.better_move] = mistake.best_win_probability
     better_moves = {
         move: score
@@ -122,12 +124,17 @@ def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lo
 
 
 def find_puzzle(board: Board) -> tuple[str, int] | None:
-    """Return the only good move of ``board.you`` and the grade of the puzzle.
+    """Return the only good move of ``board.you``, and the grade of the puzzle.
 
-    The grade, from 1 to 3, selects the node limit in `NODES_BY_GRADE` that suffices to find the
-    move. The result is None if the position is no puzzle. A position is no puzzle in three cases:
-    all moves lose, rollouts show that several moves are good, or the solution wins immediately
-    because the opponents are eliminated.
+    The result is None if the position is not a puzzle. A position is not a puzzle in three cases:
+
+    * All moves lose.
+    * Rollouts show that several moves are good.
+    * The good move wins immediately because the opponents are eliminated.
+
+    Returns:
+        The move, and the grade from 1 to 3. A search with the node limit of this grade in
+        `NODES_BY_GRADE` finds the move.
     """
     safe = board.safe_moves()
     if len(safe) < 2:
@@ -140,7 +147,7 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
     moves = {}
     for at.you_id in (snake.id for snake in board.living):
         moves[at.you_id] = Search(evaluation=load_builtin(), nodes=hardest)(at).move
-    for move in sorted(safe, key=only.__ne__):  # The only surviving move comes first.
+    for move in sorted(safe, key=only.__ne__):  # The rollouts of the only surviving move run first.
         score = score_after_move(board, you, move, moves, ROLLOUT_GAMES)
         if score < MISTAKE_LOSS if move == only else score > MIN_BETTER_SCORE:
             return None
@@ -153,10 +160,10 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
 
 
 def _only_surviving_move(board: Board, safe: list[str], nodes: int) -> str | None:
-    """Return the only safe move that a search does not consider lost.
+    """Return the only safe move without a proven loss, or None if there is not exactly one.
 
     The search visits up to ``nodes`` nodes.
     """
     scores = Search(evaluation=load_builtin(), nodes=nodes)(board).scores
-    held = [move for move in safe if scores.get(move, 0.0) > -PROVEN_VALUE]
+    held = [move for move in safe if scores.get(move, 0.0) > -MIN_PROVEN_VALUE]
     return held[0] if len(held) == 1 else None

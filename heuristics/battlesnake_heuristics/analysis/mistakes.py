@@ -1,8 +1,8 @@
-"""Mistakes: moves that win clearly fewer rollouts than another move.
+"""Mistakes: moves with a clearly lower score in rollouts than another move.
 
-In a rollout, the champion's search plays all snakes to the end of the game. The search visits more
-nodes during the first turns, in which traps close, and few nodes afterwards. `find_mistakes` finds
-the mistakes in a recorded game. Game analyses, the coach and puzzles use this definition.
+A rollout is a game in which the champion's search plays all snakes to the end. The search visits
+more nodes during the first turns, because traps close in these turns. `find_mistakes` finds the
+mistakes in a recorded game. Game analyses, the coach and puzzles use this definition.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
 MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
-"""Minimum lost win probability of a mistake (``?``) and of a blunder (``??``)."""
+"""Minimum lost win probability of a mistake (``?``) and of a blunder (``??``), in [0, 1]."""
 
 MIN_BETTER_SCORE = 0.05
-"""Minimum score of the better move.
+"""Minimum score of the better move, in [0, 1].
 
-Below this score, a losing move is not reported.
+Below this score, the snake has lost anyway, so no mistake is reported.
 """
 
 SCREENING_GAMES, ROLLOUT_GAMES = 12, 64
-"""Number of rollouts per move for the screening, and for the measurement."""
+"""Numbers of rollouts per move for the screening and for the measurement."""
 
 _SCREENING_NODES = 3000
-"""Nodes per snake and turn in the search for drops in win probability."""
+"""Nodes per snake and turn in the search for decreases of the win probability."""
 
 _LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
-"""Limits per snake: last moves and suspects to screen, and mistakes to measure.
+"""Limits per snake: last moves to screen, suspects to screen, and mistakes to measure.
 
-The last moves of the snake and the moves with the largest drops in win probability are screened.
-The worst screened moves are measured and can become mistakes. Forced moves do not count.
+The suspects are the moves with the largest decreases of the win probability. Only the worst
+screened moves are measured and can become mistakes. Forced moves do not count.
 """
 
 _TIE_MARGIN = 0.15
-"""Maximum difference to the largest loss at which a mistake is measured again.
+"""Maximum difference from the largest loss at which a mistake is measured again.
 
 The second measurement uses different rollouts, three times as many.
 """
 
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
-"""Rollout settings: turns with increased node limits, and maximum number of turns.
+"""Rollout settings: numbers of turns with increased node limits, and maximum number of turns.
 
-The number of turns with increased limits (see `play_from_board`) varies by game.
+The number of turns with increased node limits (see `play_from`) differs between games.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
-"""Players of the rollouts, used round-robin.
+"""Players of the rollouts. Consecutive rollouts use consecutive players of the list.
 
-A single player would repeat the same game.
+The node limits differ, because equal limits would repeat the same game.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class MoveAssessment:
-    """The win probabilities of the played move and of the best other safe move."""
+    """The win probabilities after a played move and after the best other safe move."""
 
     turn: int
     snake_id: str
@@ -74,19 +74,19 @@ class MoveAssessment:
 
     @property
     def loss(self) -> float:
-        """The lost win probability."""
+        """The lost win probability, in [-1, 1]."""
         return self.best_win_probability - self.played_win_probability
 
     @property
     def annotation(self) -> str:
-        """``??`` for a blunder, otherwise ``?``."""
+        """The annotation of the move: ``??`` for a blunder, otherwise ``?``."""
         return "??" if self.loss >= _BLUNDER_LOSS else "?"
 
 
 def final_scores(last: Board) -> dict[str, float] | None:
     """Return each snake's score in a finished game, by id.
 
-    The result is None if the game was stopped earlier.
+    The result is None if the game was stopped before its end.
     """
     if not last.is_over():
         return None
@@ -97,10 +97,10 @@ def final_scores(last: Board) -> dict[str, float] | None:
 
 
 def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
-    """Return the score of each snake over ``games`` rollouts, by id, in [0, 1].
+    """Return the mean score of each snake over ``games`` rollouts, by id, in [0, 1].
 
-    Food and node limits (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) differ between games. The
-    same ``seed`` gives the same scores.
+    Food and node limits (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) differ between the rollouts.
+    Equal seeds give equal scores.
 
     Raises:
         ValueError: If the search does not support the position.
@@ -123,7 +123,7 @@ def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
 def score_after_move(
     board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
 ) -> float:
-    """Return the rollout score of a snake after ``move`` and the moves in ``others``."""
+    """Return a snake's mean rollout score after ``move`` and the opponents' moves ``others``."""
     after = board.without_seed()
     after.advance({**others, snake_id: move})
     after.game = board.game
@@ -133,7 +133,7 @@ def score_after_move(
 def scores_by_move(
     board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int = 1
 ) -> dict[str, float]:
-    """Return the rollout score after each safe move and after the played move."""
+    """Return a snake's mean rollout score for each safe move and for the played move."""
     tried = dict.fromkeys((*board.safe_moves(snake_id), moves[snake_id]))
     return {move: score_after_move(board, snake_id, move, moves, games, seed) for move in tried}
 
@@ -141,7 +141,7 @@ def scores_by_move(
 def assess_move(
     board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int
 ) -> MoveAssessment:
-    """Compare a played move with the best other safe move."""
+    """Compare the rollout score of a played move with that of the best other safe move."""
     won = scores_by_move(board, snake_id, moves, games, seed)
     move = moves[snake_id]
     better_move = max((one for one in won if one != move), key=won.__getitem__)
@@ -151,11 +151,11 @@ def assess_move(
 def assess_moves(
     places: Iterable[int], assess: Callable[[int, int, int], MoveAssessment]
 ) -> list[MoveAssessment]:
-    """Assess the moves at ``places``, with more rollouts for close losses.
+    """Assess some moves. Moves with nearly the largest loss are assessed with more rollouts.
 
     Args:
         places: Indices of the moves.
-        assess: Function that assesses a move from an index, a number of games and a seed.
+        assess: Function that assesses a move from an index, a number of rollouts and a seed.
     """
     found = {at: assess(at, ROLLOUT_GAMES, 1 + SCREENING_GAMES) for at in places}
     most = max((one.loss for one in found.values()), default=0.0)
@@ -172,16 +172,16 @@ def find_mistakes(
 ) -> tuple[list[MoveAssessment], int]:
     """Find the mistakes of some snakes in a recorded game.
 
-    Turns are examined from the end of the game. No mistakes are found if the search does not
-    support the game.
+    The function examines the turns from the end of the game to the start. The result is empty if
+    the search does not support the game.
 
     Args:
         replay: Recorded game.
         snake_ids: Ids of the snakes whose moves are examined.
-        seconds: CPU time limit. No turn is started after half of this time.
+        seconds: CPU time limit. Half of this time is for the examination of turns.
 
     Returns:
-        The mistakes, worst first, and the number of turns examined.
+        The mistakes, worst first, and the number of examined turns.
     """
     boards = list(replay.boards())
     if unsupported_reason(boards[0]) or len(boards[0].living) > 16:

@@ -39,18 +39,18 @@ from battlesnake_heuristics.search.search import Search
 
 _MAX_CANDIDATES = 3
 _MAX_LINE_TURNS = 20
-"""Maximum number of moves per snake in a line."""
+"""Maximum number of turns in a line."""
 
 Line = dict[str, tuple[str, ...]]
-"""Moves of each snake in the principal variation, by id."""
+"""The principal variation: the moves of each snake by id."""
 
 _MAX_FORCED_MOVES = 10
 
 _PROVEN_VALUE_PER_TURN = 0.001
-"""Decrease of the absolute proven value per turn until the game ends, in cells."""
+"""Decrease of a proven value per turn before the end of the game, in cells."""
 
-_LOST = -1000.0
-_WON = 1000.0
+_LOST_VALUE = -1000.0
+_WON_VALUE = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class CandidateMove:
         move: The move.
         win_probability: Win probability after the move, in [0, 1].
         value: Search value, in cells of territory.
-        line: Expected moves of each snake by id, including this move.
+        line: Expected moves of each snake by id, starting with this turn.
     """
 
     move: str
@@ -74,7 +74,7 @@ class CandidateMove:
 class SnakeAssessment:
     """The assessment of one snake in a position.
 
-    ``candidates`` are sorted by decreasing value.
+    ``win_probability`` is in [0, 1]. ``candidates`` contains the best moves, best first.
     """
 
     win_probability: float
@@ -83,11 +83,12 @@ class SnakeAssessment:
 
 @dataclass(slots=True)
 class PositionAnalyzer:
-    """Analyzes positions with a time limit or a node limit per living snake.
+    """Analyzer of positions with a time limit or a node limit per living snake.
 
     Args:
-        seconds: Search time per living snake; None for the node limit.
-        nodes: Node limit per living snake; makes results reproducible on any machine.
+        seconds: Search time per living snake, in seconds; None for the node limit.
+        nodes: Node limit per living snake. Results with a node limit are reproducible on any
+            machine.
     """
 
     seconds: float | None = None
@@ -114,7 +115,7 @@ class PositionAnalyzer:
         living = board.living
         if len(living) < 2:
             return {snake.id: SnakeAssessment(1.0) for snake in living}
-        found = {snake.id: self._candidates(board, snake) for snake in living}
+        found = {snake.id: self._find_candidates(board, snake) for snake in living}
         values = {snake_id: candidates[0][1] for snake_id, candidates in found.items()}
         probabilities = self._win_probabilities(board, values)
         return {
@@ -122,7 +123,10 @@ class PositionAnalyzer:
                 probabilities[snake_id],
                 tuple(
                     CandidateMove(
-                        move, self._probability_after(board, values, snake_id, value), value, line
+                        move,
+                        self._win_probability_after(board, values, snake_id, value),
+                        value,
+                        line,
                     )
                     for move, value, line in candidates
                 ),
@@ -131,13 +135,15 @@ class PositionAnalyzer:
         }
 
     def win_probabilities(self, board: Board) -> dict[str, float]:
-        """Return the win probabilities of the living snakes, in half of the time limit."""
+        """Return the win probabilities of the living snakes by id, in half of the time limit."""
         board = board.without_seed()
-        values = {snake.id: self._value(board, snake.id, 0.5)[0] for snake in board.living}
+        values = {
+            snake.id: self._evaluate_position(board, snake.id, 0.5)[0] for snake in board.living
+        }
         return self._win_probabilities(board, values)
 
     def best_move(self, board: Board, snake_id: str) -> str:
-        """Return the best move of one snake, in the full time limit."""
+        """Return the best move of one snake. The search uses the full time limit."""
         board = board.without_seed()
         board.you_id = snake_id
         self._search.nodes = self.nodes
@@ -150,12 +156,13 @@ class PositionAnalyzer:
     def _win_probabilities(self, board: Board, values: Mapping[str, float]) -> dict[str, float]:
         return win_probability.win_probabilities(values, board.turn, self.uses_network(board))
 
-    def _probability_after(
+    def _win_probability_after(
         self, board: Board, values: Mapping[str, float], snake_id: str, value: float
     ) -> float:
-        """Return a snake's win probability if its move has the search value ``value``.
+        """Return the win probability of a snake after a move with the search value ``value``.
 
-        The opponents gain equal parts of the search value that the snake loses.
+        The function assumes that the opponents gain equal parts of the search value that the snake
+        loses.
         """
         gain = (values[snake_id] - value) / (len(values) - 1) if abs(value) < 900 else 0.0
         others = {
@@ -163,106 +170,107 @@ class PositionAnalyzer:
         }
         return self._win_probabilities(board, {**others, snake_id: value})[snake_id]
 
-    def _candidates(self, board: Board, snake: Snake) -> list[tuple[str, float, Line]]:
+    def _find_candidates(self, board: Board, snake: Snake) -> list[tuple[str, float, Line]]:
         """Return the best moves of a snake with values and lines, best first.
 
-        A search yields only upper bounds for all moves except the best move. The remaining time is
-        spent on exact values: the positions after these moves are searched.
+        One search yields the exact value of the best move, but only upper bounds for all other
+        moves. The function therefore searches the positions after the other moves in the remaining
+        time.
         """
         safe = board.safe_moves(snake.id)
         decision = None
         tried: list[tuple[str, float, Line]] = []
         bounds: Mapping[str, float] = {}
-        if len(safe) != 1:  # The search does not look ahead if there is a single move.
+        if len(safe) != 1:  # The search stops immediately if there is a single move.
             board.you_id = snake.id
-            decision = self._search_for(board, 0.5)
+            decision = self._search_fraction(board, 0.5)
             bounds = decision.scores
             value = bounds[decision.move]
-            tried.append((decision.move, value, _truncate(decision.line)))
+            tried.append((decision.move, value, _truncate_line(decision.line)))
         rest = [move for move in safe if decision is None or move != decision.move]
-        rest.sort(key=lambda move: -bounds.get(move, _LOST))
+        rest.sort(key=lambda move: -bounds.get(move, _LOST_VALUE))
         rest = rest[: _MAX_CANDIDATES - len(tried)]
         fraction = (1.0 if decision is None else 0.5) / max(1, len(rest))
         for move in rest:
-            value, line = self._value_after(board, snake, move, fraction)
-            if tried:  # The longer search found this best move.
+            value, line = self._evaluate_move(board, snake, move, fraction)
+            if tried:  # The longer search prefers the first move, so its value is an upper bound.
                 value = min(value, tried[0][1])
-            tried.append((move, value, _truncate(line)))
+            tried.append((move, value, _truncate_line(line)))
         tried[1:] = sorted(tried[1:], key=lambda choice: -choice[1])
         return tried
 
-    def _value_after(
+    def _evaluate_move(
         self, board: Board, snake: Snake, move: str, fraction: float
     ) -> tuple[float, Line]:
-        """Return a move's value and line, assuming the best reply of the nearest opponent."""
-        replies = list(_replies(board, snake))
-        worst = _WON + 1
+        """Return the value and the line of a move, assuming the nearest opponent's best reply."""
+        replies = list(_iter_replies(board, snake))
+        worst = _WON_VALUE + 1
         line: Line = {}
         for reply in replies:
             after = board.copy()
             after.advance({**reply, snake.id: move})
-            value, expected = self._value(after, snake.id, fraction / len(replies))
+            value, expected = self._evaluate_position(after, snake.id, fraction / len(replies))
             if value < worst:
                 worst = value
-                line = _prepend({**reply, snake.id: move}, expected)
-            if worst < -win_probability.PROVEN_VALUE:
+                line = _prepend_moves({**reply, snake.id: move}, expected)
+            if worst < -win_probability.MIN_PROVEN_VALUE:
                 break
         return worst, line
 
-    def _value(
+    def _evaluate_position(
         self, board: Board, snake_id: str, fraction: float, forced: int = 0
     ) -> tuple[float, Line]:
         """Return the value of a position for one snake, and the line.
 
-        The snake may be eliminated. The search does not look ahead if there is a single move.
-        Therefore, up to `_MAX_FORCED_MOVES` forced moves are played first, against the best replies
-        of the nearest opponent.
+        The snake may be eliminated. The search stops immediately if there is a single move. The
+        function therefore plays up to `_MAX_FORCED_MOVES` forced moves first, against the best
+        replies of the nearest opponent.
         """
         living = [snake.id for snake in board.living]
         if snake_id not in living:
-            return (_LOST if living else _LOST / 2), {}
+            return (_LOST_VALUE if living else _LOST_VALUE / 2), {}
         if len(living) == 1:
-            return _WON, {}
+            return _WON_VALUE, {}
         safe = board.safe_moves(snake_id)
         if len(safe) == 1 and forced < _MAX_FORCED_MOVES:
             moves = self._predict_replies(board, board.snake(snake_id), fraction / 4)
             moves[snake_id] = safe[0]
             after = board.copy()
             after.advance(moves)
-            value, line = self._value(after, snake_id, fraction * 3 / 4, forced + 1)
+            value, line = self._evaluate_position(after, snake_id, fraction * 3 / 4, forced + 1)
             if (
-                abs(value) > win_probability.PROVEN_VALUE
-            ):  # From this position, the end is one turn later.
+                abs(value) > win_probability.MIN_PROVEN_VALUE
+            ):  # The game ends one turn after this position.
                 value -= math.copysign(_PROVEN_VALUE_PER_TURN, value)
-            return value, _prepend(moves, line)
+            return value, _prepend_moves(moves, line)
         board.you_id = snake_id
-        decision = self._search_for(board, fraction)
+        decision = self._search_fraction(board, fraction)
         return decision.scores[decision.move], decision.line
 
     def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
-        """Return the nearest opponent's best move and the other opponents' default moves."""
+        """Return the nearest opponent's best move and default moves of all other opponents."""
         moves = {
             opponent.id: _default_move(board, opponent)
             for opponent in board.living
             if opponent.id != snake.id
         }
-        board.you_id = _nearest(board, snake).id
-        moves[board.you_id] = self._search_for(board, fraction).move
+        board.you_id = _nearest_opponent(board, snake).id
+        moves[board.you_id] = self._search_fraction(board, fraction).move
         return moves
 
-    def _search_for(self, board: Board, fraction: float) -> Decision:
-        """Search with a fraction of the time limit or node limit."""
+    def _search_fraction(self, board: Board, fraction: float) -> Decision:
+        """Search a position with a fraction of the time limit or of the node limit."""
         self._search.nodes = max(50, round(self.nodes * fraction))
         seconds = None if self.seconds is None else max(self.seconds * fraction, 0.0005)
         return self._search(board, seconds)
 
 
-def _replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
-    """Yield the opponents' replies: each safe move of the nearest opponent.
+def _iter_replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
+    """Yield the opponents' replies, one for each safe move of the nearest opponent.
 
     All other opponents play default moves.
     """
-    nearest = _nearest(board, snake)
+    nearest = _nearest_opponent(board, snake)
     default = {
         opponent.id: _default_move(board, opponent)
         for opponent in board.living
@@ -272,14 +280,14 @@ def _replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
         yield {**default, nearest.id: move}
 
 
-def _nearest(board: Board, snake: Snake) -> Snake:
+def _nearest_opponent(board: Board, snake: Snake) -> Snake:
     opponents = [opponent for opponent in board.living if opponent.id != snake.id]
     shape = grid(board.width, board.height, rules.wraps(board.game))
     return min(opponents, key=lambda opponent: shape.distance(snake.head, opponent.head))
 
 
-def _prepend(moves: Mapping[str, str], line: Mapping[str, tuple[str, ...]]) -> Line:
-    """Prepend ``moves`` to a line."""
+def _prepend_moves(moves: Mapping[str, str], line: Mapping[str, tuple[str, ...]]) -> Line:
+    """Prepend the moves of one turn to a line."""
     return {name: (move, *line.get(name, ())) for name, move in moves.items()}
 
 
@@ -290,5 +298,5 @@ def _default_move(board: Board, snake: Snake) -> str:
     return straight if straight in safe or not safe else safe[0]
 
 
-def _truncate(line: Mapping[str, tuple[str, ...]]) -> Line:
+def _truncate_line(line: Mapping[str, tuple[str, ...]]) -> Line:
     return {name: tuple(itertools.islice(moves, _MAX_LINE_TURNS)) for name, moves in line.items()}

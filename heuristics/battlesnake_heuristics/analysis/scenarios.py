@@ -1,4 +1,4 @@
-"""Scenarios: positions with their good moves, as tests of a snake.
+"""Scenarios: positions with their good moves, for testing a snake.
 
 A text file contains one or more scenarios. Each scenario starts with its name::
 
@@ -10,9 +10,10 @@ A text file contains one or more scenarios. Each scenario starts with its name::
     . . . . . . ^
 
 ``allowed`` lists the moves that pass. The board below these lines has the format of
-`boards.board_text`. The snake to move is the one marked ``you``, or the first snake by default. A
-JSON file contains an object (or a list of objects) with ``name``, ``note``, ``allowed`` (a list of
-moves) and ``board`` (the body of a ``/move`` request).
+`boards.board_text`. The snake marked ``you`` is the snake to move. Without this mark, the first
+snake is the snake to move. A JSON file contains an object, or a list of objects. The keys of an
+object are ``name``, ``note``, ``allowed`` (a list of moves) and ``board`` (the body of a ``/move``
+request).
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
 BUILTIN_SCENARIOS = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
-"""The built-in scenario files. Every careful snake should pass the built-in scenarios."""
+"""Paths of the built-in scenario files. Every careful snake should pass these scenarios."""
 
-_KEYS = ("scenario", "note", "allowed")
+_HEADER_KEYS = ("scenario", "note", "allowed")
 
 
 class ScenarioError(ValueError):
-    """Error raised if a scenario cannot be read.
-
-    The message names the file, the scenario and the field.
-    """
+    """Error for an invalid scenario. The message names the file, the scenario and the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A position with the snake to move, and the moves that are good."""
+    """A position with a snake to move, and the good moves of this snake.
+
+    ``note`` explains the good moves.
+    """
 
     name: str
     board: Board
@@ -80,7 +81,7 @@ class Scenario:
             turn: Turn of the position.
             snake_id: Id or name of the snake to move.
             allowed: Moves that pass.
-            name: Name of the scenario; derived from the turn and the snake by default.
+            name: Name of the scenario (default: a name with the turn and the snake).
             note: Explanation of the good moves.
 
         Raises:
@@ -91,41 +92,41 @@ class Scenario:
         return cls(name or f"turn {turn} of {snake_id}", board, tuple(allowed), note)
 
     def run(self, strategy: Strategy) -> ScenarioResult:
-        """Run a strategy on a copy of the board, with the timeout of the game."""
+        """Return the decision of a strategy. The time budget is the timeout of the game."""
         decision = strategy(self.board.copy(), self.board.game.timeout / 1000)
         return ScenarioResult(self, decision)
 
     def to_text(self) -> str:
-        """Convert to text; `from_text` restores an equal scenario."""
+        """Format the scenario as text, from which `from_text` restores an equal scenario."""
         name, text = (" ".join(text.splitlines()) for text in (self.name, self.note))
         note = [f"note: {text}"] if text else []
         head = [f"scenario: {name}", *note, f"allowed: {' '.join(self.allowed)}"]
         return "\n".join([*head, str(self.board)]) + "\n"
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to a JSON object; the board is the body of a ``/move`` request."""
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the scenario to a JSON object. The board is the body of a ``/move`` request."""
         board = self.board.to_api()
         return {"name": self.name, "note": self.note, "allowed": list(self.allowed), "board": board}
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """The decision of a snake in a scenario."""
+    """The decision of a strategy in a scenario."""
 
     scenario: Scenario
     decision: Decision
 
     @property
     def passed(self) -> bool:
-        """Whether the snake's move is allowed."""
+        """Whether the chosen move is one of the allowed moves."""
         return self.decision.move in self.scenario.allowed
 
 
 def load(path: str | os.PathLike[str]) -> list[Scenario]:
-    """Read a scenario file: JSON if the suffix is ``.json``, otherwise text.
+    """Load the scenarios of a JSON file (suffix ``.json``) or of a text file (other suffixes).
 
     Raises:
-        ScenarioError: If a scenario cannot be read.
+        ScenarioError: If a scenario is invalid.
         OSError: If the file cannot be read.
     """
     file = Path(path)
@@ -141,16 +142,16 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
 
 
 def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
-    """Write a scenario file: JSON if the suffix is ``.json``, otherwise text."""
+    """Write scenarios to a JSON file (suffix ``.json``) or to a text file (other suffixes)."""
     if Path(path).suffix == ".json":
-        text = json.dumps([scenario.to_json() for scenario in scenarios], indent=2) + "\n"
+        text = json.dumps([scenario.to_dict() for scenario in scenarios], indent=2) + "\n"
     else:
         text = replace_unsafe("\n".join(scenario.to_text() for scenario in scenarios))
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def from_text(text: str) -> list[Scenario]:
-    """Parse the scenarios in a text.
+    """Parse the scenarios in the text of a scenario file.
 
     Raises:
         ScenarioError: If a scenario is invalid.
@@ -163,24 +164,24 @@ def from_text(text: str) -> list[Scenario]:
             blocks[-1].append(line)
         elif line.strip():
             raise ScenarioError(f"a file must start with 'scenario: NAME', got {line.strip()!r}")
-    return [_read_block(block) for block in blocks]
+    return [_parse_text_block(block) for block in blocks]
 
 
 def from_json(value: object) -> list[Scenario]:
-    """Parse a scenario, or a list of scenarios, decoded from JSON.
+    """Convert a decoded JSON object, or a list of objects, to scenarios.
 
     Raises:
         ScenarioError: If a scenario is invalid.
     """
-    return [_read_object(item) for item in (value if isinstance(value, list) else [value])]
+    return [_parse_json_object(item) for item in (value if isinstance(value, list) else [value])]
 
 
-def _read_block(lines: list[str]) -> Scenario:
+def _parse_text_block(lines: list[str]) -> Scenario:
     facts: dict[str, str] = {}
     picture = []
     for line in lines:
         key, colon, rest = line.partition(":")
-        if colon and key in _KEYS:
+        if colon and key in _HEADER_KEYS:
             facts[key] = rest.strip()
         else:
             picture.append(line)
@@ -195,7 +196,7 @@ def _read_block(lines: list[str]) -> Scenario:
     return Scenario(name, board, allowed, facts.get("note", ""))
 
 
-def _read_object(value: object) -> Scenario:
+def _parse_json_object(value: object) -> Scenario:
     if not isinstance(value, Mapping):
         raise ScenarioError(f"a scenario must be a JSON object, got {type(value).__name__}")
     name = str(value.get("name", "unnamed"))

@@ -8,11 +8,15 @@ from battlesnake_gym import snakes
 from battlesnake_gym.common import command_line
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules import RULESETS
-from battlesnake_heuristics.round_robin import duel_scores, duel_table
+from battlesnake_heuristics.round_robin import format_duel_table, play_duels
 
 
 def main(argv: list[str] | None = None) -> int:
-    """List the built-in snakes, or play duels between them; return the exit status."""
+    """Print the list of built-in snakes, or play duels between them.
+
+    Returns:
+        The exit status.
+    """
     options = parser().parse_args(argv)
     chosen = options.names or snakes.names()
     known = snakes.names()
@@ -27,11 +31,11 @@ def main(argv: list[str] | None = None) -> int:
             "battlesnake-gym snakes", "--duels needs two or more snakes"
         )
     if options.duels:
-        scores = duel_scores(chosen, options.duels, options.ruleset)
+        scores = play_duels(chosen, options.duels, options.ruleset)
         if options.json:
             command_line.print_json(scores)
         else:
-            sys.stdout.write(duel_table(scores) + "\n")
+            sys.stdout.write(format_duel_table(scores) + "\n")
         return 0
     descriptions = {name: snakes.description(name) for name in chosen}
     if options.json:
@@ -45,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    """Create the argument parser."""
+    """Create the parser of the command line."""
     parser = command_line.Parser(
         prog="battlesnake-gym snakes",
         description="List the built-in snakes. With --duels, every pair plays duels; the table "

@@ -1,9 +1,9 @@
-"""The ladder: opponents of fixed Elo, and the placement of a snake on it.
+"""The ladder: opponents of fixed Elo, and the placement of a snake on the ladder.
 
-An Elo difference of 100 predicts a score of 64%, 200 predicts 76%, and 400 predicts 91%. The Elo of
-the rungs was fitted once (`fit`), separately for duels and for games of four (two snakes per side).
-``ladder.json`` stores the results. `ANCHOR` has 1000 Elo by definition. Searching rungs use a fixed
-number of nodes, so their strength does not depend on the processor or its load.
+An Elo difference of 100 predicts a score of 64%, 200 predicts 76%, and 400 predicts 91%. `fit_elo`
+estimated the Elo of the rungs once. Duels and games of four (two snakes per side) have separate
+ladders. ``ladder.json`` stores the results. `ANCHOR_NAME` has 1000 Elo by definition. Searching
+rungs use a fixed number of nodes, so their strength does not depend on the processor or its load.
 
 >>> ladder = load(2)
 >>> [rung.name for rung in ladder.rungs][:3]
@@ -28,7 +28,7 @@ from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95
 
 _RUNG_NODES = (10, 30, 100, 400, 2_000, 10_000, 50_000)
-"""Nodes per move of the searching rungs."""
+"""Node limits per move of the searching rungs."""
 
 RUNG_NAMES = (
     "safe-random",
@@ -40,20 +40,20 @@ RUNG_NAMES = (
     "lookahead",
     *(f"minimax-2026@{positions}" for positions in _RUNG_NODES),
 )
-"""The snakes on the ladder."""
+"""Names of the snakes on the ladder."""
 
-ANCHOR = "hungry"
+ANCHOR_NAME = "hungry"
 ANCHOR_ELO = 1000.0
 
 _LOGITS_PER_ELO = math.log(10) / 400
-"""Natural logits per Elo."""
+"""Factor that converts an Elo difference to a natural logit."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairResults:
-    """Results of game pairs between two snakes: numbers of pairs by outcome.
+    """Results of the game pairs between two snakes.
 
-    See `sprt` for the five outcomes.
+    ``pairs`` contains the number of pairs for each of the five outcomes (see `sprt`).
     """
 
     one: str
@@ -63,11 +63,11 @@ class PairResults:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A snake of known Elo.
+    """A snake with known Elo.
 
     ``low`` and ``high`` are the bounds of the 95% confidence interval of the Elo, relative to the
-    anchor. ``cpu_seconds_per_game`` is the CPU time of the snake's own moves in one game, on the
-    processor on which the ladder was measured.
+    anchor. ``cpu_seconds_per_game`` is the CPU time of the snake's moves in one game. The CPU time
+    was measured on the processor on which the Elo of the ladder was measured.
     """
 
     name: str
@@ -105,20 +105,20 @@ def load(num_snakes: int) -> Ladder:
     return Ladder(num_snakes, tuple(Rung(**rung) for rung in data["ladders"][str(num_snakes)]))
 
 
-def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Fit the Elo of each of ``names``, and the standard error, to game pairs.
+def fit_elo(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Fit the Elo of snakes to the results of game pairs.
 
-    The model is that of Bradley and Terry (1952), fitted by maximum likelihood; a draw counts as
+    The function fits the model of Bradley and Terry (1952) by maximum likelihood. A draw counts as
     half a win. Standard errors treat the game pairs as independent (sandwich estimator). A weak
-    prior adds one draw against each opponent played. The prior keeps the Elo finite for snakes that
-    won or lost all games.
+    prior adds one draw against each opponent played. Because of the prior, the Elo of a snake that
+    won or lost all games is finite.
 
     Args:
-        results: Results of pairs; `ANCHOR` is one of the snakes.
+        results: Results of pairs; `ANCHOR_NAME` is one of the snakes.
         names: Snakes whose Elo is fitted.
 
     Returns:
-        Elo and standard error by name, relative to `ANCHOR`.
+        Elo, relative to `ANCHOR_NAME`, and standard error by name.
     """
     index = {name: number for number, name in enumerate(names)}
     rows = [
@@ -126,7 +126,7 @@ def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple
         for result in results
     ]
     theta = np.zeros(len(names))
-    free = np.array([name != ANCHOR for name in names])
+    free = np.array([name != ANCHOR_NAME for name in names])
     for _ in range(50):
         gradient, information = np.zeros(len(names)), np.zeros((len(names), len(names)))
         variation = np.zeros_like(information)
@@ -139,8 +139,8 @@ def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple
             gradient += residual * edge
             information += games * expected * (1 - expected) * np.outer(edge, edge)
             spread = 4 * float(pairs @ (PAIR_SCORES - expected) ** 2) + (0.5 - expected) ** 2
-            # With few pairs, all results may be equal; assume at least the variance of independent
-            # games.
+            # With few pairs, all results may be equal. The variance is therefore at least the
+            # variance of independent games.
             spread = max(spread, games * expected * (1 - expected))
             variation += spread * np.outer(edge, edge)
         step = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
@@ -158,10 +158,11 @@ def fit(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The placement of a snake: Elo, 95% confidence interval, and the results used.
+    """The placement of a snake: the Elo, its 95% confidence interval, and the results used.
 
-    ``out_of_range`` is "above" or "below" if the snake won or lost nearly all games against the
-    last rung. The ladder then bounds the Elo on one side only, and the other bound is a guess.
+    ``out_of_range`` is "above" or "below" if the Elo is more than 200 beyond the strongest or the
+    weakest rung. The ladder then bounds the Elo on one side only, and the other bound is a guess.
+    Otherwise, ``out_of_range`` is an empty string.
     """
 
     elo: float
@@ -177,21 +178,23 @@ class Placement:
 
 
 _PRIOR_ELO_SD = 700.0
-"""Standard deviation of the Elo prior, which is centered on the ladder's middle."""
+"""Standard deviation of the prior of the Elo. The mean is the middle of the ladder."""
 
 GAME_OVERHEAD_S = 0.1
 """CPU time of a game in addition to the moves of the rung, in seconds."""
 
 
 class PlacementRun:
-    """An adaptive placement in progress: chooses opponents and estimates the Elo.
+    """An adaptive placement in progress, which selects opponents and estimates the Elo.
 
-    Rungs near the current estimate give the most information. Among these rungs, fast rungs and
-    rungs with few games are preferred, so that no single style decides the result.
+    Rungs near the current estimate provide the most information. Among these rungs, the placement
+    prefers fast rungs and rungs with few games, so that no single style of play determines the
+    result.
 
     Args:
         ladder: The rungs to play against.
-        initial_elo: Elo near which the first opponents are chosen (None: the middle of the ladder).
+        initial_elo: Elo near which the first opponents are selected (None: the middle of the
+            ladder).
             This Elo does not influence the estimate.
     """
 
@@ -200,7 +203,7 @@ class PlacementRun:
         self._initial_elo = initial_elo
         self.pairs = {rung.name: [0] * 5 for rung in ladder.rungs}
         self.pairs_requested = dict.fromkeys(self.pairs, 0)
-        """Number of pairs that `next_rung` has returned, by rung.
+        """Number of pairs that `next_rung` has requested, by rung.
 
         This number is also the index of the rung's next pair.
         """
@@ -209,10 +212,10 @@ class PlacementRun:
         self._middle = (min(elo) + max(elo)) / 2
 
     def next_rung(self) -> Rung:
-        """Return the opponent of the next game pair."""
+        """Select the opponent of the next game pair."""
         started = any(any(pairs) for pairs in self.pairs.values())
         current_elo = (
-            self._estimate()[0] if started or self._initial_elo is None else self._initial_elo
+            self._estimate_elo()[0] if started or self._initial_elo is None else self._initial_elo
         )
         rung = max(
             self.ladder.rungs, key=lambda rung: self._information_per_cost(rung, current_elo)
@@ -220,15 +223,18 @@ class PlacementRun:
         self.pairs_requested[rung.name] += 1
         return rung
 
-    def add(self, rung: str, outcome: int) -> None:
-        """Add the outcome of a pair against ``rung``, an index into `sprt.PAIR_SCORES`."""
+    def add_pair(self, rung: str, outcome: int) -> None:
+        """Add the outcome of a pair against ``rung``.
+
+        ``outcome`` is an index into `sprt.PAIR_SCORES`.
+        """
         self.pairs[rung][outcome] += 1
         self.pairs_requested[rung] = max(self.pairs_requested[rung], sum(self.pairs[rung]))
 
     @property
     def placement(self) -> Placement:
-        """The placement from the results so far."""
-        elo, error = self._estimate()
+        """The placement according to the results so far."""
+        elo, error = self._estimate_elo()
         results = [
             PairResults("", name, tuple(pairs)) for name, pairs in self.pairs.items() if any(pairs)
         ]
@@ -237,7 +243,7 @@ class PlacementRun:
             low=round(elo - Z95 * error, 1),
             high=round(elo + Z95 * error, 1),
             games=2 * sum(sum(result.pairs) for result in results),
-            out_of_range=self._out_of_range(elo),
+            out_of_range=self._range_side(elo),
             results=tuple(results),
         )
 
@@ -246,10 +252,10 @@ class PlacementRun:
         cost = (1 + self.pairs_requested[rung.name]) * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game)
         return expected * (1 - expected) / math.sqrt(cost)
 
-    def _estimate(self) -> tuple[float, float]:
+    def _estimate_elo(self) -> tuple[float, float]:
         """Return the estimated Elo and the standard error of the estimate.
 
-        The Elo of the rungs counts as exact.
+        The estimate treats the Elo of the rungs as exact.
         """
         log_posterior = -(((self._grid - self._middle) / _PRIOR_ELO_SD) ** 2) / 2
         played = [rung for rung in self.ladder.rungs if any(self.pairs[rung.name])]
@@ -265,7 +271,7 @@ class PlacementRun:
         return elo, math.sqrt(variance)
 
     def _dispersion(self, elo: float, played: Sequence[Rung]) -> float:
-        """Return how much the pair results vary relative to independent games; at least 1."""
+        """Return the variance of the pair results relative to independent games, at least 1."""
         spread = independent = 0.0
         for rung in played:
             expected = float(_expected_score(elo - rung.elo))
@@ -274,7 +280,7 @@ class PlacementRun:
             independent += counts.sum() * expected * (1 - expected) / 2
         return max(1.0, spread / independent) if independent else 1.0
 
-    def _out_of_range(self, elo: float) -> str:
+    def _range_side(self, elo: float) -> str:
         ranked = sorted(self.ladder.rungs, key=lambda rung: rung.elo)
         if elo > ranked[-1].elo + 200:
             return "above"
@@ -285,8 +291,8 @@ def _expected_score(difference: float | np.ndarray[tuple[int], np.dtype[np.float
     return 1 / (1 + np.exp(-_LOGITS_PER_ELO * difference))
 
 
-DEFAULT_SETTINGS = MatchSettings(move_time_ms=25)
-"""Default settings of a placement, for searching snakes."""
+DEFAULT_MATCH_SETTINGS = MatchSettings(move_time_ms=25)
+"""Default settings of the games of a placement. The limit applies to searching snakes."""
 
 
 def run_placement(
@@ -295,12 +301,12 @@ def run_placement(
     *,
     precision_elo: float = 75.0,
     cpu_seconds: float = math.inf,
-    settings: MatchSettings = DEFAULT_SETTINGS,
+    settings: MatchSettings = DEFAULT_MATCH_SETTINGS,
     rungs: Ladder | None = None,
     seed: int = 1,
     on_update: Callable[[Placement], None] | None = None,
 ) -> Placement:
-    """Play a snake against rungs until the Elo is known to ±``precision_elo``.
+    """Play a snake against rungs until the confidence interval is at most ±``precision_elo``.
 
     All games run in this process.
 
@@ -308,10 +314,10 @@ def run_placement(
         make: Factory of the snake.
         num_snakes: Snakes per game, 2 or 4.
         precision_elo: Half-width of the 95% confidence interval at which to stop, in Elo.
-        cpu_seconds: CPU time at which to stop, after the pair that exceeds the limit.
+        cpu_seconds: CPU time after which no further pair starts, in seconds.
         settings: Settings of the games.
         rungs: Rungs to play against (default: all).
-        seed: Seed of the starts, of the food and of the snakes.
+        seed: Seed of the start positions, of the food and of the snakes.
         on_update: Called with the placement after every pair.
 
     Raises:
@@ -323,7 +329,7 @@ def run_placement(
         opponent = partial(snakes.make, rung.name)
         index = run.pairs_requested[rung.name] - 1
         outcome, seconds = play_pair(settings, make, opponent, seed, index, num_snakes)
-        run.add(rung.name, outcome)
+        run.add_pair(rung.name, outcome)
         spent_s += seconds
         now = run.placement
         if on_update is not None:

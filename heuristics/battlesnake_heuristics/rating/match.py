@@ -1,8 +1,8 @@
 """Games in this process, timed in CPU time, and matches between two sides.
 
 A game with two snakes is a duel. In a game with four snakes, each side plays two snakes in
-alternating seats. Games come in pairs: the same start twice, with seats exchanged. A side wins when
-no snake of the other side is alive.
+alternating seats. A game pair consists of two games with the same start position and exchanged
+seats. A side wins when no snake of the other side is alive.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ DEFAULT_MAX_TURNS = 1000
 
 @dataclass(frozen=True, slots=True)
 class MatchSettings:
-    """Settings of the games.
+    """Settings of the games of a match.
 
-    Every searching snake is limited to ``nodes`` nodes, or ``move_time_ms`` milliseconds of CPU
-    time, per move. Without a limit, the snake's default node limit applies.
+    The limit per move of every searching snake is ``nodes`` nodes, or ``move_time_ms`` milliseconds
+    of CPU time. Without these settings, the snake's default node limit applies.
 
     Raises:
-        ValueError: If both limits are given, or a limit is not positive.
+        ValueError: If both limits are given, or if a limit is not positive.
     """
 
     width: int = 11
@@ -62,7 +62,7 @@ class MatchSettings:
 
 @dataclass(slots=True)
 class PlayedGame:
-    """A game: the first and last position, and the turns in between.
+    """A played game: the first and the last position, and the turns between the two positions.
 
     ``cpu_ms`` contains, by seat, the CPU time of each move in milliseconds.
     """
@@ -73,36 +73,36 @@ class PlayedGame:
     cpu_ms: list[list[float]]
 
 
-def start_seed(seed: int, index: int) -> int:
-    """Derive a seed from an index.
+def derive_seed(seed: int, index: int) -> int:
+    """Derive the seed of a start position from the seed of a match and the index of the pair.
 
-    Adjacent seeds cannot be used, because the random streams of adjacent seeds overlap.
+    Consecutive numbers are unsuitable as seeds, because their random streams overlap.
     """
     digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
     return int.from_bytes(digest[:8]) >> 1 or 1
 
 
-def side_of_seats(num_snakes: int, number: int) -> tuple[int, ...]:
+def assign_sides(num_snakes: int, number: int) -> tuple[int, ...]:
     """Return the side (0 or 1) of each seat in game ``number`` of a match.
 
     The sides alternate between seats and between games.
 
-    >>> side_of_seats(4, 0), side_of_seats(4, 1)
+    >>> assign_sides(4, 0), assign_sides(4, 1)
     ((0, 1, 0, 1), (1, 0, 1, 0))
     """
     return tuple((seat + number) % 2 for seat in range(num_snakes))
 
 
-def points_of(sides: Sequence[int], eliminated_on: Sequence[int | None]) -> float:
-    """Return the points of side 0: 1, 1/2 or 0.
+def side0_points(sides: Sequence[int], eliminated_on: Sequence[int | None]) -> float:
+    """Return the points of side 0: 1 for a win, 1/2 for a draw or 0 for a loss.
 
-    The side with the last living snake wins.
+    The side of the last living snake wins.
 
     Args:
         sides: Side of each seat.
         eliminated_on: Turn on which each seat's snake was eliminated; None if the snake is alive.
 
-    >>> points_of((0, 1, 0, 1), (30, 50, 60, None)), points_of((0, 1), (50, 50))
+    >>> side0_points((0, 1, 0, 1), (30, 50, 60, None)), side0_points((0, 1), (50, 50))
     (0.0, 0.5)
     """
     last = [-1.0, -1.0]
@@ -122,9 +122,9 @@ def play_game(
     reasons: bool = False,
     on_update: Callable[[Board | Turn], None] | None = None,
 ) -> PlayedGame:
-    """Play one game with the start position of ``seed``.
+    """Play one game from the start position of ``seed``.
 
-    Exceptions of strategies are propagated.
+    Exceptions of strategies propagate to the caller.
 
     Args:
         settings: Settings of the game.
@@ -132,34 +132,36 @@ def play_game(
         seed: Seed of the start position, of the food and of the strategies.
         names: Names of the snakes.
         game_id: Id of the game.
-        sides: Side of each seat; the game ends as soon as no snake of a side is alive.
+        sides: Side of each seat. The game ends as soon as no snake of a side is alive.
         reasons: Whether the turns include the decisions with their reasons.
         on_update: Called with the first position and with every turn.
     """
     board = _start_board(settings, len(players), seed, names, game_id)
     played = PlayedGame(board.copy(), board, [], [[] for _ in players])
     strategies = {
-        snake.id: _with_timing(with_node_limit(make(seed + seat), settings), played.cpu_ms[seat])
+        snake.id: _wrap_with_cpu_timer(
+            limit_nodes(make(seed + seat), settings), played.cpu_ms[seat]
+        )
         for seat, (snake, make) in enumerate(zip(board.snakes, players, strict=True))
     }
     seconds = None if settings.move_time_ms is None else settings.move_time_ms / 1000
     if on_update is not None:
         on_update(board.copy())
-    with searches_on_cpu_clock(seconds is not None):
+    with cpu_time_budgets(seconds is not None):
         for decisions in snakes.play(board, strategies, seconds, settings.max_turns):
             moves = {snake: decision.move for snake, decision in decisions.items()}
             turn = Turn(moves, decisions=decisions if reasons else {})
             played.turns.append(turn)
             if on_update is not None:
                 on_update(turn)
-            if _has_lost(board, sides):
+            if _is_side_eliminated(board, sides):
                 break
     board.you_id = None
     return played
 
 
-def with_node_limit(strategy: Strategy, settings: MatchSettings) -> Strategy:
-    """Limit a search to the node limit of the settings; return other strategies unchanged."""
+def limit_nodes(strategy: Strategy, settings: MatchSettings) -> Strategy:
+    """Limit a search to the node limit of the settings; return any other strategy unchanged."""
     if settings.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
         return FixedNodesSearch(strategy, settings.nodes)
     return strategy
@@ -176,14 +178,14 @@ def _start_board(
     return board
 
 
-def _has_lost(board: Board, sides: Sequence[int]) -> bool:
+def _is_side_eliminated(board: Board, sides: Sequence[int]) -> bool:
     """Return whether no snake of a side is alive; return False if ``sides`` is empty."""
     alive = {side for side, snake in zip(sides, board.snakes, strict=False) if snake.alive}
     return bool(sides) and len(alive) < 2
 
 
-def _with_timing(strategy: Strategy, cpu_ms: list[float]) -> Strategy:
-    """Wrap ``strategy`` to append the CPU time of each move to ``cpu_ms``."""
+def _wrap_with_cpu_timer(strategy: Strategy, cpu_ms: list[float]) -> Strategy:
+    """Wrap a strategy so that the wrapper appends the CPU time of each move to ``cpu_ms``."""
 
     def decide(board: Board, seconds: float | None = None) -> Decision:
         began = time.process_time()
@@ -202,7 +204,7 @@ def play_pair(
     index: int,
     num_snakes: int = 2,
 ) -> tuple[int, float]:
-    """Play a game pair of a match: the same start twice, with seats exchanged.
+    """Play a game pair of a match: two games with the same start position and exchanged seats.
 
     Args:
         settings: Settings of the games.
@@ -218,20 +220,20 @@ def play_pair(
     began = time.process_time()
     points = 0.0
     for number in range(2):
-        sides = side_of_seats(num_snakes, number)
+        sides = assign_sides(num_snakes, number)
         players = [(side0, side1)[side] for side in sides]
-        start = start_seed(seed, index)
+        start = derive_seed(seed, index)
         last = play_game(settings, players, start, sides=sides).last
-        points += points_of(sides, [None if s.alive else s.eliminated_on for s in last.snakes])
+        points += side0_points(sides, [None if s.alive else s.eliminated_on for s in last.snakes])
     return sprt.pair_outcome(points), time.process_time() - began
 
 
 @contextmanager
-def searches_on_cpu_clock(on: bool) -> Iterator[None]:
-    """Measure the time budgets of all searches in this process in CPU time if ``on``.
+def cpu_time_budgets(on: bool) -> Iterator[None]:
+    """Select the clock of all searches in this process while the context is active.
 
-    Otherwise, time budgets are measured in wall-clock time. With CPU time, other programs on the
-    machine do not influence the result of a match.
+    Time budgets are in CPU time if ``on`` is True, otherwise in wall-clock time. With CPU time,
+    other programs on the machine do not influence the result of a match.
     """
     was_on = search.use_cpu_clock(on)
     try:

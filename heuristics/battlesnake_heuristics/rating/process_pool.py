@@ -1,7 +1,6 @@
-"""A process pool for games. The pool replaces killed processes.
+"""A process pool for games. The pool replaces killed processes and repeats their tasks.
 
-The tasks of killed processes are retried. Because a task may run again, the result must depend on
-the task alone, for example on a seed.
+Because a task may run twice, the result must depend on the task alone, for example on a seed.
 
 >>> with ProcessPool(1) as pool:
 ...     sorted(run_tasks(pool, abs, [-1, -2]))
@@ -27,27 +26,27 @@ from typing import Any, Self, TypeVar
 MAX_TASK_ATTEMPTS = 5
 """Maximum number of attempts of a task whose process is killed.
 
-After the last attempt, the task is the likely cause.
+After so many attempts, the task itself is the probable cause.
 """
 
 WORKER_TERMINATE_TIMEOUT_S = 5.0
-"""Time in which an interrupted process must exit voluntarily, in seconds."""
+"""Time after which a terminated process is killed, in seconds."""
 
 _SAFE_PATH_VARIABLE = "PYTHONSAFEPATH"
-"""Environment variable that has the effect of ``python -P``."""
+"""Environment variable with the same effect as ``python -P``."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Initializer = Callable[[], object]
 Prepare = Callable[[], contextlib.AbstractContextManager[Initializer | None]]
-"""Context manager of a pool process, which yields an initializer.
+"""Context manager that yields an initializer, or None.
 
-A new process calls the initializer first. The context exits with the process.
+The context is active while the pool process runs. A new pool process calls the initializer first.
 """
 
 
 class InterruptedBySignal(KeyboardInterrupt):
-    """Error raised if a signal interrupts the games.
+    """Exception raised in a pool process if SIGTERM interrupts a game.
 
     The subclass distinguishes the signal from a ``KeyboardInterrupt`` that a snake raises.
     """
@@ -58,9 +57,9 @@ def run_tasks(
 ) -> Generator[tuple[Task, Result], None, None]:
     """Run ``work`` on each task and yield the tasks with their results.
 
-    Results are yielded in order of completion. The pool takes the next task from the iterable when
-    a process is free. ``tasks`` may therefore be endless and may depend on earlier results. Closing
-    the generator terminates the running tasks.
+    Results are yielded in order of completion. The function reads the next task from the iterable
+    when a process is free. ``tasks`` may therefore be endless and may depend on earlier results.
+    Closing the generator terminates the running tasks.
 
     Args:
         pool: Processes to use.
@@ -76,9 +75,7 @@ def run_tasks(
     going: dict[Future[Result], tuple[Task, int]] = {}
     try:
         while True:
-            free = max(
-                0, pool.jobs - len(going)
-            )  # The number of jobs may decrease, e.g. in a Ray pool.
+            free = max(0, pool.jobs - len(going))  # The number of jobs can decrease in a Ray pool.
             for task, attempts in itertools.islice(itertools.chain(again, waiting), free):
                 going[pool.submit(work, task)] = task, attempts
             again = again[free:]
@@ -86,7 +83,7 @@ def run_tasks(
                 return
             for future in wait(going, return_when=FIRST_COMPLETED).done:
                 task, attempts = going.pop(future)
-                if not _is_lost(future):
+                if not _was_killed(future):
                     yield task, future.result()
                 elif attempts == MAX_TASK_ATTEMPTS:
                     raise ChildProcessError(
@@ -100,19 +97,19 @@ def run_tasks(
         raise
 
 
-def _is_lost(future: Future[Any]) -> bool:
+def _was_killed(future: Future[Any]) -> bool:
     return isinstance(future.exception(), BrokenProcessPool)
 
 
 class ProcessPool:
-    """A pool of processes, which ignore Ctrl-C.
+    """A pool of processes that ignore Ctrl-C.
 
     The parent process terminates the pool's processes. If a process is killed, only the task of
-    that process is lost, and a new process replaces it.
+    this process is lost, and a new process replaces the killed process.
 
     Args:
         jobs: Number of processes.
-        prepare: Context of each process, which returns the function that the process calls first.
+        prepare: Context manager of each process, which yields the initializer of the process.
     """
 
     def __init__(self, jobs: int, prepare: Prepare = contextlib.nullcontext) -> None:
@@ -157,27 +154,30 @@ class ProcessPool:
 
 
 class _Worker:
-    """A worker process. The process starts with the first task."""
+    """A worker process, which starts with the first task."""
 
     def __init__(self, prepare: Prepare) -> None:
         self.task: Future[Any] = Future()
-        self.task.set_result(None)  # Ctrl-C may arrive before the first task.
+        # `ProcessPool.terminate` waits for this future, even before the first task.
+        self.task.set_result(None)
         self._prepared = contextlib.ExitStack()
         initializer = self._prepared.enter_context(prepare())
         context = multiprocessing.get_context("spawn")
-        with _safe_path():  # The pool's semaphores start multiprocessing's resource tracker.
+        with (
+            _exclude_current_folder()
+        ):  # The executor's semaphores start the resource tracker process of multiprocessing.
             self._executor = ProcessPoolExecutor(1, context, _initialize_worker, (initializer,))
 
     @property
     def processes(self) -> list[multiprocessing.Process]:
-        """The worker process, or an empty list if no process is running."""
+        """A list with the worker process, or an empty list if no process is running."""
         return list((self._executor._processes or {}).values())
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
-        """Start a task while SIGINT is blocked, so that the new process inherits the mask."""
-        with masked(signal.SIGINT), _safe_path():
+        """Start a task while SIGINT is blocked, so that the new process also blocks SIGINT."""
+        with mask_signal(signal.SIGINT), _exclude_current_folder():
             task = self.task = self._executor.submit(work, *arguments)
-        task.add_done_callback(lambda task: self._prepared.close() if _is_lost(task) else None)
+        task.add_done_callback(lambda task: self._prepared.close() if _was_killed(task) else None)
         return task
 
     def close(self) -> None:
@@ -187,8 +187,8 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def masked(number: int, block: bool = True) -> Iterator[None]:
-    """Block or unblock a signal within the context.
+def mask_signal(number: int, block: bool = True) -> Iterator[None]:
+    """Block or unblock a signal while the context is active.
 
     The function does nothing on Windows.
     """
@@ -204,11 +204,11 @@ def masked(number: int, block: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _safe_path() -> Iterator[None]:
-    """Keep the current folder off the path of Python processes started in the context.
+def _exclude_current_folder() -> Iterator[None]:
+    """Exclude the current directory from the import path of processes started in the context.
 
-    New processes run ``python -c``, so a user's file named like a standard module, such as
-    ``random.py``, would replace that module.
+    New processes run ``python -c``. Without this setting, a user's file with the name of a standard
+    module, such as ``random.py``, would replace the module.
     """
     before = os.environ.get(_SAFE_PATH_VARIABLE)
     os.environ[_SAFE_PATH_VARIABLE] = "1"
@@ -233,9 +233,9 @@ def _initialize_worker(initializer: Initializer | None) -> None:
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent process has ended.
+    """Exit when the parent process ends.
 
-    The parent process may also have been killed.
+    A killed parent process cannot terminate the processes of its pool.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

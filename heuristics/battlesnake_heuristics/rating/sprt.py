@@ -1,18 +1,20 @@
 """Statistics of matches: sequential tests and Elo estimates.
 
-Games come in pairs: the same start twice, with seats exchanged, so that a good seat helps neither
-side. A pair yields 0, 1/2, 1, 3/2 or 2 points for side A (a draw counts half). The result of a
-match is five counts, one per outcome (a *pentanomial*). The two games of a pair are correlated, so
-the pairs count as independent samples. Counting single games would underestimate the variance.
+A game pair consists of two games with the same start position and exchanged seats, so that a good
+seat favors neither side. Side A scores 0, 1/2, 1, 3/2 or 2 points in a pair (a draw counts half).
+The result of a match is five numbers of pairs, one per outcome (a *pentanomial*). The two games of
+a pair are correlated, but the pairs are independent samples. A test on single games would
+underestimate the variance.
 
 The test is a generalized sequential probability ratio test (GSPRT; Michel Van den Bergh for
-fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014). It uses the likelihood ratio of the
-most likely distributions of pairs under which A is ``elo1`` and ``elo0`` Elo stronger.
+fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014). The test statistic is a likelihood
+ratio. The two likelihoods are those of the most likely distributions of pairs under which A is
+``elo1`` and ``elo0`` Elo stronger.
 
 >>> sprt = Sprt(elo0=0, elo1=20)
 >>> sprt.decide([10, 30, 120, 100, 60])
 'H1'
->>> estimate([10, 30, 120, 100, 60])
+>>> estimate_elo([10, 30, 120, 100, 60])
 EloEstimate(score=0.633, elo=94.6, low=73.6, high=114.9, pairs=320)
 """
 
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 PAIR_SCORES = np.arange(5) / 4
-"""Score of each outcome of a pair."""
+"""Score of side A per game, for each outcome of a pair, float64 (5,)."""
 
 Z95 = 1.959964
 """Quantile of the standard normal distribution for a two-sided 95% interval."""
@@ -34,14 +36,14 @@ Z95 = 1.959964
 _EMPTY_CELL_PRIOR = 1e-3
 """Number of pairs assumed for an outcome that did not occur.
 
-No outcome is therefore impossible.
+The number is positive, so that the probability of every outcome is positive.
 """
 
 
-def elo(score: float) -> float:
-    """Return the Elo difference at which ``score`` is expected.
+def elo_difference(score: float) -> float:
+    """Return the Elo difference that predicts the score ``score``.
 
-    >>> round(elo(0.64), 1), elo(1.0)
+    >>> round(elo_difference(0.64), 1), elo_difference(1.0)
     (100.0, inf)
     """
     if not 0 < score < 1:
@@ -60,15 +62,16 @@ def expected_score(elo: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sprt:
-    """A sequential test of H1 against H0.
+    """A sequential probability ratio test of the hypothesis H1 against the hypothesis H0.
 
-    H1 states that side A is ``elo1`` Elo stronger or more; H0 states ``elo0`` Elo or less.
+    H1 states that side A is at least ``elo1`` Elo stronger than side B. H0 states that side A is at
+    most ``elo0`` Elo stronger.
 
     Args:
         elo0: Elo difference of H0.
         elo1: Elo difference of H1.
-        alpha: Maximum probability of rejecting H0 although it is true, in (0, 0.5).
-        beta: Maximum probability of rejecting H1 although it is true, in (0, 0.5).
+        alpha: Maximum probability of rejecting H0 although H0 is true, in (0, 0.5).
+        beta: Maximum probability of rejecting H1 although H1 is true, in (0, 0.5).
 
     Raises:
         ValueError: If the bounds do not define a test.
@@ -92,12 +95,12 @@ class Sprt:
                 )
 
     @property
-    def bounds(self) -> tuple[float, float]:
+    def log_likelihood_bounds(self) -> tuple[float, float]:
         """The log-likelihood ratios at which H0 and H1 are accepted."""
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
-    def llr(self, pairs: ArrayLike) -> NDArray[np.float64]:
-        """Return the log-likelihood ratios of matches.
+    def log_likelihood_ratios(self, pairs: ArrayLike) -> NDArray[np.float64]:
+        """Return the log-likelihood ratios of one or more matches.
 
         Args:
             pairs: Numbers of pairs by outcome, (..., 5).
@@ -108,14 +111,14 @@ class Sprt:
         return log_likelihood_ratio(pairs, expected_score(self.elo0), expected_score(self.elo1))
 
     def decide(self, pairs: ArrayLike) -> str | None:
-        """Return "H1", "H0", or None if more pairs are needed."""
-        low, high = self.bounds
-        llr = float(self.llr(pairs))
+        """Return the accepted hypothesis, "H1" or "H0", or None if more pairs are needed."""
+        low, high = self.log_likelihood_bounds
+        llr = float(self.log_likelihood_ratios(pairs))
         return "H1" if llr >= high else "H0" if llr <= low else None
 
 
 def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDArray[np.float64]:
-    """Return the log-likelihood ratio of expected score ``score1`` to ``score0``.
+    """Return the log-likelihood ratio of the expected score ``score1`` to ``score0``.
 
     Each likelihood is that of the most likely distribution with the given expected score.
 
@@ -135,25 +138,25 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
         raise ValueError(f"pairs must be five counts, none negative, got {pairs!r}")
     counts = np.where(counts == 0, _EMPTY_CELL_PRIOR, counts)
     share = counts / counts.sum(-1, keepdims=True)
-    ratio = _tilted(share, score1) - _tilted(share, score0)
+    ratio = _log_density_ratio(share, score1) - _log_density_ratio(share, score0)
     result: NDArray[np.float64] = (counts * ratio).sum(-1)
     return result
 
 
-def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
-    """Return ln(p / share) of the most likely distribution p with mean ``score``.
+def _log_density_ratio(outcome_fractions: NDArray[np.float64], score: float) -> NDArray[np.float64]:
+    """Return ln(p / f) for the most likely distribution p with mean ``score``.
 
-    The observed distribution is ``share``. The solution is p = share / (1 + x (outcome - score)),
-    with the x for which the mean is ``score`` (Owen 1988). The function finds x by bisection. All
-    arrays are float64 (..., 5).
+    f is the observed distribution ``outcome_fractions``. The solution is
+    p = f / (1 + x (outcome - score)), with the x for which the mean is ``score`` (Owen 1988). The
+    function finds x by bisection. All arrays are float64 (..., 5).
     """
     off = PAIR_SCORES - score
-    # Between these bounds all of p is positive, and the mean decreases with x.
-    low = np.full((*share.shape[:-1], 1), -1 / off[-1])
+    # Between these bounds, all probabilities p are positive, and the mean decreases with x.
+    low = np.full((*outcome_fractions.shape[:-1], 1), -1 / off[-1])
     high = np.full_like(low, -1 / off[0])
-    for _ in range(np.finfo(np.float64).nmant):  # Each iteration determines one bit.
+    for _ in range(np.finfo(np.float64).nmant):  # Each iteration determines one bit of x.
         middle = (low + high) / 2
-        too_high = (share * off / (1 + middle * off)).sum(-1, keepdims=True) > 0
+        too_high = (outcome_fractions * off / (1 + middle * off)).sum(-1, keepdims=True) > 0
         low, high = np.where(too_high, middle, low), np.where(too_high, high, middle)
     result: NDArray[np.float64] = -np.log1p((low + high) / 2 * off)
     return result
@@ -161,7 +164,7 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class EloEstimate:
-    """The estimated score and Elo difference of side A.
+    """The estimated score and the estimated Elo difference of side A.
 
     ``low`` and ``high`` are the bounds of the 95% confidence interval of the Elo difference.
     """
@@ -176,12 +179,12 @@ class EloEstimate:
         return f"{self.elo:+.0f} Elo ({self.low:+.0f} to {self.high:+.0f})"
 
 
-def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
-    """Estimate the Elo difference from the numbers of pairs by outcome.
+def estimate_elo(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
+    """Estimate the Elo difference of a match from the numbers of pairs by outcome.
 
-    The interval is that of Agresti and Coull (1998), with pairs instead of games. One won and one
-    lost pair are added before the mean and its error are computed. A match without a loss therefore
-    yields a finite lower bound.
+    The confidence interval is that of Agresti and Coull (1998), with pairs instead of games. The
+    function adds one won and one lost pair before the computation of the mean and the standard
+    error. A match without a loss therefore has a finite lower bound.
     """
     counts = np.asarray(pairs, np.float64)
     total = counts.sum()
@@ -193,26 +196,26 @@ def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
     error = Z95 * math.sqrt(variance / careful.sum())
     score = float(counts @ PAIR_SCORES / total)
     low, middle, high = (
-        round(elo(value), 1) for value in (mean - error, score, min(1.0, mean + error))
+        round(elo_difference(value), 1) for value in (mean - error, score, min(1.0, mean + error))
     )
     return EloEstimate(round(score, 3), middle, low, high, int(total))
 
 
-def wilson_interval(share: float, games: int) -> tuple[float, float]:
-    """Return Wilson's 95% confidence interval of a fraction observed in ``games``.
+def wilson_interval(fraction: float, games: int) -> tuple[float, float]:
+    """Return Wilson's 95% confidence interval of a fraction observed in ``games`` games.
 
     >>> low, high = wilson_interval(0.5, 100)
     >>> round(low, 3), round(high, 3)
     (0.404, 0.596)
     """
-    middle = (share + Z95**2 / (2 * games)) / (1 + Z95**2 / games)
-    spread = math.sqrt(share * (1 - share) / games + Z95**2 / (4 * games**2))
+    middle = (fraction + Z95**2 / (2 * games)) / (1 + Z95**2 / games)
+    spread = math.sqrt(fraction * (1 - fraction) / games + Z95**2 / (4 * games**2))
     half = Z95 / (1 + Z95**2 / games) * spread
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def pair_outcome(points: float) -> int:
-    """Return the index of a pair's outcome from its ``points`` (0 to 2, in halves).
+    """Convert the points of side A in a pair to the index of the outcome.
 
     >>> [pair_outcome(points) for points in (0, 0.5, 1, 1.5, 2)]
     [0, 1, 2, 3, 4]

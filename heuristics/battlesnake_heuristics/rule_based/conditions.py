@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from battlesnake_heuristics.rule_based.view import View
 
-_HUNGRY_BELOW = 30
+_HUNGRY_HEALTH = 30
 
 
 def hungry(view: View) -> bool:
     """Health is low."""
-    return view.you.health < _HUNGRY_BELOW
+    return view.you.health < _HUNGRY_HEALTH
 
 
 def longest(view: View) -> bool:
-    """Length is greater than every opponent's length."""
+    """Length is greater than the length of every opponent."""
     return all(view.you.length > opponent.length for opponent in view.opponents)
 
 

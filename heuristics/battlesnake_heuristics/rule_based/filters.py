@@ -1,7 +1,7 @@
 """Filters, which rule out moves.
 
-`SAFE` is ordered by decreasing severity: if no move is safe, a pipeline that starts with
-``*SAFE`` risks a head-to-head collision rather than a wall collision.
+`SAFE` is sorted by decreasing severity. If no move is safe, a pipeline that starts with ``*SAFE``
+chooses the risk of a head-to-head collision rather than a wall collision.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def starvation(view: View, move: str) -> float:
 
 @Filter
 def bodies(view: View, move: str) -> float:
-    """Hits a body that will still occupy the cell."""
+    """Hits a body that will still occupy the cell on the next turn."""
     return float(view.targets[move] is not None and view.blocked(move))
 
 
 @Filter
 def head_to_heads(view: View, move: str) -> float:
-    """May collide with the head of a snake of the same length or longer."""
-    # The penalty is the probability that the opponent enters the cell if it picks one of its exits
-    # uniformly. A tie counts as half a loss. Both snakes eat before their lengths are compared, so
-    # the current lengths decide.
+    """May collide with the head of a snake of equal or greater length."""
+    # The penalty assumes that the opponent chooses each exit with equal probability. A tie counts
+    # as half a loss. Both snakes eat before their lengths are compared, so the current lengths
+    # decide.
     target = view.grid.bit(view.targets[move])
     worst = 0.0
     for opponent in view.opponents:
@@ -53,13 +53,13 @@ def head_to_heads(view: View, move: str) -> float:
 
 @Filter
 def dead_ends(view: View, move: str) -> float:
-    """Leads to fewer cells than the snake is long, considering that tails move away."""
+    """Leads to fewer free cells than the snake's length, considering that tails move away."""
     return max(0.0, 1 - view.num_reachable(move) / view.you.length)
 
 
 @Filter
 def hazards(view: View, move: str) -> float:
-    """Enters a harmful hazard."""
+    """Enters a hazard that costs health."""
     target = view.targets[move]
     if target is None:
         return 0.0
@@ -69,20 +69,20 @@ def hazards(view: View, move: str) -> float:
 ALIVE = (walls, neck, starvation, bodies)
 """Filters of moves that lose immediately.
 
-Together, these filters equal the action mask ``fatal``.
+Together, these filters rule out the same moves as the action mask ``fatal``.
 """
 
 SAFE = (*ALIVE, head_to_heads, dead_ends)
-"""The filters of a careful snake, the most severe first."""
+"""The filters of a careful snake, sorted by decreasing severity."""
 
 FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
-"""All filters by name, the most severe first; `register` adds more."""
+"""All filters by name, sorted by decreasing severity. `register` adds more filters."""
 
 
 def register(rule: Filter) -> None:
-    """Register a filter under the name of its function, for ``--filters`` and bundles.
+    """Register a filter for ``--filters`` and bundles, under the name of the filter's function.
 
-    A filter with the same name is replaced.
+    The filter replaces any filter with the same name.
 
     Raises:
         TypeError: If ``rule`` is not a filter.

@@ -1,4 +1,4 @@
-"""A one-turn search, which simulates the next turn."""
+"""One-turn search: a preference that simulates the next turn."""
 
 from __future__ import annotations
 
@@ -7,41 +7,43 @@ from battlesnake_heuristics.rule_based.pipeline import Preference
 from battlesnake_heuristics.rule_based.view import View
 
 _MAX_OPPONENT_DISTANCE = 6
-"""Maximum distance, in cells, of opponents that are considered."""
+"""Maximum distance of an opponent whose replies are simulated, in cells."""
 
 
 @Preference
 def foresight(view: View, move: str) -> float:
-    """Claims the most cells after the worst reply of the nearest opponent."""
+    """Claims the largest territory after the worst reply of the nearest opponent."""
     near = [
-        opponent for opponent in view.opponents if _gap(view, opponent) <= _MAX_OPPONENT_DISTANCE
+        opponent
+        for opponent in view.opponents
+        if _head_distance(view, opponent) <= _MAX_OPPONENT_DISTANCE
     ]
-    nearest = min(near, key=lambda opponent: _gap(view, opponent), default=None)
-    replies = _open_moves(view, nearest) if nearest else [None]
-    return min(_value_after(view, move, nearest, reply) for reply in replies)
+    nearest = min(near, key=lambda opponent: _head_distance(view, opponent), default=None)
+    replies = _surviving_moves(view, nearest) if nearest else [None]
+    return min(_evaluate_moves(view, move, nearest, reply) for reply in replies)
 
 
-def _gap(view: View, opponent: Snake) -> int:
+def _head_distance(view: View, opponent: Snake) -> int:
     return view.grid.distance(view.you.head, opponent.head)
 
 
-def _open_moves(view: View, snake: Snake) -> list[str]:
-    """Return the moves after which a snake survives the turn.
+def _surviving_moves(view: View, snake: Snake) -> list[str]:
+    """Return the moves to cells that the snake can enter on the next turn.
 
-    The result is ``up`` if no move survives.
+    The result is ``["up"]`` if there is no such cell.
     """
     free = view.exits(snake)
     moves = [m for m in MOVES if view.grid.bit(view.grid.step(snake.head, m)) & free]
     return moves or ["up"]
 
 
-def _value_after(view: View, move: str, opponent: Snake | None, reply: str | None) -> float:
-    """Return the claimed fraction of the board after the turn.
+def _evaluate_moves(view: View, move: str, opponent: Snake | None, reply: str | None) -> float:
+    """Return the territory fraction of the board after the turn, in [0, 1].
 
-    The value is negative if the snake dies.
+    The result is -1 if the snake is eliminated, and -0.5 if the snake has no exit afterwards.
     """
     board = view.board.without_seed()
-    moves = {snake.id: _open_moves(view, snake)[0] for snake in view.opponents}
+    moves = {snake.id: _surviving_moves(view, snake)[0] for snake in view.opponents}
     moves[view.you.id] = move
     if opponent and reply:
         moves[opponent.id] = reply

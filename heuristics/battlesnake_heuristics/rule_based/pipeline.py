@@ -1,15 +1,16 @@
 """Pipelines of filters and preferences that choose a move.
 
-A strategy is a `Pipeline` of steps, applied from first to last:
+A strategy is a `Pipeline` of steps. The pipeline applies the steps from first to last:
 
 * A `Filter` computes a penalty for each move: 0 if the move is acceptable. The moves with the
-  lowest penalty remain. A filter therefore rules out bad moves if there are better ones, and keeps
-  the least bad moves if all are bad. At least one move always remains, and earlier filters have
-  priority.
+  lowest penalty remain. If every move has a penalty, the least bad moves remain. At least one move
+  always remains, and earlier filters have priority.
 * A `Preference` adds a score to each remaining move; ``preference * 2`` doubles its weight.
-* `When` evaluates a condition and applies one of two lists of steps: a decision tree.
+* `When` evaluates a condition and applies one of two lists of steps. Nested `When` steps form a
+  decision tree.
 
-Each step records a `Reason`. The move with the highest score is chosen; the seed breaks ties.
+Each step records a `Reason`. The pipeline chooses the move with the highest score. Random numbers
+from the seed break ties.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Measure = Callable[[View, str], float]
-"""Function that computes a number for one move in one view."""
+"""Function that computes a number for one move in a view of the board."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """The state of a decision: the remaining moves, their scores, and the reasons."""
+    """The state of a decision: the remaining moves, the scores of the moves, and the reasons."""
 
     remaining: list[str] = field(default_factory=lambda: list(MOVES))
     scores: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MOVES, 0.0))
     reasons: list[Reason] = field(default_factory=list)
 
     def decide(self, choose: Callable[[list[str]], str] = lambda best: best[0]) -> Decision:
-        """Choose the best remaining move; ``choose`` breaks ties."""
+        """Choose the remaining move with the highest score; the function ``choose`` breaks ties."""
         top = max(self.scores[move] for move in self.remaining)
         best = [move for move in self.remaining if self.scores[move] == top]
         scores = {move: self.scores[move] for move in self.remaining}
@@ -52,21 +53,21 @@ class Verdict:
 
 
 class PipelineStep(Protocol):
-    """A step of a pipeline."""
+    """A step of a pipeline, such as a filter or a preference."""
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Apply the step to ``view``: update the verdict and add a reason."""
+        """Apply the step to ``view``: update the verdict and append a reason."""
         ...
 
 
 def _rule_function(module: str, name: str) -> Measure:
     """Return the function of the rule ``name`` in ``module``."""
     rule: Filter | Preference = getattr(importlib.import_module(module), name)
-    return rule.badness if isinstance(rule, Filter) else rule.score
+    return rule.penalty if isinstance(rule, Filter) else rule.score
 
 
 def _reduce_rule(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
-    """Pickle a rule by module and name.
+    """Return the pickle state of a rule: the module and the name of its function.
 
     The function cannot be pickled directly, because the function's name refers to the rule.
     """
@@ -85,27 +86,27 @@ def _restore_rule(kind: Callable[..., Any], location: tuple[str, str], *more: fl
 class Filter:
     """A filter that rules out moves.
 
-    Decorates a function that returns the penalty of a move: 0 if the move is acceptable.
+    The class decorates a function that returns the penalty of a move: 0 if the move is acceptable.
     """
 
-    badness: Measure
+    penalty: Measure
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reduce_rule(self, self.badness)
+        return _reduce_rule(self, self.penalty)
 
     @property
     def name(self) -> str:
         """The name of the decorated function."""
-        return _name(self.badness)
+        return _function_name(self.penalty)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep the remaining moves with the lowest penalty."""
-        badness = {move: self.badness(view, move) for move in verdict.remaining}
-        least = min(badness.values())
-        vetoed = tuple(move for move in verdict.remaining if badness[move] > least)
+        """Keep the remaining moves with the lowest penalty; record the other moves as ruled out."""
+        penalties = {move: self.penalty(view, move) for move in verdict.remaining}
+        least = min(penalties.values())
+        vetoed = tuple(move for move in verdict.remaining if penalties[move] > least)
         if not vetoed and least == 0:
             return
-        note = _description(self.badness)
+        note = _first_docstring_line(self.penalty)
         if least > 0:
             left = [move for move in verdict.remaining if move not in vetoed]
             note += f" (also {' or '.join(left)}, the least bad moves)"
@@ -117,7 +118,7 @@ class Filter:
 class Preference:
     """A preference that scores moves.
 
-    Decorates a function that returns the score of a move, usually in [0, 1].
+    The class decorates a function that returns the score of a move, usually in [0, 1].
     """
 
     score: Measure
@@ -129,7 +130,7 @@ class Preference:
     @property
     def name(self) -> str:
         """The name of the decorated function."""
-        return _name(self.score)
+        return _function_name(self.score)
 
     def __mul__(self, factor: float) -> Preference:
         """Return the preference with its weight multiplied by ``factor``."""
@@ -138,26 +139,32 @@ class Preference:
     __rmul__ = __mul__
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Add the scores of the remaining moves."""
+        """Add the weighted score of each remaining move."""
         added = {move: self.weight * self.score(view, move) for move in verdict.remaining}
         for move, score in added.items():
             verdict.scores[move] += score
-        verdict.reasons.append(Reason(self.name, scores=added, note=_description(self.score)))
+        verdict.reasons.append(
+            Reason(self.name, scores=added, note=_first_docstring_line(self.score))
+        )
 
 
 @dataclass(frozen=True)
 class When:
-    """A branch that applies ``then`` if the condition holds, otherwise ``otherwise``."""
+    """A branch of a decision tree.
+
+    The branch applies the steps ``then`` if the condition is true, otherwise the steps
+    ``otherwise``.
+    """
 
     condition: Callable[[View], bool]
     then: Sequence[PipelineStep]
     otherwise: Sequence[PipelineStep] = ()
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Evaluate the condition, record the result, and apply the branch."""
+        """Evaluate the condition, record the result, and apply the steps of the selected branch."""
         holds = self.condition(view)
-        note = f"{_description(self.condition)}: {'yes' if holds else 'no'}"
-        verdict.reasons.append(Reason(f"{_name(self.condition)}?", note=note))
+        note = f"{_first_docstring_line(self.condition)}: {'yes' if holds else 'no'}"
+        verdict.reasons.append(Reason(f"{_function_name(self.condition)}?", note=note))
         apply_steps(self.then if holds else self.otherwise, view, verdict)
 
 
@@ -168,17 +175,14 @@ def apply_steps(steps: Sequence[PipelineStep], view: View, verdict: Verdict) -> 
 
 
 class Pipeline:
-    """A strategy made of steps; the seed breaks ties reproducibly."""
+    """A strategy that consists of steps. Random numbers from ``seed`` break ties."""
 
     def __init__(self, *steps: PipelineStep, seed: int = 0) -> None:
         self.steps = steps
         self._random = random.Random(seed)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you`` within a few milliseconds.
-
-        The time budget ``seconds`` is ignored.
-        """
+        """Choose a move for ``board.you`` within a few milliseconds, regardless of ``seconds``."""
         verdict = Verdict()
         apply_steps(self.steps, View(board), verdict)
         return verdict.decide(self._random.choice)
@@ -189,12 +193,12 @@ def best_after_filters(
 ) -> Decision:
     """Apply ``filters``, then choose the remaining move with the highest value.
 
-    NaN and missing values rank below all other values. Ties go to the first move in the order of
+    NaN and missing values rank below all other values. Ties select the first move in the order of
     ``MOVES``.
 
     Args:
         values: A policy's values, by move or in the order of ``MOVES``. The values may be any real
-            numbers, including negative ones: a filtered move is never chosen.
+            numbers, including negative numbers. A move that a filter rules out is never chosen.
         board: Position of ``board.you``.
         filters: Filters, in order.
 
@@ -217,13 +221,13 @@ def best_after_filters(
 
 
 def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_]:
-    """Convert filters to an action mask: bool (4,) in the order of ``MOVES``.
+    """Convert the filters in ``steps`` to an action mask: bool (4,) in the order of ``MOVES``.
 
     A filter that penalizes all remaining moves is ignored, even if the penalties differ. The mask
-    therefore always allows a move, and it agrees with `mdp.masks`. Branches are evaluated;
-    preferences are ignored.
+    therefore always allows at least one move, and the mask agrees with `mdp.masks`. Conditions of
+    `When` steps are evaluated. Preferences are ignored.
     """
-    import numpy as np  # This import is local because bundles play without NumPy.
+    import numpy as np  # This import is local, because bundles run without NumPy.
 
     remaining = _filter_moves(steps, View(board), list(MOVES))
     return np.array([move in remaining for move in MOVES])
@@ -236,14 +240,14 @@ def _filter_moves(steps: Sequence[PipelineStep], view: View, remaining: list[str
                 step.then if step.condition(view) else step.otherwise, view, remaining
             )
         elif isinstance(step, Filter):
-            remaining = [move for move in remaining if step.badness(view, move) == 0] or remaining
+            remaining = [move for move in remaining if step.penalty(view, move) == 0] or remaining
     return remaining
 
 
 def to_mask_function(steps: Sequence[PipelineStep]) -> Callable[[Game, State, str], list[bool]]:
-    """Convert a snake's rules to a function for `mdp.masks.register`.
+    """Convert a snake's steps to a function for `mdp.masks.register`.
 
-    Training can then use the rules as an action mask.
+    A training can then use the filters of the snake as an action mask.
 
     >>> from battlesnake_gym.mdp import masks
     >>> from battlesnake_heuristics.rule_based.filters import SAFE
@@ -269,9 +273,9 @@ def explain(decision: Decision) -> str:
     return "\n".join([decision.move or "no move", *lines])
 
 
-def _name(function: Callable[..., object]) -> str:
+def _function_name(function: Callable[..., object]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _description(function: Callable[..., object]) -> str:
+def _first_docstring_line(function: Callable[..., object]) -> str:
     return (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -1,9 +1,9 @@
 """Policy rules: pipeline steps from a file, applied to a policy's values.
 
 The file defines a list named ``rules`` with the steps of a `Pipeline`: filters, preferences and
-trees. The policy's values act as the first preference. The values are scaled over the moves that do
-not lose immediately: the best of these moves has 1, and the worst has 0. Then the rules are applied
-in order. Conditions and rules can read the unscaled values as ``view.values``.
+branches. The policy's values act as the first preference. The values of the moves that do not lose
+immediately are scaled: the best value becomes 1, and the worst value becomes 0. Then the rules are
+applied in order. Conditions and rules can read the unscaled values as ``view.values``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ RULES_VARIABLE = "rules"
 """Name of the list in the file."""
 
 _POLICY_REASON, _DECIDED_REASON = "policy", "decided"
-"""Names of two reasons: the policy's values, and the step that decided."""
+"""Names of two reasons: the policy's values, and the step that determined the move."""
 
 
 def load(path: str | Path) -> tuple[PipelineStep, ...]:
-    """Load the rules in a file.
+    """Load the policy rules in a file.
 
     Raises:
         ValueError: If the file does not exist, or has no list of steps named ``rules``.
@@ -39,7 +39,11 @@ def load(path: str | Path) -> tuple[PipelineStep, ...]:
 
 
 def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
-    """Validate the rules ``found`` in the file ``path``, with the exceptions of `load`."""
+    """Check that ``found``, read from the file ``path``, is a list of steps.
+
+    Raises:
+        ValueError: If ``found`` is not a list of steps.
+    """
     if not isinstance(found, Sequence) or not found:
         raise ValueError(
             f"{path} must define a list named {RULES_VARIABLE}, such as "
@@ -63,8 +67,8 @@ def apply_policy_rules(
 ) -> Decision:
     """Apply the filters ``always``, then ``rules``, to a policy's values.
 
-    The last reason names the step that decided: the policy, the rule that ruled out the policy's
-    move, or the preferences that favored another move.
+    The last reason names the step that determined the move: the policy, the rule that ruled out the
+    policy's move, or the preferences that favored another move.
 
     Args:
         values: The policy's values by move.
@@ -76,7 +80,7 @@ def apply_policy_rules(
     view.values = dict(values)
     verdict = Verdict()
     apply_steps(always, view, verdict)
-    verdict.scores = dict.fromkeys(MOVES, 0.0) | _scaled(values, verdict.remaining)
+    verdict.scores = dict.fromkeys(MOVES, 0.0) | _scale_values(values, verdict.remaining)
     scaled = {move: verdict.scores[move] for move in verdict.remaining}
     wanted = max(scaled, key=scaled.__getitem__)
     verdict.reasons.append(
@@ -85,16 +89,16 @@ def apply_policy_rules(
     first = len(verdict.reasons)
     apply_steps(rules, view, verdict)
     decision = verdict.decide()
-    note = _decided_by(decision.move, wanted, verdict.reasons[first:])
+    note = _describe_decision(decision.move, wanted, verdict.reasons[first:])
     return replace(decision, reasons=(*decision.reasons, Reason(_DECIDED_REASON, note=note)))
 
 
-def _scaled(values: Mapping[str, float], kept: Sequence[str]) -> dict[str, float]:
-    """Scale the values of the ``kept`` moves to [0, 1].
+def _scale_values(values: Mapping[str, float], moves: Sequence[str]) -> dict[str, float]:
+    """Scale the values of ``moves`` to [0, 1].
 
     Values that are not finite become 0.
     """
-    numbers = {move: values.get(move, -math.inf) for move in kept}
+    numbers = {move: values.get(move, -math.inf) for move in moves}
     finite = [number for number in numbers.values() if math.isfinite(number)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     span = (high - low) or 1.0
@@ -104,7 +108,7 @@ def _scaled(values: Mapping[str, float], kept: Sequence[str]) -> dict[str, float
     }
 
 
-def _decided_by(move: str, wanted: str, reasons: Sequence[Reason]) -> str:
+def _describe_decision(move: str, wanted: str, reasons: Sequence[Reason]) -> str:
     if move == wanted:
         return f"the policy; no rule outweighs its {move}"
     for reason in reasons:

@@ -1,6 +1,6 @@
 """Preferences, which score moves.
 
-Scores are in [0, 1], so that the weights of preferences are comparable.
+All scores are in [0, 1] except those of `unharmed`, so that the weights are comparable.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from battlesnake_heuristics.rule_based.pipeline import Preference
 from battlesnake_heuristics.rule_based.view import View
 
 _DISCOUNT = 0.9
-"""Discount per turn of distance to a goal."""
+"""Discount per cell of distance or turn to a goal."""
 
 
 @Preference
 def food(view: View, move: str) -> float:
     """Approaches food, preferably food that no opponent reaches first."""
     ours = view.food & view.first_reached(move)
-    near = _nearness(view.turns_to(move, view.food))
-    return max(_nearness(view.turns_to(move, ours)), near / 2)
+    near = _discount_turns(view.turns_to(move, view.food))
+    return max(_discount_turns(view.turns_to(move, ours)), near / 2)
 
 
 @Preference
 def space(view: View, move: str) -> float:
-    """Leaves space to move."""
+    """Leads to many reachable cells."""
     return view.num_reachable(move) / view.grid.everything.bit_count()
 
 
 @Preference
 def territory(view: View, move: str) -> float:
-    """Claims cells that it reaches before every opponent."""
+    """Claims cells that the snake reaches before every opponent."""
     return view.first_reached(move).bit_count() / view.grid.everything.bit_count()
 
 
@@ -37,7 +37,7 @@ def territory(view: View, move: str) -> float:
 def center(view: View, move: str) -> float:
     """Approaches the center of the board."""
     middle = view.board.width // 2, view.board.height // 2
-    return _closeness(view, move, [middle])
+    return _discount_distance(view, move, [middle])
 
 
 @Preference
@@ -59,22 +59,22 @@ def straight(view: View, move: str) -> float:
 
 @Preference
 def tail(view: View, move: str) -> float:
-    """Follows its own tail."""
-    return _nearness(view.turns_to(move, view.grid.bit(view.you.body[-1])))
+    """Follows the snake's own tail."""
+    return _discount_turns(view.turns_to(move, view.grid.bit(view.you.body[-1])))
 
 
 @Preference
 def hunt(view: View, move: str) -> float:
     """Attacks the heads of shorter snakes."""
     prey = [snake.head for snake in view.opponents if snake.length < view.you.length]
-    return _closeness(view, move, prey)
+    return _discount_distance(view, move, prey)
 
 
 @Preference
 def distance(view: View, move: str) -> float:
-    """Stays away from the heads of snakes of the same length or longer."""
+    """Stays far from the heads of snakes of equal or greater length."""
     feared = [snake.head for snake in view.opponents if snake.length >= view.you.length]
-    return 1 - _closeness(view, move, feared)
+    return 1 - _discount_distance(view, move, feared)
 
 
 @Preference
@@ -84,11 +84,11 @@ def unharmed(view: View, move: str) -> float:
     return 0.0 if target is None else min(0, view.health_after(target) - view.you.health + 1) / 100
 
 
-def _nearness(turns: int | None) -> float:
+def _discount_turns(turns: int | None) -> float:
     return 0.0 if turns is None else _DISCOUNT ** (turns - 1)
 
 
-def _closeness(view: View, move: str, goals: list[Point]) -> float:
+def _discount_distance(view: View, move: str, goals: list[Point]) -> float:
     target = view.targets[move]
     if target is None or not goals:
         return 0.0

@@ -1,15 +1,15 @@
 """Support for files with the starter pack's class ``MyBattlesnakeHeuristics``.
 
-The file can be used as a snake, as policy rules and as an action mask. Its methods get the same
-arguments as in the starter pack's endpoint:
+The file can serve as a snake, as policy rules and as an action mask. The methods of the class
+receive the same arguments as in the starter pack's endpoint:
 
 * an array (rows, columns, 3) with row 0 at the bottom: food is 1, heads are 5, bodies are 1, and
   cells outside the board are -1; the snake's own body is in the second plane, all others in the
   third,
 * the number 0,
-* the next turn,
+* the number of the next turn,
 * the health of all snakes,
-* the request.
+* the ``/move`` request.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, PipelineStep, Verdict
 from battlesnake_heuristics.rule_based.view import View
 
-_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"  # _BASE is a module beside the file.
+# `_BASE` is the name of a module in the directory of the file.
+_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"
 
 
 class Heuristics:
-    """The decorators of the starter pack's class ``Heuristics``.
+    """Replacement for the starter pack's class ``Heuristics``, which provides decorators.
 
-    This class is used if the starter pack's file is missing.
+    This class is used if the starter pack's module ``heuristics`` is missing.
     """
 
     @staticmethod
     def negative_heuristics(rule: Any) -> Any:
-        """Mark a method that returns which of the four moves are allowed."""
+        """Mark a method that returns the action mask of the four moves."""
         return lambda *given, **named: rule(*given, **named)
 
     positive_heuristics = staticmethod(lambda rule: rule)
@@ -49,9 +50,9 @@ class Heuristics:
 
 @dataclass
 class StarterPackRule:
-    """A pipeline step that keeps the move that ``run`` returns for a policy's values.
+    """A pipeline step that selects the move returned by ``run`` for a policy's values.
 
-    Without a policy, ``run`` gets random values.
+    Without a policy, ``run`` receives random values.
     """
 
     heuristics: Any
@@ -62,13 +63,13 @@ class StarterPackRule:
         self._random = np.random.default_rng(self.seed)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep only the move that ``run`` returns.
+        """Rule out all moves except the move that ``run`` returns.
 
-        The step does nothing if an earlier step ruled out the move.
+        The step does nothing if an earlier step ruled out that move.
         """
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
         number, log = self.heuristics.run(
-            *starter_pack_state(view.board), action=np.array([values])
+            *starter_pack_arguments(view.board), action=np.array([values])
         )
         left = [
             move for move in verdict.remaining if move == MOVES[int(number)]
@@ -78,8 +79,8 @@ class StarterPackRule:
         verdict.reasons.append(snakes.Reason(self.name, vetoed, note=log.strip()))
 
 
-def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
-    """Return the arguments of the starter pack's methods, without the policy's values."""
+def starter_pack_arguments(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
+    """Return the arguments of the starter pack's methods, except the policy's values."""
     border = max((21 - board.height) // 2, 1)
     inside = np.zeros((board.height, board.width, 3))
     for x, y in board.food:
@@ -93,9 +94,9 @@ def starter_pack_state(board: Board) -> tuple[Any, int, int, dict[int, int], dic
 
 
 def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
-    """Register the snake and the action mask of a starter pack file.
+    """Register the snake and the action mask of a starter pack file under ``name``.
 
-    Both are registered as ``name``. The mask consists of the negative heuristics.
+    The mask consists of the methods marked as negative heuristics.
 
     Returns:
         The steps to use as policy rules.
@@ -104,7 +105,7 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
         ValueError: If the file does not define the class.
     """
     path = Path(path).resolve()
-    sys.modules.pop(_BASE, None)  # This may be the module of another file.
+    sys.modules.pop(_BASE, None)  # A loaded module with this name may belong to another file.
     if not path.with_name(f"{_BASE}.py").exists():
         vars(sys.modules.setdefault(_BASE, ModuleType(_BASE)))["Heuristics"] = Heuristics
     sys.path.insert(0, str(path.parent))
@@ -117,7 +118,7 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
     rules = [getattr(heuristics, key) for key, made in marked.items() if "negative" in made]
 
     def allows(game: Game, state: State, snake_id: str) -> list[bool]:
-        given = starter_pack_state(Board.from_state(state, game, snake_id))
+        given = starter_pack_arguments(Board.from_state(state, game, snake_id))
         return [bool(move) for move in np.all([rule(*given) for rule in rules], axis=0)]
 
     if rules:

@@ -1,8 +1,8 @@
 """A snake's view of a board.
 
-All rules share one view, whose facts are computed only once. Rules use a `View` to compute the cell
-after a move, the time for which cells stay occupied, the free space, and the snake that reaches a
-cell first. Time counts in turns from now: turn 1 is the board after the next moves.
+All rules of a pipeline share one `View`, which caches its results. A view computes the cell after
+each move, the turns on which cells become free, the reachable cells, and the territories of the
+snakes. Turn numbers are relative to the current turn: turn 1 is the board after the next moves.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake
 
 
 class View:
-    """A board from the view of ``board.you``.
+    """A board from the perspective of ``board.you``.
 
     Attributes:
         you: The snake to move.
         opponents: The other living snakes.
-        grid: Shape of the board.
+        grid: Geometry of the board.
         food: Cells with food, as bits (see `boards.grid`).
         hazards: Number of hazard layers by cell.
 
@@ -34,14 +34,14 @@ class View:
     def __init__(self, board: Board) -> None:
         self.board = board
         self.values: dict[str, float] = {}
-        """The policy's values by move; empty unless a policy plays (see `policy_rules`)."""
+        """The policy's values by move; empty without a policy (see `policy_rules`)."""
         self.you: Snake = board.you
         self.opponents = [snake for snake in board.living if snake.id != self.you.id]
         self.grid = grid(board.width, board.height, rules.wraps(board.game))
         self.food = self.grid.bits(board.food)
         self.hazards = Counter(board.hazards)
         self.targets = {move: self.grid.step(self.you.head, move) for move in MOVES}
-        """Cell to which each move leads; None if the cell is off the board."""
+        """Target cell of each move; None if the cell is off the board."""
         self._bodies = [
             list(accumulate(map(self.grid.bit, snake.body), or_, initial=0))
             for snake in (self.you, *self.opponents)
@@ -56,11 +56,11 @@ class View:
         self._first_reached: dict[str, int] = {}
 
     def blocked_cells(self, turns: int) -> int:
-        """Return the cells that no snake can enter in ``turns`` turns.
+        """Return the cells that no snake can enter on turn ``turns``, as bits.
 
-        These cells contain bodies or deadly hazards. The tail end of a body becomes free first, one
-        cell per turn; stacked segments leave one after another. In constrictor games no cell
-        becomes free after turn 1. Food eaten on the way is ignored.
+        These cells contain bodies or deadly hazards. Cells of a body become free from the tail end,
+        one cell per turn; stacked segments leave the cell one after another. In constrictor games,
+        no cell becomes free after turn 1. The function ignores food that snakes eat on the way.
         """
         while len(self._blocked) <= min(turns, self._horizon):
             turn = len(self._blocked)
@@ -71,32 +71,32 @@ class View:
         return self._blocked[min(turns, self._horizon)]
 
     def blocked(self, move: str) -> bool:
-        """Return whether ``move`` leads off the board or onto a cell that stays occupied."""
+        """Return whether ``move`` leads off the board or to a cell that remains occupied."""
         target = self.grid.bit(self.targets[move])
         return not target or any(target & body[-2] for body in self._bodies)
 
     def exits(self, snake: Snake) -> int:
-        """Return the cells that ``snake`` can enter on the next turn."""
+        """Return the cells that ``snake`` can enter on the next turn, as bits."""
         return self.grid.spread(self.grid.bit(snake.head)) & ~self.blocked_cells(1)
 
     def health_after(self, cell: Point, health: int | None = None) -> int:
-        """Return the health after a move onto ``cell`` (100 on food); 0 or less is fatal."""
+        """Return the health after a move to ``cell`` (100 on food); 0 or less is fatal."""
         health = self.you.health if health is None else health
         food, layers = bool(self.grid.bit(cell) & self.food), self.hazards[cell]
         return rules.health_after(self.board.game, health, food=food, layers=layers)
 
     def flood(self, move: str) -> list[int]:
-        """Return the cells reachable after 1, 2, ... turns, starting with ``move``.
+        """Return the cells reachable within 1, 2, ... turns after ``move``, as bits for each turn.
 
-        A cell becomes reachable on the turn on which the occupant leaves the cell. The snake may
-        wait until then, but only for as many turns as the snake has cells to wait in. The list is
-        empty if the move leads off the board.
+        A cell becomes reachable on the turn on which the occupant leaves the cell. The snake can
+        move in its reachable cells until then, but for at most as many turns as there are such
+        cells. The list is empty if the move leads off the board.
         """
         if move not in self._floods:
-            self._floods[move] = self._flood(self.grid.bit(self.targets[move]))
+            self._floods[move] = self._flood_fill(self.grid.bit(self.targets[move]))
         return self._floods[move]
 
-    def _flood(self, start: int) -> list[int]:
+    def _flood_fill(self, start: int) -> list[int]:
         layers = [start] if start else []
         reached, grown = start, 0
         while start and (grown != reached or len(layers) < self._horizon):
@@ -114,9 +114,9 @@ class View:
         return layers[-1].bit_count() if layers else 0
 
     def turns_to(self, move: str, cells: int) -> int | None:
-        """Return the number of turns until ``move`` reaches one of ``cells``.
+        """Return the number of turns until the snake reaches one of ``cells`` if it plays ``move``.
 
-        The result is None if no cell is reachable.
+        The result is None if none of the cells is reachable.
         """
         for turns, layer in enumerate(self.flood(move), start=1):
             if layer & cells:
@@ -124,17 +124,17 @@ class View:
         return None
 
     def first_reached(self, move: str) -> int:
-        """Return the cells reached before any opponent, starting with ``move``."""
+        """Return the cells that the snake reaches before any opponent after ``move``, as bits."""
         if move not in self._first_reached:
             self._first_reached[move] = self.territories(self.grid.bit(self.targets[move]))[0]
         return self._first_reached[move]
 
     def territories(self, first: int | None = None) -> list[int]:
-        """Return the cells that each snake reaches first.
+        """Return the territory of each snake: the cells that the snake reaches first, as bits.
 
-        The list starts with the cells of ``you``, followed by the cells of the opponents in order.
-        A cell that two snakes reach at the same time belongs to the longer snake. If both are
-        equally long, the cell belongs to neither.
+        The list starts with the territory of ``you``, followed by the territories of the opponents
+        in order. A cell that two snakes reach on the same turn belongs to the longer snake. If both
+        snakes are equally long, the cell belongs to no snake.
 
         Args:
             first: Cells that ``you`` may enter on the next turn (default: all exits of ``you``).

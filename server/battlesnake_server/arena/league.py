@@ -23,7 +23,7 @@ from sqlalchemy import select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
-from battlesnake_heuristics.rating.match import start_seed
+from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
     LeagueSnake,
@@ -460,7 +460,7 @@ class League:
         board = next((board for board in rotation if board.num_snakes <= len(healthy)), None)
         if board is None or board.num_snakes > len(free):
             return False
-        seed = start_seed(self.plan.seed + self._season.number, self._number)
+        seed = derive_seed(self.plan.seed + self._season.number, self._number)
         names = pair_entrants(
             free, board.num_snakes, self._ratings, self._played, self._recent_opponents
         )

@@ -15,8 +15,8 @@ import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
-from battlesnake_heuristics.rating.match import points_of, side_of_seats
-from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, estimate, pair_outcome
+from battlesnake_heuristics.rating.match import side0_points, assign_sides
+from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, estimate_elo, pair_outcome
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.tournament import (
@@ -71,7 +71,7 @@ class MatchScore:
     @property
     def elo_estimate(self) -> EloEstimate:
         """The estimated Elo difference of side 0."""
-        return estimate(self.pair_counts)
+        return estimate_elo(self.pair_counts)
 
 
 def side_0_score(game: StoredGame) -> float:
@@ -79,7 +79,7 @@ def side_0_score(game: StoredGame) -> float:
     if not game.finished:
         return 0.5
     eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
-    return points_of(side_of_seats(len(eliminated_on), game.number), eliminated_on)
+    return side0_points(assign_sides(len(eliminated_on), game.number), eliminated_on)
 
 
 def check_settings(settings: TournamentSettings) -> None:
@@ -156,7 +156,7 @@ def show_progress(
     If the bar is disabled, a line is printed whenever the number of pairs has doubled.
     """
     pairs = score.pair_counts
-    text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_format_llr_bounds(sprt)}"
+    text = f"{estimate_elo(pairs)}, LLR {float(sprt.log_likelihood_ratios(pairs)):.2f} of {_format_llr_bounds(sprt)}"
     if settings.has_search_limit:
         text += f", {format_games_per_cpu_hour(len(score.points), score.total_move_ms)}"
     if not bar.disable:
@@ -167,7 +167,7 @@ def show_progress(
 
 def _format_llr_bounds(sprt: Sprt) -> str:
     """Format the bounds of the log-likelihood ratio."""
-    low, high = sprt.bounds
+    low, high = sprt.log_likelihood_bounds
     return f"{low:.2f} to {high:.2f}"
 
 
@@ -179,14 +179,14 @@ def to_dict(
     ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` refer to the first snake.
     """
     pairs = MatchScore.from_games(games).pair_counts
-    estimated = estimate(pairs)
+    estimated = estimate_elo(pairs)
     return {
         "snakes": [entrant.label for entrant in parse_entrants(settings.snakes)],
         "verdict": sprt.decide(pairs),
         "elo0": sprt.elo0,
         "elo1": sprt.elo1,
-        "llr": round(float(sprt.llr(pairs)), 3),
-        "llr_bounds": [round(bound, 3) for bound in sprt.bounds],
+        "llr": round(float(sprt.log_likelihood_ratios(pairs)), 3),
+        "llr_bounds": [round(bound, 3) for bound in sprt.log_likelihood_bounds],
         "games": 2 * estimated.pairs,
         "score": estimated.score,
         "elo": _finite_or_none(estimated.elo),
@@ -206,7 +206,7 @@ def mean_move_ms(games: Sequence[StoredGame]) -> list[float]:
     """Return the mean time per move of each side, in milliseconds."""
     move_ms: list[list[float]] = [[], []]
     for game in games:
-        for side, seat in zip(side_of_seats(len(game.seats), game.number), game.seats, strict=True):
+        for side, seat in zip(assign_sides(len(game.seats), game.number), game.seats, strict=True):
             move_ms[side] += seat.latencies
     return [round(float(np.mean(values)), 2) if values else 0.0 for values in move_ms]
 
@@ -228,7 +228,7 @@ def format_match(games: Sequence[StoredGame], settings: TournamentSettings, sprt
     counts = result["pairs"]
     return (
         f"{verdict} (LLR {result['llr']:.2f} of {_format_llr_bounds(sprt)})\n"
-        f"{one} against {other}: {estimate(counts)}, "
+        f"{one} against {other}: {estimate_elo(counts)}, "
         f"score {result['score']:.1%} in {result['games']} games\n"
         f"game pairs by points: {_format_outcome_counts(counts)}\n"
         "mean time per move: "

@@ -32,15 +32,15 @@ from battlesnake_heuristics.rating import process_pool
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
     play_game,
-    side_of_seats,
-    start_seed,
-    with_node_limit,
+    assign_sides,
+    derive_seed,
+    limit_nodes,
 )
 from battlesnake_heuristics.rating.process_pool import (
     WORKER_TERMINATE_TIMEOUT_S,
     InterruptedBySignal,
     ProcessPool,
-    masked,
+    mask_signal,
     run_tasks,
 )
 from battlesnake_server.address_policy import AddressPolicy
@@ -250,7 +250,7 @@ def generate_schedule(
         rotation = index % num_snakes
         for group in itertools.combinations(range(snakes), num_snakes):
             seats = group[rotation:] + group[:rotation]
-            yield ScheduledGame(number, start_seed(seed, index // num_snakes), seats)
+            yield ScheduledGame(number, derive_seed(seed, index // num_snakes), seats)
             number += 1
 
 
@@ -265,7 +265,7 @@ def generate_match_schedule(num_snakes: int, seed: int, first: int = 0) -> Itera
     """
     for number in itertools.count(first):
         yield ScheduledGame(
-            number, start_seed(seed, number // 2), side_of_seats(num_snakes, number)
+            number, derive_seed(seed, number // 2), assign_sides(num_snakes, number)
         )
 
 
@@ -435,7 +435,7 @@ def play_in_pool(
     after the last move, so that the event loop closes and the replay is complete.
     """
     announce = None if _event_channel is None else _send_to_parent
-    with masked(signal.SIGTERM):
+    with mask_signal(signal.SIGTERM):
         process_pool.busy = True
         try:
             return play_scheduled_game(settings, scheduled, replays, announce)
@@ -449,7 +449,7 @@ def _send_to_parent(game_id: str, event: Board | Turn | None) -> None:
     SIGTERM is blocked while the message is sent.
     """
     assert _event_channel is not None
-    with masked(signal.SIGTERM):
+    with mask_signal(signal.SIGTERM):
         _event_channel.send((game_id, event))
 
 
@@ -512,7 +512,7 @@ async def _play_with_referee(
     everybody = parse_entrants(settings.snakes, settings.address_policy)
     seated = [everybody[snake] for snake in scheduled.seats]
     labels = [entrant.label for entrant in seated]
-    with masked(signal.SIGTERM, block=False):
+    with mask_signal(signal.SIGTERM, block=False):
         async with open_seats(seated, settings.timeout / 1000, scheduled.seed) as players:
             return await play(
                 game, settings.width, settings.height, labels, players, settings.max_turns, on_event
@@ -545,13 +545,13 @@ def _play_without_referee(
     guards: list[GuardedStrategy] = []  # ``guards`` is in seat order.
 
     def make_guarded_strategy(entrant: Entrant, seed: int) -> GuardedStrategy:
-        strategy = with_node_limit(
+        strategy = limit_nodes(
             make_strategy(local_strategy_factory(entrant), seed), match_settings
         )
         guards.append(GuardedStrategy(strategy))
         return guards[-1]
 
-    with masked(signal.SIGTERM, block=False):
+    with mask_signal(signal.SIGTERM, block=False):
         played = play_game(
             match_settings,
             [functools.partial(make_guarded_strategy, entrant) for entrant in seated],

@@ -231,6 +231,7 @@ def _play_locked(
     site: ArenaSite | None,
     pool: ProcessPool | None,
 ) -> int:
+    """Play the tournament or the match after the caller has locked the database."""
     tournament = start_or_resume_tournament(engine, setup, arguments.resume)
     errors: dict[str, str] = {}
     status = 0
@@ -439,6 +440,7 @@ def find_resumable_tournament(
 
 
 def _settings_with_versions(setup: TournamentSettings) -> dict[str, Any]:
+    """Return the settings to store in the database, with the snake versions."""
     sources = [entrant.source for entrant in parse_entrants(setup.snakes)]
     return setup.to_dict() | {SNAKE_VERSIONS_KEY: [snake_version(source) for source in sources]}
 
@@ -459,6 +461,7 @@ def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:
 
 
 def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
+    """Build the settings of the tournament from the options."""
     has_search_limit = arguments.nodes is not None or arguments.move_time is not None
     if has_search_limit and arguments.timeout is not None:
         raise ValueError("--timeout has no effect with --nodes or --move-time; omit --timeout")

@@ -121,7 +121,9 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
         return 0
     for path, _, loss in losses:
         move = f", lost by {loss.mistake.move} on turn {loss.mistake.turn}" if loss.mistake else ""
-        sys.stdout.write(f"{path_text(path.name)}: {loss.death_type} on turn {loss.died}{move}\n")
+        sys.stdout.write(
+            f"{path_text(path.name)}: {loss.cause_text} on turn {loss.eliminated_on}{move}\n"
+        )
     sys.stdout.write("\n" + format_cause_table([loss for _, _, loss in losses]))
     options.game, options.strategy = Path(name), options.strategy or "champion"
     return _test_snake(losses, options)
@@ -211,8 +213,8 @@ def to_dict(path: Path, found: LossAnalysis) -> dict[str, Any]:
     return {
         "game": path.name,
         "snake_id": found.snake_id,
-        "death_turn": found.died,
-        "death_type": found.death_type,
+        "death_turn": found.eliminated_on,
+        "death_type": found.cause_text,
         "turn": mistake.turn if mistake else None,
         "played_move": mistake.move if mistake else "",
         "win_probability": mistake.played_win_probability if mistake else 0.0,
@@ -227,7 +229,7 @@ def to_dict(path: Path, found: LossAnalysis) -> dict[str, Any]:
 def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -> str:
     """Format the analysis of a lost game: position, move, better moves and reasons."""
     snake = sanitize_text(replay.last.snake(found.snake_id).name or found.snake_id, 40)
-    head = f"{path_text(path.name)}: {snake} {found.death_type} on turn {found.died}\n"
+    head = f"{path_text(path.name)}: {snake} {found.cause_text} on turn {found.eliminated_on}\n"
     if found.board is None or found.mistake is None:
         return (
             head + f"  No single move in its last {found.turns_analyzed} turns lost the game.\n\n"
@@ -263,6 +265,7 @@ def _format_reasons(found: LossAnalysis, name: str) -> list[str]:
 
 
 def _current_decision(found: LossAnalysis, name: str) -> Decision | None:
+    """Return the current snake's decision on the losing position, or None."""
     try:
         strategy = snakes.make(name)
     except ValueError:
@@ -277,7 +280,7 @@ def format_cause_table(losses: list[LossAnalysis]) -> str:
     """Format a table of the causes of elimination, the largest total loss first."""
     groups: dict[str, list[LossAnalysis]] = defaultdict(list)
     for analysis in losses:
-        groups[analysis.death_type].append(analysis)
+        groups[analysis.cause_text].append(analysis)
     ordered = sorted(groups.items(), key=lambda item: -sum(one.loss for one in item[1]))
     width = max(map(len, groups))
     rows = [f"{'death':<{width}}  games  total loss"]
@@ -293,7 +296,7 @@ def _test_snake(
 ) -> int:
     """Save the losing positions as scenarios, and test the current snake on the scenarios."""
     made = [
-        loss.scenario(f"{path_text(path.name.partition('.')[0])} turn {loss.mistake.turn}")
+        loss.to_scenario(f"{path_text(path.name.partition('.')[0])} turn {loss.mistake.turn}")
         for path, _, loss in losses
         if loss.mistake is not None
     ]

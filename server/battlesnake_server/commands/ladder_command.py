@@ -25,7 +25,7 @@ from battlesnake_gym.common.command_line import (
     seed,
 )
 from battlesnake_heuristics.rating.ladder import (
-    DEFAULT_SETTINGS,
+    DEFAULT_MATCH_SETTINGS,
     Ladder,
     Placement,
     PlacementRun,
@@ -122,7 +122,7 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
         raise ValueError("--timeout is for a URL; give --move-time or --nodes instead")
     limits = {"nodes": arguments.nodes, "move_time_ms": arguments.move_time}
     if not remote and all(limit is None for limit in limits.values()):
-        limits["move_time_ms"] = DEFAULT_SETTINGS.move_time_ms
+        limits["move_time_ms"] = DEFAULT_MATCH_SETTINGS.move_time_ms
     return TournamentSettings(
         snakes=(arguments.snake,),
         num_snakes=arguments.num_snakes,
@@ -146,7 +146,7 @@ def _play_pairs(
     for rung in run.ladder.rungs:
         for outcome, count in enumerate(matches.load_score(rung).pair_counts):
             for _ in range(count):
-                run.add(rung.name, outcome)
+                run.add_pair(rung.name, outcome)
     ends = time.monotonic() + 60 * arguments.max_minutes
 
     def needs_games() -> bool:
@@ -172,7 +172,7 @@ def _play_pairs(
                     for result in results:
                         result_verification.verify_result(rung_setup, result)
                 score = matches.store_pair(rung, results)
-                run.add(rung.name, score.outcome(scheduled_games[0].number))
+                run.add_pair(rung.name, score.outcome(scheduled_games[0].number))
                 bar.update(2)
                 played, move_ms = played + 2, move_ms + score.total_move_ms
                 _show_progress(
@@ -187,10 +187,12 @@ _Pair = tuple[Rung, TournamentSettings, list[ScheduledGame]]
 
 
 def _is_precise_enough(placement: Placement, precision: float) -> bool:
+    """Return whether the confidence interval is at most +-``precision`` Elo."""
     return placement.games > 0 and placement.high - placement.low <= 2 * precision
 
 
 def _show_progress(placement: Placement, bar: tqdm[Any], speed: str) -> None:
+    """Show the placement in the progress bar, or print it without a bar."""
     text = ", ".join(filter(None, (str(placement), speed)))
     bar.set_postfix_str(text)
     if bar.disable and (placement.games // 2).bit_count() == 1:
@@ -198,6 +200,7 @@ def _show_progress(placement: Placement, bar: tqdm[Any], speed: str) -> None:
 
 
 def _play_pair(pair: _Pair) -> list[GameResult]:
+    """Play the two games of a game pair, in a process of the pool."""
     _, setup, scheduled_games = pair
     return [play_in_pool(setup, scheduled) for scheduled in scheduled_games]
 
@@ -219,6 +222,7 @@ class _RungMatches:
         self.errors: dict[str, str] = {}
 
     def _settings_against(self, rung: Rung) -> TournamentSettings:
+        """Return the settings of the games against a rung."""
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
 
     def load_score(self, rung: Rung) -> MatchScore:
@@ -326,7 +330,7 @@ def parser() -> Parser:
         help="nodes per move, for search snakes")  # fmt: skip
     budget.add_argument("--move-time", type=milliseconds, metavar="MS",
         help="CPU time per move, in milliseconds "
-        f"(default: {DEFAULT_SETTINGS.move_time_ms:g})")  # fmt: skip
+        f"(default: {DEFAULT_MATCH_SETTINGS.move_time_ms:g})")  # fmt: skip
     budget.add_argument("--timeout", type=positive, metavar="MS",
         help="response timeout for a URL, in milliseconds (default: 500)")  # fmt: skip
     add("--precision", type=bounded_number(float, 1), default=_DEFAULT_PRECISION_ELO, metavar="ELO",

@@ -21,7 +21,7 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
-from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate
+from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate_elo
 from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
 
@@ -171,7 +171,7 @@ def iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int)
         counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
         if verdict := _NOT_WEAKER_SPRT.decide(counts):
             break
-    estimated = estimate(counts)
+    estimated = estimate_elo(counts)
     games = 2 * estimated.pairs
     summary = f"score {estimated.score:.0%} in {games} two-snake games against the earlier version"
     if verdict == "H0" or (verdict is None and estimated.score < 0.5):

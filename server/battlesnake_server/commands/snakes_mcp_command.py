@@ -140,6 +140,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
         app.add_tool(with_errors)
 
     def resolve_path(name: str) -> Path:
+        """Return the path of a file inside ``folder``."""
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
             raise ValueError(f"{name} is outside {folder}; name a file inside it")
@@ -163,6 +164,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
     async def run_isolated(
         ctx: Context, seconds: float, temporary: Path, words: Iterable[str]
     ) -> bytes:
+        """Run a command in the sandbox, and return the end of the output."""
         env = {name: os.environ[name] for name in _ENVIRONMENT_VARIABLES if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             *sandbox.isolated(folder, temporary, words),

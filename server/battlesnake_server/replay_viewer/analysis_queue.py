@@ -22,7 +22,7 @@ from battlesnake_heuristics.analysis import game_analysis
 from battlesnake_heuristics.analysis.game_analysis import (
     GameAnalysis,
     analysis_path,
-    position_to_json,
+    position_to_dict,
 )
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 
@@ -96,14 +96,14 @@ class AnalysisQueue:
             state = "failed" if game in self._failed else "running" if running else "none"
             return {"state": state, "error": self._failed.get(game, ""), "done": 0, "turns": []}
         positions = list(analysis.positions.items())
-        state = "done" if analysis.complete else "running" if running else "none"
+        state = "done" if analysis.is_complete else "running" if running else "none"
         return {
-            **analysis.header(),
+            **analysis.header_to_dict(),
             "state": state,
             "done": len(positions),
             "since": since,
             "turns": [
-                position_to_json(turn, position)
+                position_to_dict(turn, position)
                 for turn, position in positions[since : since + _MAX_TURNS_PER_RESPONSE]
             ],
             "mistakes": [mistake_to_dict(mistake) for mistake in analysis.mistakes or []],
@@ -124,6 +124,7 @@ class AnalysisQueue:
             self._thread.join(30)
 
     def _process_queue(self) -> None:
+        """Analyze the queued games until `close`."""
         while not self._closed and (game := self._queue.get()) is not None:
             error = self._analyze_game(game)
             with self._lock:
@@ -162,6 +163,7 @@ class AnalysisQueue:
 
 
 def _load_analysis(path: Path, game: Path) -> GameAnalysis | None:
+    """Return the analysis of ``game``, or None without a readable analysis file."""
     try:
         status, game_status = path.stat(), game.stat()
         return _load_cached_analysis(
@@ -179,7 +181,7 @@ def _load_cached_analysis(
 
     The other parameters serve only as cache keys.
     """
-    return game_analysis.load_existing(game)
+    return game_analysis.load_current_analysis(game)
 
 
 def mistake_to_dict(mistake: MoveAssessment) -> dict[str, Any]:

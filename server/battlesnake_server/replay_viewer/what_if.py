@@ -15,7 +15,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_heuristics.analysis.game_analysis import MOVES_BY_LETTER, assessment_to_json
+from battlesnake_heuristics.analysis.game_analysis import MOVES_BY_LETTER, assessment_to_dict
 from battlesnake_heuristics.analysis.mistakes import MISTAKE_LOSS
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.analysis.scenarios import Scenario
@@ -76,6 +76,7 @@ def play_branch(board: Board, groups: str) -> tuple[Board, str]:
 
 
 def _parse_moves(board: Board, group: str) -> dict[str, str]:
+    """Return the moves of the living snakes in a group of letters, by snake id."""
     if len(group) != len(board.snakes):
         raise BoardError(
             f"if: give {len(board.snakes)} letters per turn, got {format_value(group)}"
@@ -91,6 +92,7 @@ def _parse_moves(board: Board, group: str) -> dict[str, str]:
 
 
 def _best_move(board: Board, snake_id: str) -> str:
+    """Return the search's move for a snake."""
     with _acquire_analyzer() as analyzer:
         return analyzer.best_move(board, snake_id)
 
@@ -110,7 +112,7 @@ def describe_branch(board: Board, groups: str) -> dict[str, Any]:
         "moves": played,
         "over": after.is_over(),
         "snakes": {
-            name: assessment_to_json(assessment) for name, assessment in assessments.items()
+            name: assessment_to_dict(assessment) for name, assessment in assessments.items()
         },
     }
 

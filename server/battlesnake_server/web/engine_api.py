@@ -95,6 +95,7 @@ def frame_to_dict(board: Board) -> dict[str, Any]:
 
 
 def _snake_to_dict(snake: Snake, color: str) -> dict[str, Any]:
+    """Convert a snake to the API's ``Snake`` object."""
     death = {
         "Cause": snake.eliminated_cause,
         "Turn": snake.eliminated_on,
@@ -121,4 +122,5 @@ def _snake_to_dict(snake: Snake, color: str) -> dict[str, Any]:
 
 
 def _points_to_dicts(cells: list[Point]) -> list[dict[str, int]]:
+    """Convert cells to the API's ``Point`` objects."""
     return [{"X": x, "Y": y} for x, y in cells]

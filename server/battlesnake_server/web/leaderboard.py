@@ -112,6 +112,7 @@ def list_tournaments() -> list[TournamentOption]:
 
 
 def _title(row: Tournament) -> str:
+    """Return the title of a tournament, whose settings may be damaged."""
     try:
         return format_title(row.settings)
     except (KeyError, TypeError, AssertionError):
@@ -147,6 +148,7 @@ def find_history(snake: str, tournament: int | None) -> tuple[StandingsRow, Hist
 
 @functools.lru_cache(maxsize=16)
 def _cached_standings(database: Engine, tournament: int | None) -> IncrementalStandings:
+    """Return the cached standings of a tournament or of all games."""
     return IncrementalStandings(database, tournament)
 
 
@@ -168,6 +170,7 @@ def is_readable(game: StoredGame, *, with_latencies: bool = True) -> bool:
 
 
 def _is_readable_seat(seat: Seat, num_seats: int, with_latencies: bool) -> bool:
+    """Return whether all values of a seat have valid types and ranges."""
     return (
         all(isinstance(text, str) for text in (seat.snake, seat.cause, seat.opening))
         and set(seat.opening) <= {move[0] for move in MOVES}
@@ -183,10 +186,12 @@ def _is_readable_seat(seat: Seat, num_seats: int, with_latencies: bool) -> bool:
 
 
 def _is_count(value: object) -> bool:
+    """Return whether ``value`` is an integer in [0, 2**31 - 1]."""
     return isinstance(value, int) and 0 <= value < 1 << 31
 
 
 def _is_duration(value: object) -> bool:
+    """Return whether ``value`` is a number in [0, 2**31)."""
     return isinstance(value, int | float) and 0 <= value < 1 << 31
 
 
@@ -227,6 +232,7 @@ class IncrementalStandings:
             return line, copy.deepcopy(self._standings.histories[snake])
 
     def _load_new_games(self) -> None:
+        """Add the games stored since the last call to the standings."""
         with Session(self._database) as session:
             known = self._standings.games + self._damaged
             if self._count_games(session, StoredGame.id <= self._latest) != known:
@@ -246,12 +252,14 @@ class IncrementalStandings:
             self._lines = self._standings.sorted_rows()
 
     def _count_games(self, session: Session, which: ColumnElement[bool]) -> int:
+        """Return the number of stored games that meet the condition ``which``."""
         query = select(func.count(StoredGame.id)).where(which)
         if self._tournament is not None:
             query = query.where(StoredGame.tournament_id == self._tournament)
         return session.scalar(query) or 0
 
     def _next_games_query(self) -> Select[Any]:
+        """Build the query for the next games to load."""
         query = (
             select(StoredGame)
             .where(StoredGame.id > self._latest)

@@ -166,6 +166,7 @@ class Broadcast:
             timeline.release()
 
     def _discard_finished_games(self) -> None:
+        """Delete the oldest finished games beyond `MAX_FINISHED_GAMES`."""
         over = [game_id for game_id, timeline in self._timelines.items() if timeline.over]
         for game_id in over[:-MAX_FINISHED_GAMES]:
             del self._timelines[game_id]

@@ -175,6 +175,7 @@ def board_to_dict(board: Board) -> dict[str, Any]:
 
 
 def _scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
+    """Convert a scenario to the editor's JSON format."""
     return {
         **board_to_dict(scenario.board),
         "scenario": {
@@ -184,10 +185,12 @@ def _scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
 
 
 def _load_builtin_scenarios() -> list[Scenario]:
+    """Load the built-in scenarios."""
     return [scenario for path in scenarios.BUILTIN_SCENARIOS for scenario in scenarios.load(path)]
 
 
 def _load_requested_board() -> Board:
+    """Return the position of the query parameters, or the example."""
     game_id = request.args.get("game")
     if game_id is None:
         return Board.from_text(EXAMPLE_BOARD)
@@ -199,6 +202,7 @@ def _load_requested_board() -> Board:
 
 
 def _parse_text(text: str) -> dict[str, Any]:
+    """Parse a position or a scenario, and return it in the editor's JSON format."""
     if text.lstrip().startswith(("{", "[")):
         value = parse_json(text)
         if isinstance(value, dict) and "allowed" not in value:
@@ -255,6 +259,7 @@ def _check_reachable(board: Board) -> Board:
 
 
 def _check_body(board: Board, cells: list[tuple[int, int]], place: str) -> None:
+    """Raise `BoardError` if a body has gaps or cells off the board."""
     if len(cells) > board.width * board.height * 2:
         raise BoardError(f"{place}.body has {len(cells)} cells, more than the board can hold")
     for i, cell in enumerate(cells):
@@ -267,6 +272,7 @@ def _check_body(board: Board, cells: list[tuple[int, int]], place: str) -> None:
 
 
 def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once: bool) -> None:
+    """Raise `BoardError` if cells are off the board or occur too often."""
     counts = Counter(cells)
     for i, cell in enumerate(cells):
         # Some maps store state in hazards that lie off the board. Food is always on the board.
@@ -279,6 +285,7 @@ def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once
 
 
 def _parse_line(sent: dict[str, Any], key: str) -> str:
+    """Return a text field of a request that has only one line."""
     value = json_fields.string(sent, key, "", "").strip()
     if len(value) > 200 or not value.isprintable():
         raise BoardError(

@@ -20,7 +20,7 @@ try:
 except ImportError:  # OpenEnv's images start in the folder of the package
     from models import SnakeAction, SnakeObservation
 
-YOU, OPPONENT = "A", "B"
+AGENT, OPPONENT = "A", "B"
 
 
 class SnakeEnvironment(Environment):
@@ -48,9 +48,9 @@ class SnakeEnvironment(Environment):
         """
         seed = uuid4().int % 2**31 + 1 if seed is None else seed
         self._opponent = snakes.make(opponent, seed)
-        self._board = Board.new(11, 11, [YOU, OPPONENT], game=Game(seed=seed))
+        self._board = Board.new(11, 11, [AGENT, OPPONENT], game=Game(seed=seed))
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
-        return self._seen()
+        return self._observe()
 
     def step(self, action: SnakeAction, **_: Any) -> SnakeObservation:
         """Play one turn.
@@ -59,16 +59,16 @@ class SnakeEnvironment(Environment):
         """
         if not self._board.is_over():
             decided = snakes.decide(self._board, {OPPONENT: self._opponent})
-            self._board.step({YOU: action.move, OPPONENT: decided[OPPONENT].move})
+            self._board.step({AGENT: action.move, OPPONENT: decided[OPPONENT].move})
             self._state.step_count += 1
-        return self._seen()
+        return self._observe()
 
-    def _seen(self) -> SnakeObservation:
+    def _observe(self) -> SnakeObservation:
         board, over = self._board, self._board.is_over()
-        board.you_id = YOU
+        board.you_id = AGENT
         living = {snake.id for snake in board.living}
-        points = {frozenset({YOU}): 1.0, frozenset(): 0.5}.get(frozenset(living), 0.0)
-        safe = list(board.safe_moves()) if YOU in living else []
+        points = {frozenset({AGENT}): 1.0, frozenset(): 0.5}.get(frozenset(living), 0.0)
+        safe = list(board.safe_moves()) if AGENT in living else []
         return SnakeObservation(
             board=str(board.without_seed()),
             safe_moves=safe,
