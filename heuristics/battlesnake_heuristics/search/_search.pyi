@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 SOURCES_HASH: str
-"""Hash of the C files from which it was compiled (`build_check.hash_of_sources`)."""
+"""Hash of the C files from which the module was compiled (`build_check.hash_of_sources`)."""
 
 def search(
     width: int,
@@ -42,29 +42,30 @@ def search(
     Args:
         width: Width of the board.
         height: Height of the board.
-        wrapped: Moves wrap around the edges.
-        constrictor: Snakes grow on every turn.
-        solo: The game continues with one snake.
+        wrapped: Whether moves wrap around the edges.
+        constrictor: Whether snakes grow on every turn.
+        solo: Whether the game continues with one snake.
         damage: Damage per hazard layer.
         lengths: Lengths of the snakes.
         health: Health of the snakes.
         bodies: Cells of the bodies.
         food: Food per cell.
         hazards: Hazard layers per cell.
-        weights: Weights of the handcrafted evaluation (`search.Weights`).
-        seconds: Time limit; 0 for none.
+        weights: Weights of the handcrafted evaluation, int32 (`search.Weights`).
+        seconds: Time limit in seconds; 0 for no limit.
         nodes: Maximum number of nodes; 0 for no limit.
         max_depth: Maximum depth in turns.
         network: Bytes of a learned evaluation; empty for the handcrafted evaluation.
-        exact: Return exact scores for all moves, not only for the best move.
+        exact: Compute exact scores for all moves, not only for the best move.
         decoupled: Use decoupled MCTS if three or more snakes live and ``network`` is given.
         frozen: Use the frozen search, which ignores ``network`` and ``decoupled``.
         first_depth: First depth of iterative deepening; above 1 for a helper thread.
-        should_stop: Polled callback; the search stops when it returns a true value.
+        should_stop: Polled callback; a true return value stops the search.
 
     Returns:
         (move, depth, proven, leaf_evals, nodes, score by move, line as bytes per turn, visits of
-        the four moves in a decoupled search or zeros). Scores count 1/1000 cell of territory.
+        the four moves in a decoupled search or zeros). The unit of scores is 1/1000 cell of
+        territory.
 
     Raises:
         ValueError: If an argument is outside the limits of the search.
@@ -72,7 +73,10 @@ def search(
     """
 
 def inputs(*request: Any) -> bytes:
-    """Return the network inputs of a position, int16; takes the arguments of `search`."""
+    """Return the network inputs of a position as int16 bytes.
+
+    The arguments are the arguments of `search`.
+    """
 
 def play_game(
     width: int,
@@ -107,7 +111,7 @@ def evaluate_batch(
     """
 
 def set_isa(name: str, /) -> str:
-    """Select the instruction set: "plain", "avx2" or "best"; returns the selected one."""
+    """Select the instruction set "plain", "avx2" or "best"; returns the selected name."""
 
 def play_turns(
     width: int,
@@ -123,7 +127,7 @@ def play_turns(
     moves: bytes,
     /,
 ) -> tuple[list[tuple[int, bytes] | None], bytes, int]:
-    """Play turns by the rules of the search; returns (snakes, food, hash of the position)."""
+    """Play turns by the rules of the search; returns (snakes, food, position hash)."""
 
 def use_cpu_clock(on: bool, /) -> bool:
     """Measure time limits in CPU time of the process; returns the previous setting."""
@@ -131,6 +135,6 @@ def use_cpu_clock(on: bool, /) -> bool:
 def set_throttle(fraction: float, /) -> tuple[float, float]:
     """Limit searches to this fraction of a core in the last 0.1 s before their deadline.
 
-    Returns (CPU time of the process, seconds left) when throttling began since the last call, or
-    zeros. 0 disables throttling.
+    The result is (CPU time of the process, seconds left) when throttling began since the last call,
+    or zeros. Fraction 0 disables throttling.
     """

@@ -1,14 +1,14 @@
 /* Best-reply search: alpha-beta with iterative deepening over whole turns.
  *
- * We choose a move first, and the opponents reply with knowledge of that move, so every value is a
- * lower bound of the value that we can achieve. With one opponent, this search is exact alpha-beta.
- * With several opponents, one opponent at a time deviates to hurt us most, and all other opponents
- * keep the replies that have hurt us most so far (best-reply search, Schadd and Winands 2011). Move
- * ordering uses the transposition table, killer replies and the history heuristic. Later moves are
- * reduced (late move reductions) and first searched with a null window (principal variation
- * search).
+ * We choose a move first, and the opponents reply with knowledge of that move, so every value
+ * is a lower bound of the value that we can achieve. With one opponent, this search is ordinary
+ * alpha-beta search. With several opponents, one opponent at a time deviates to hurt us most, and
+ * all other opponents keep the replies that have hurt us most so far (best-reply search, Schadd and
+ * Winands 2011). Move ordering uses the transposition table, killer replies and the history
+ * heuristic. Later moves are reduced (late move reductions) and first searched with a null window
+ * (principal variation search).
  *
- * The unit of values is 1/1000 cell of territory, from snake 0's point of view. */
+ * Values are from the perspective of snake 0, in 1/1000 cell of territory. */
 
 #include "transposition_table.h"
 
@@ -18,15 +18,15 @@ static int is_proven(TTEntry entry) {
            (entry.value <= -PROVEN && entry.bound != BOUND_LOWER);
 }
 
-/* Returns a hash of 64 bits, computed with the finalizer of splitmix64. */
+/* Returns a 64-bit hash of `x`, computed with the finalizer of splitmix64. */
 static uint64_t mix64(uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
     return x ^ x >> 31;
 }
 
-/* Returns the hash of all data that affects the future: the cells, and the health, length and tail
- * of each living snake. */
+/* Returns the hash of a position: its occupied cells, heads and food, and the health, length and
+ * tail of each living snake. */
 static uint64_t position_key(const Search *search, const Position *pos) {
     uint64_t key = pos->hash;
     for (int s = 0; s < search->request->snakes; s++) {
@@ -39,20 +39,20 @@ static uint64_t position_key(const Search *search, const Position *pos) {
     return key;
 }
 
-/* Returns the time in seconds on the clock of the time limit. */
+/* Returns the current time of the search's clock, in seconds. */
 static double clock_seconds(const Search *search) {
     struct timespec now;
     clock_gettime(search->clock, &now);
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-#define QUOTA_PERIOD_S 0.1 /* seconds; the default period of a cgroup CPU quota */
-/* Minimum sleep in seconds; shorter sleeps are skipped. */
+#define QUOTA_PERIOD_S 0.1 /* default period of a cgroup CPU quota, in seconds */
+/* Minimum duration of a sleep, in seconds. The search skips shorter sleeps. */
 #define MIN_SLEEP_S 0.001
 
-/* Sleeps to use at most `search_throttle_fraction` of a core during the last quota period before
- * the deadline. If a process exhausts its CPU quota, the kernel suspends the process until the next
- * period, and the move would arrive late. */
+/* Throttles a search during the last quota period before the deadline. The function sleeps so that
+ * the process uses at most `search_throttle_fraction` of a core. If a process exhausts its CPU
+ * quota, the kernel suspends the process until the next period, and the move would arrive late. */
 static void throttle(Search *search) {
     struct timespec now;
     double time_left = search->deadline - clock_seconds(search);
@@ -74,8 +74,8 @@ static void throttle(Search *search) {
 #endif
 }
 
-/* Sets search->stopped if a limit is reached, and returns it. The function reads the clock only if
- * `check_clock`, and polls the callback only if `check_callback`. */
+/* Sets search->stopped to 1 if a limit is reached, and returns search->stopped. The function reads
+ * the clock only if `check_clock`, and polls the callback only if `check_callback`. */
 static int check_stop(Search *search, int check_clock, int check_callback) {
     const SearchRequest *request = search->request;
     if (request->max_nodes > 0 && search->nodes >= request->max_nodes) search->stopped = 1;
@@ -88,7 +88,8 @@ static int check_stop(Search *search, int check_clock, int check_callback) {
     return search->stopped;
 }
 
-/* Tests the limits: the clock at every 256th node, and the callback at every 32,768th node. */
+/* Checks the node limit at every node, the clock at every 256th node, and the callback at every
+ * 32,768th node. Returns search->stopped. */
 static int poll_stop(Search *search) {
     return check_stop(search, !(search->nodes & 255), !(search->nodes & 0x7fff));
 }
@@ -110,10 +111,10 @@ static Bits vacating_tails(const Search *search, const Position *pos) {
     return tails;
 }
 
-/* Writes the moves of snake `s` that neither leave the board nor enter a cell that stays occupied,
- * best move first: move `first` (4: none), and then by history score. Returns the number of moves.
- * If there is no such move, the function writes one fatal move. The body of a snake that starves on
- * this turn counts as occupied. */
+/* Writes the moves of snake `s` that neither leave the board nor enter a cell that stays occupied.
+ * Move `first` (4: none) is first, and the other moves are sorted by history score. Returns the
+ * number of moves. If there is no such move, the function writes one fatal move. The body of a
+ * snake that starves on this turn counts as occupied. */
 static int generate_moves(const Search *search, const Position *pos, int s, int first,
                           uint8_t *moves) {
     Bits closed = bits_minus(pos->occupied, vacating_tails(search, pos));
@@ -138,11 +139,11 @@ static int generate_moves(const Search *search, const Position *pos, int s, int 
 /* This declaration is needed because min_node() and max_node() are mutually recursive. */
 static int max_node(Search *search, const Position *pos, int depth, int ply, int alpha, int beta);
 
-/* Returns the reduced depth of a move that is not expected to be best. If such a move proves
- * better, it is searched again to the full depth (late move reductions). */
+/* Returns the reduced depth for moves after the first move (late move reductions). If the reduced
+ * search finds a better value, the caller searches the move again at full depth. */
 static int lmr_depth(int depth) { return depth > 2 && !FROZEN ? depth - 1 : depth; }
 
-/* Returns the evaluation, clamped to values below the proven results. */
+/* Returns the static evaluation, clamped to the range between proven losses and proven wins. */
 static int static_eval(Search *search, const Position *pos) {
     int value = evaluate(search, pos);
     if (FROZEN) return value;
@@ -150,7 +151,7 @@ static int static_eval(Search *search, const Position *pos) {
 }
 
 /* Makes the moves of all snakes and returns the value of the resulting position: the value of a
- * finished game, the evaluation at depth 1, or the value of our next node. */
+ * finished game, the static evaluation at depth 1, or the value of the next max node. */
 static int search_after(Search *search, const Position *pos, const uint8_t *moves, int depth,
                         int ply, int alpha, int beta) {
     Position to;
@@ -158,26 +159,29 @@ static int search_after(Search *search, const Position *pos, const uint8_t *move
     int value = terminal_value(search, &to, ply);
     if (value && FROZEN) return value;
     if (poll_stop(search) || value) return value;
-    if (!to.snake[0].alive) return 0; /* a draw, if W_DRAW is 0: no evaluation without snake 0 */
+    /* A draw with W_DRAW 0; evaluations require a living snake 0. */
+    if (!to.snake[0].alive) return 0;
     if (depth <= 1) return static_eval(search, &to);
     return max_node(search, &to, depth - 1, ply + 1, alpha, beta);
 }
 
-/* Converts a win or loss from turns counted from the root (`ply` turns away) to turns counted from
- * the position, because table entries outlive the root. The frozen search stores distances from the
+/* Converts a value for the transposition table. The distance of a win or loss, counted from the
+ * root, becomes a distance from the position, which is `ply` turns from the root. Later searches
+ * with other roots can therefore use the entry. The frozen search stores distances from the
  * root. */
 static int value_to_tt(int value, int ply) {
     if (FROZEN) return value;
     return value >= PROVEN ? value + ply : value <= -PROVEN ? value - ply : value;
 }
-/* Converts in the opposite direction of value_to_tt(). */
+/* Inverts value_to_tt(): converts a value of the transposition table to a distance from the
+ * root. */
 static int value_from_tt(int value, int ply) {
     if (FROZEN) return value;
     return value >= PROVEN ? value - ply : value <= -PROVEN ? value + ply : value;
 }
 
-/* Probes the transposition table into `entry`, with its value counted from the root. Returns
- * whether the entry decides the node within (alpha, beta). */
+/* Probes the transposition table and fills `entry`, with distances counted from the root. Returns
+ * whether the value of the entry replaces a search with the window (alpha, beta). */
 static int tt_cutoff(const Search *search, uint64_t key, int depth, int ply, int alpha, int beta,
                      TTEntry *entry) {
     if (!tt_probe(search->table, search->table_mask, key, entry)) return 0;
@@ -204,12 +208,13 @@ static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *
     int snakes = search->request->snakes, counts[MAX_SNAKES] = {0}, has_reply = 0, worst = WIN;
     int use_tt = depth > 2 && !FROZEN, original_beta = beta, best_reply = 0;
     TTEntry entry = {.move = 0};
-    /* Step 1. Transposition table lookup. */
-    if (use_tt) { /* at smaller depths, a probe costs as much as it saves */
+    /* Step 1. Probe the transposition table. */
+    if (use_tt) { /* at smaller depths, a probe takes as long as the search */
         key = mix64(key + moves[0] + 1);
         if (tt_cutoff(search, key, depth, ply, alpha, beta, &entry)) return entry.value;
     }
-    /* Minimum value of losing replies, and maximum value of all replies. */
+    /* These variables are the minimum value of losing replies and the maximum value of all
+     * replies. */
     int worst_losing_value = -WIN - 1, best_reply_value = -WIN - 1;
     int halve_losses = pos->living > 2 && !FROZEN;
     /* Step 2. Generate the replies of every opponent; the best known reply or the killer reply is
@@ -226,7 +231,7 @@ static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *
     /* Step 3. Search each opponent's deviations from the replies that have hurt us most so far. */
     for (int s = 1; s < snakes && alpha < beta; s++) {
         if (!counts[s]) continue;
-        /* An opponent that is too far away to meet us within the search keeps its first move. */
+        /* An opponent that cannot meet us within the search depth plays only its first move. */
         int out_of_range =
             pos->living > 2 &&
             steps_between(search, head_of(search, pos, 0), head_of(search, pos, s)) > 2 * depth + 2;
@@ -247,8 +252,8 @@ static int min_node(Search *search, const Position *pos, uint64_t key, uint8_t *
             }
             if (search->stopped) return 0;
             has_reply = 1;
-            /* Step 5. With several opponents, a loss requires cooperation of the opponents, so it
-             * counts half. */
+            /* Step 5. With several opponents, a loss requires cooperation of the opponents, so its
+             * value is halved. */
             if (halve_losses) {
                 if (value > best_reply_value) best_reply_value = value;
                 if (value <= -PROVEN) {
@@ -285,7 +290,7 @@ static int max_node(Search *search, const Position *pos, int depth, int ply, int
     uint64_t key = position_key(search, pos);
     TTEntry entry = {.move = 4};
     int original_alpha = alpha, best = -WIN, best_move = 0;
-    /* Step 1. Transposition table lookup. */
+    /* Step 1. Probe the transposition table. */
     if (tt_cutoff(search, key, depth, ply, alpha, beta, &entry)) return entry.value;
     /* Step 2. Generate our moves; the move from the transposition table is first. */
     uint8_t options[4], moves[MAX_SNAKES] = {0};

@@ -21,14 +21,14 @@ void release_buffers(RequestBuffers *buffers);
  * memory. */
 void fill_request(SearchRequest *request, const RequestBuffers *buffers);
 
-/* Sets ValueError "<field> <rule>" and returns -1. */
+/* Sets a ValueError with the message "<field> <rule>" and returns -1. */
 int raise_value_error(const char *field, const char *rule);
-/* Returns whether the buffer contains `count` aligned items of `size` bytes; sets ValueError if
- * not. */
+/* Returns 1 if the buffer contains `count` aligned items of `size` bytes, or 0 with ValueError
+ * set. */
 int check_buffer(const char *field, const Py_buffer *buffer, Py_ssize_t count, int size);
-/* Checks all fields of a request's position that the search uses as an index or adds up. Stores the
- * number of hazard planes in `planes`; if `planes` is NULL, requires one plane. Returns 0, or -1
- * with ValueError set. */
+/* Checks all fields of a position that the search uses as indices or in sums. Stores the number of
+ * hazard planes in `planes`; if `planes` is NULL, requires one plane. Returns 0, or -1 with
+ * ValueError set. */
 int check_position(const SearchRequest *request, const RequestBuffers *buffers, int *planes);
 /* Checks the bounds of the weights. Returns 0, or -1 with ValueError set. */
 int check_weights(const Py_buffer *buffer);
@@ -36,7 +36,7 @@ int check_weights(const Py_buffer *buffer);
  * network. Returns 0, or -1 with ValueError set. */
 int check_network(const Py_buffer *buffer, const Network **network);
 
-/* Plays a self-play game without the GIL. */
+/* Plays a self-play game; releases the GIL during the game. */
 PyObject *play_game(PyObject *module, PyObject *args);
 /* Evaluates a batch of network inputs. */
 PyObject *evaluate_batch(PyObject *module, PyObject *args);

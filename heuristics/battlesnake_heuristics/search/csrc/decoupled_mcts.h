@@ -7,32 +7,35 @@
  *
  * Values are win probabilities in [0, 1] that sum to 1 over the living snakes. */
 
-#define C_PUCT 0.28f
-#define PRIOR_UPDATE_VISITS 8 /* number of visits of a node after which its priors are updated */
+#define C_PUCT 0.28f          /* exploration constant of the PUCT formula */
+#define PRIOR_UPDATE_VISITS 8 /* number of visits of a node before its priors are updated */
 /* Initial weight of a move to a contested cell, which the head of an equal or longer snake can
  * reach; other moves have weight 1. */
 #define CONTESTED_CELL_PRIOR 0.15f
 #define OLD_PRIOR_WEIGHT 0.05f /* weight of the initial priors after the update */
-/* Maximum memory of the nodes of one tree, in bytes. */
+/* Maximum memory of all nodes of one tree, in bytes. */
 #define MAX_TREE_BYTES (64 << 20)
 
 /* Action statistics of one snake at one node, by move. */
 typedef struct {
     uint32_t visits[4];
     float value_sum[4]; /* sum of backed-up values, each in [0, 1] */
-    float prior[4];     /* in [0, 1]; 0 for fatal moves */
+    float prior[4];     /* prior probability, in [0, 1]; 0 for fatal moves */
     float leaf_value;   /* win probability predicted by the network, in [0, 1] */
 } ActionStats;
 
 /* A node of the tree. */
 typedef struct {
     uint32_t visits;
-    int terminal; /* 1 if the game is over, or snake 0 is eliminated and the tree serves only snake 0 */
-    Position pos; /* truncated to the snakes that play; their ActionStats follow */
+    /* `terminal` is 1 if the game is over. If the tree serves only snake 0, `terminal` is also 1
+     * after the elimination of snake 0. */
+    int terminal;
+    Position pos; /* only the snakes of the request; their ActionStats follow */
 } Node;
 
-/* A slot of the hash table of edges. The key contains the node index + 1 in the high 32 bits and
- * the joint move, with 2 bits per snake, in the low bits; 0 marks a free slot. */
+/* A slot of the hash table of edges, which lead from a node to a child after a joint move. The key
+ * contains the node index + 1 in the high 32 bits and the joint move, with 2 bits per snake, in the
+ * low bits. Key 0 marks a free slot. */
 typedef struct {
     uint64_t key; /* node and joint move */
     uint32_t child;
@@ -42,12 +45,14 @@ typedef struct {
 typedef struct {
     Search *search;
     int snakes;
-    uint32_t count, max_nodes, mask; /* nodes in use, nodes allocated, edge slots minus 1 */
-    size_t stats_offset, node_bytes; /* offset of the ActionStats in a node, and size of a node, in bytes */
+    /* Numbers of used and allocated nodes; number of edge slots minus 1. */
+    uint32_t count, max_nodes, mask;
+    /* Offset of the ActionStats in a node and size of a node, in bytes. */
+    size_t stats_offset, node_bytes;
     char *nodes;
     Edge *edges;
     float c_puct;
-    uint64_t random; /* state of the root noise */
+    uint64_t random; /* random state for the root noise */
 } Tree;
 
 /* Returns the node with index `index`. */
@@ -59,8 +64,8 @@ static ActionStats *get_stats(const Tree *tree, const Node *node) {
     return (ActionStats *)((char *)node + tree->stats_offset);
 }
 
-/* Converts a value in 1/1000 cell to a win probability with the logistic function. The function is
- * computed as (1 + x / 1024) ^ 1024, which every processor rounds in the same way. */
+/* Converts a value in 1/1000 cell to a win probability with the logistic function. The exponential
+ * is approximated by (1 + x / 1024) ^ 1024, which every processor rounds in the same way. */
 static float win_probability(int value) {
     float odds = 1 + clamp_abs(value, 8 * VALUE_PER_LOGIT) / (1024.0f * VALUE_PER_LOGIT);
     for (int i = 0; i < 10; i++) odds *= odds;
@@ -80,8 +85,8 @@ static int value_from_probability(float probability) {
     return low;
 }
 
-/* Writes the value of `pos` for every snake as win probabilities that sum to 1. If the game is
- * over, the last survivors share the point; `before` is the position one turn earlier. */
+/* Writes the win probability of every snake in `pos`; the probabilities sum to 1. If the game is
+ * over, the last survivors have equal probabilities; `before` is the position one turn earlier. */
 static void evaluate_snakes(Search *search, const Position *before, const Position *pos,
                             float *win_probs) {
     int alive[MAX_SNAKES] = {0}, count = 0;
@@ -128,18 +133,20 @@ static void init_priors(Search *search, const Position *pos, int s, float *prior
     for (int i = 0; i < count; i++) prior[moves[i]] /= total;
 }
 
-/* Writes the initial priors of all living snakes. The first visit of a node calls this function,
- * because most nodes are never visited again after their evaluation. */
+/* Writes the initial priors of all living snakes. simulate() calls this function when a node is
+ * first visited after its evaluation, because most nodes are never visited again. */
 static void init_all_priors(Search *search, const Position *pos, ActionStats *stats) {
     for (int s = 0; s < search->request->snakes; s++)
         if (pos->snake[s].alive) init_priors(search, pos, s, stats[s].prior);
 }
 
-/* Returns whether a node can be added. The last node is reserved for positions that do not fit. */
+/* Returns whether the tree has room for another node. The last node is reserved for positions that
+ * do not fit. */
 static int has_room(const Tree *tree) { return tree->count + 1 < tree->max_nodes; }
 
-/* Expands and evaluates: stores `pos`, which followed `before`, in a new node, and returns the
- * index of the node. If the tree is full, the function overwrites the reserved node. */
+/* Adds a node for `pos`, evaluates the position for all snakes, and returns the index of the node.
+ * `before` is the position one turn earlier. If the tree is full, the function overwrites the
+ * reserved node. */
 static uint32_t add_node(Tree *tree, const Position *before, const Position *pos) {
     uint32_t index = has_room(tree) ? tree->count++ : tree->max_nodes - 1;
     Node *node = get_node(tree, index);
@@ -163,8 +170,8 @@ static int most_visited(const ActionStats *stats) {
     return best;
 }
 
-/* Recomputes the priors of a node by a one-turn lookahead: each snake's moves are weighted by the
- * odds of winning after them, if all other snakes play their most visited moves. */
+/* Updates the priors of a node by a one-turn lookahead. The new weight of a move is its prior times
+ * the odds of winning after the move, if all other snakes play their most visited moves. */
 static void update_priors(Tree *tree, const Node *node) {
     ActionStats *stats = get_stats(tree, node);
     uint8_t moves[MAX_SNAKES] = {0};
@@ -175,7 +182,7 @@ static void update_priors(Tree *tree, const Node *node) {
         float *prior = stats[s].prior, odds[4] = {0}, total = 0, win_probs[MAX_SNAKES];
         uint8_t most_visited_move = moves[s];
         for (moves[s] = 0; moves[s] < 4; moves[s]++) {
-            /* The move is fatal or the only move. */
+            /* The prior of a fatal move or an only move does not change. */
             if (!(prior[moves[s]] > 0) || prior[moves[s]] == 1) continue;
             make_turn(tree->search, &node->pos, moves, &to);
             evaluate_snakes(tree->search, &node->pos, &to, win_probs);
@@ -218,7 +225,7 @@ static Edge *find_edge_slot(const Tree *tree, uint64_t key) {
     return &tree->edges[slot];
 }
 
-/* Returns the edge slot of the joint move at a node, and stores its key in `key`. */
+/* Returns the edge slot of the joint move at a node, and stores the key of the edge in `key`. */
 static Edge *find_edge(const Tree *tree, uint32_t node, const uint8_t *moves, uint64_t *key) {
     *key = (uint64_t)(node + 1) << 32;
     for (int s = 0; s < tree->snakes; s++) *key |= (uint64_t)moves[s] << 2 * s;
@@ -239,7 +246,8 @@ static int grow_edge_table(Tree *tree, uint32_t size) {
     return 0;
 }
 
-/* Returns the child node after the joint move; expands the child first if `is_new`. */
+/* Returns the index of the child node after the joint move. If the child does not exist, the
+ * function adds the child and sets `is_new` to 1. */
 static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *is_new) {
     Search *search = tree->search;
     const Position *pos = &get_node(tree, index)->pos;
@@ -253,7 +261,7 @@ static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *i
         return add_node(tree, pos, &to);
     }
     const Position *next = &get_node(tree, edge->child)->pos;
-    /* The rings contain the bodies of the most recent line. */
+    /* The rings may contain the bodies of another line, so the heads are written again. */
     for (int s = 0; s < tree->snakes; s++)
         if (next->snake[s].alive)
             search->ring[s][next->snake[s].head & (RING - 1)] =
@@ -262,7 +270,8 @@ static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *i
 }
 
 /* Mixes Dirichlet noise into the priors of every living snake at the root, as in AlphaZero. All
- * concentrations are 1: the noise is the spacings of uniform random cuts of [0, 1]. */
+ * concentrations are 1, so the noise equals the spacings between uniform random points of [0,
+ * 1]. */
 static void add_root_noise(Tree *tree, const Node *root) {
     float weight = tree->search->request->root_noise;
     for (int s = 0; s < tree->snakes; s++) {
@@ -285,7 +294,7 @@ static void add_root_noise(Tree *tree, const Node *root) {
     }
 }
 
-/* Runs one simulation. */
+/* Runs one simulation: selects a path, adds and evaluates a leaf, and backs up the leaf values. */
 static void simulate(Tree *tree) {
     uint32_t path[MAX_DEPTH], index = 0;
     uint8_t moves[MAX_DEPTH][MAX_SNAKES];
@@ -321,7 +330,7 @@ static void simulate(Tree *tree) {
     }
 }
 
-/* Writes the line of most visited moves. */
+/* Writes the line of the most visited moves, starting at the root. */
 static void extract_visited_line(Tree *tree, SearchResult *result) {
     uint32_t index = 0;
     uint64_t key;
@@ -380,7 +389,7 @@ static void export_visits(Tree *tree, SearchResult *result) {
     result->depth = result->line_length;
 }
 
-/* Returns whether decoupled MCTS searches the request. */
+/* Returns whether the request uses decoupled MCTS. */
 static int uses_decoupled(const SearchRequest *request, const Position *root) {
     return request->decoupled && request->network && root->living > 2;
 }

@@ -1,13 +1,14 @@
-/* Static evaluation of a position for snake 0: territory, food, length and space. The network of
- * the request evaluates the position; without a network, the handcrafted evaluation does.
+/* Static evaluation of a position for snake 0: territory, food, length and space. If the request
+ * has no network, the handcrafted evaluation is used.
  *
- * Territory is a multi-source breadth-first flood from all heads: a cell belongs to the snake that
- * reaches it first. A tie belongs to the longest snake, or to no snake if several are longest. */
+ * Territory is a multi-source breadth-first flood from all heads: a cell belongs to the snake
+ * that reaches it first. A tie belongs to the longest snake, or to no snake if several are
+ * longest. */
 
-/* Number of turns to food that a snake does not reach first. */
+/* Value of `turns_to_food` if the snake reaches no food first. */
 #define UNREACHED 127
-#define SOON_TURNS 4 /* turns; horizon of the territory inputs `soon` and `later` */
-#define LATER_TURNS 9
+#define SOON_TURNS 4  /* number of turns of the input `cells_soon` */
+#define LATER_TURNS 9 /* number of turns of the input `cells_later` */
 
 /* Territory of each living snake, indexed like the array `alive`. */
 typedef struct {
@@ -15,7 +16,8 @@ typedef struct {
     Bits reached_by_any;    /* cells that any snake reaches */
     /* Number of turns to the nearest food that the snake reaches first, or UNREACHED. */
     int turns_to_food[MAX_SNAKES];
-    int num_exits[MAX_SNAKES]; /* number of cells that the snake can enter next, including contested cells */
+    /* Number of cells that the snake can enter on the next turn, including contested cells. */
+    int num_exits[MAX_SNAKES];
     /* Number of owned cells within SOON_TURNS, within LATER_TURNS, and in total. */
     int soon[MAX_SNAKES], later[MAX_SNAKES], cells[MAX_SNAKES];
     int last_turn[MAX_SNAKES]; /* turn on which the snake reaches its last cell */
@@ -45,8 +47,8 @@ static inline ALWAYS_INLINE int init_tails(const Search *search, const Position 
     return last_turn;
 }
 
-/* Returns `free` and the cells that tails vacate on turn `turn`. The loop contains no branches and
- * no stores. */
+/* Returns the union of `free` and the cells that tails vacate on turn `turn`. The loop contains no
+ * branches and no stores. */
 static inline ALWAYS_INLINE Bits free_tails(const Tail *tails, int count, unsigned turn,
                                             Bits free) {
     for (int i = 0; i < count; i++) {
@@ -137,8 +139,7 @@ static int evaluate_handcrafted(const Search *search, const Position *pos, const
         if (pos->snake[alive[i]].length > longest) longest = pos->snake[alive[i]].length;
     }
     if (count > 1) {
-        /* One opponent: the difference of the scores. Several: half against the best, half against
-         * the mean. */
+        /* The subtracted score is halfway between the best and the mean score of the opponents. */
         value -= (best + total / (count - 1)) / 2;
         value += length_score(weights, pos->snake[0].length, longest);
     }

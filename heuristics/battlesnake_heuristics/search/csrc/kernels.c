@@ -14,7 +14,7 @@ static int has_avx2(void) { return cpu_has(HAS_AVX2); }
 static int has_avx2(void) { return 0; }
 #endif
 
-/* select_isa() sets this flag. */
+/* This flag is 1 if select_isa() selected AVX2. */
 static int uses_avx2;
 
 const char *select_isa(const char *name) {
@@ -28,6 +28,7 @@ const char *select_isa(const char *name) {
     return "plain";
 }
 
+/* Returns the index of the smallest kernel for a board of `cells` cells. */
 static int size_index(int cells) { return cells <= 128 ? 0 : cells <= 384 ? 1 : 2; }
 
 const Kernel *kernel_for(int cells) {

@@ -1,13 +1,14 @@
-/* Forward pass of the quantized evaluation network, in plain C and with AVX2. Both variants give
- * the same value, because integer sums do not depend on their order. */
+/* Forward pass of the quantized evaluation network, in plain C and with AVX2. Both variants return
+ * equal values, because integer sums do not depend on the order of the terms. */
 #include "network.h"
 #include "cpu_features.h"
 
 #include <stddef.h>
 
-#define ROUNDING (1 << 9) /* rounds to nearest: sums have scale 1/2^18, activations 1/2^8 */
+#define ROUNDING (1 << 9) /* half of the divisor of clipped_relu(), for rounding to nearest */
 
-/* Clipped ReLU, as in NNUE: converts a sum to an activation in [0, MAX_ACTIVATION]. */
+/* Applies the clipped ReLU of NNUE: converts a sum, scale 1/2^18, to an activation in [0,
+ * MAX_ACTIVATION], scale 1/2^8. */
 static inline int16_t clipped_relu(int32_t sum) {
     int32_t value = (sum + ROUNDING) >> 10;
     return value < 0 ? 0 : value > MAX_ACTIVATION ? MAX_ACTIVATION : value;
@@ -36,8 +37,8 @@ static int32_t forward_plain(const Layers *layers, const int16_t *inputs, int pa
 #include <immintrin.h>
 #include <string.h>
 
-/* Returns a pair of values as one number. The index is a size_t, because an int needs a sign
- * extension for every pair. */
+/* Returns a pair of int16 values as one int32. The index has type size_t, because an int requires a
+ * sign extension for every pair. */
 static inline int32_t pair_at(const int16_t *values, size_t pair) {
     int32_t both;
     memcpy(&both, values + 2 * pair, sizeof both);
@@ -57,12 +58,13 @@ __attribute__((target("avx2"))) static inline __m256i add_pairs_avx2(__m256i sum
     return _mm256_add_epi32(sum, _mm256_madd_epi16(both, _mm256_loadu_si256(weights)));
 }
 
-/* Packs 16 values of 32 bits into 16 bits, in order. */
+/* Packs 16 int32 values into 16 int16 values, in order. */
 __attribute__((target("avx2"))) static inline __m256i narrowed_avx2(__m256i low, __m256i high) {
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
 }
 
-/* Returns the output layer's sum for the activations of the second hidden layer. */
+/* Returns the sum of the output layer, scale 1/2^18, for the activations of the second hidden
+ * layer. */
 __attribute__((target("avx2"))) static inline int32_t last_layer(const Layers *layers,
                                                                  __m256i second) {
     __m256i out = _mm256_madd_epi16(second, _mm256_loadu_si256((const void *)layers->last));
@@ -78,7 +80,7 @@ __attribute__((target("avx2"))) static int32_t forward_avx2(const Layers *layers
     int16_t hidden[HIDDEN1];
     for (int g = 0; g < GROUPS; g++)
         sum[g] = _mm256_loadu_si256((const void *)&layers->first_bias[g * LANES]);
-#pragma GCC unroll 8 /* otherwise the sums move between registers in every iteration */
+#pragma GCC unroll 8 /* without unrolling, the sums move between registers */
     for (size_t p = 0; p < (size_t)pairs; p++) {
         __m256i both = _mm256_set1_epi32(pair_at(inputs, p));
         for (int g = 0; g < GROUPS; g++)

@@ -32,14 +32,14 @@ enum {
 _Static_assert(BOARD_INPUTS % 2 == 0 && SNAKE_INPUTS % 2 == 0, "inputs are multiplied by pairs");
 #define HIDDEN1 32
 #define HIDDEN2 16
-#define STACKS 3 /* number of layer sets: for two, three, and more living snakes */
+#define STACKS 3 /* number of weight stacks: for two, three, and four or more living snakes */
 #define MAX_ACTIVATION 1023
 #define MAX_WEIGHT 8191
 #define MAX_BIAS (1 << 29)
 #define VALUE_PER_LOGIT 10000 /* 1/1000 cell per unit of logit */
 
-/* Layers for one number of living snakes. Weights are stored in pairs of inputs, for instructions
- * that multiply and add pairs. */
+/* One weight stack: the layers for one number of living snakes. Weights are stored in pairs of
+ * inputs, for instructions that multiply and add pairs. */
 typedef struct {
     int16_t first[NUM_INPUTS / 2][HIDDEN1][2];
     int32_t first_bias[HIDDEN1];
@@ -55,12 +55,14 @@ typedef struct {
     Layers stack[STACKS];
 } Network;
 
+/* Variants of the forward pass. */
 enum { KERNEL_PLAIN, KERNEL_AVX2, NUM_KERNELS };
 
 /* A forward pass: returns the logit of winning, scale 1/2^18, from `pairs` pairs of inputs. */
 typedef int32_t (*NetworkKernel)(const Layers *layers, const int16_t *inputs, int pairs);
 
-/* Returns the forward pass KERNEL_..., or NULL if the processor does not support it. */
+/* Returns the forward pass of `kernel` (KERNEL_PLAIN or KERNEL_AVX2), or NULL if the processor does
+ * not support the kernel. */
 NetworkKernel network_kernel(int kernel);
 /* Returns the fastest forward pass that the processor supports. */
 NetworkKernel best_network_kernel(void);

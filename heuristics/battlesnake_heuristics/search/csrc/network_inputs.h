@@ -1,7 +1,7 @@
 /* Computes the inputs of the evaluation network from the formulas of input_table.h. With one
  * opponent, the groups of the nearest and the mean opponent are not computed. Areas are fractions
- * of the board, which gives all board sizes the same scale. The order of the opponents does not
- * matter. */
+ * of the board, so that all board sizes have the same scale. The order of the opponents does not
+ * affect the inputs. */
 
 /* Clamps `value` to [-limit, limit]. */
 static inline int clamp_abs(int value, int limit) {
@@ -14,7 +14,8 @@ static inline int max_int(int value, int minimum) { return value > minimum ? val
 /* Returns the sign of a value: -1, 0 or 1. */
 static inline int sign(int value) { return (value > 0) - (value < 0); }
 
-/* Returns the distance between two cells in steps, across the edges of a wrapped board. */
+/* Returns the Manhattan distance between two cells, in steps. On a wrapped board, the path may
+ * cross the edges. */
 static int steps_between(const Search *search, int a, int b) {
     const SearchRequest *request = search->request;
     int dx = abs(search->x[a] - search->x[b]), dy = abs(search->y[a] - search->y[b]);
@@ -25,7 +26,7 @@ static int steps_between(const Search *search, int a, int b) {
     return dx + dy;
 }
 
-/* Returns a number of cells as a fraction of the board, scale 1/512. */
+/* Converts a number of cells to a fraction of the board, scale 1/512. */
 static inline int board_fraction(const Search *search, int cells) {
     return cells * search->board_fraction_scale >> 16;
 }
@@ -49,8 +50,8 @@ static void snake_inputs(const Search *search, const Position *pos, const Territ
     for (int k = 0; k < SNAKE_INPUTS; k++) in[k] = clamp_abs(raw[k], MAX_ACTIVATION);
 }
 
-/* Writes the BOARD_INPUTS inputs from the view of a snake of length `length`. `longest` is the
- * length of the longest opponent, `longer` our length lead over the nearest opponent, and
+/* Writes the BOARD_INPUTS inputs from the perspective of a snake of length `length`. `longest` is
+ * the length of the longest opponent, `longer` our length lead over the nearest opponent, and
  * `head_distance` the distance to the head of that opponent. */
 static void board_inputs(const Search *search, const Territory *territory, int count, int length,
                          int longest, int longer, int head_distance, int16_t *in) {
@@ -66,13 +67,14 @@ static void board_inputs(const Search *search, const Territory *territory, int c
     for (int k = 0; k < BOARD_INPUTS; k++) in[k] = clamp_abs(raw[k], MAX_ACTIVATION);
 }
 
-/* Orders opponents `a` and `b` by `first`, and by their other inputs if `first` is equal. */
+/* Returns whether opponent `a` ranks before opponent `b`. The larger of `first_a` and `first_b`
+ * ranks first; if the two values are equal, the inputs decide. */
 static inline int ranks_before(int first_a, int first_b, const int16_t *a, const int16_t *b) {
     if (first_a != first_b) return first_a > first_b;
     return memcmp(a, b, SNAKE_INPUTS * sizeof *a) > 0;
 }
 
-/* Counts the cells of the board inputs that are equal for all snakes. */
+/* Sets the numbers of cells for the board inputs, which are equal for all snakes. */
 static void count_board_cells(const Search *search, const Position *pos, int count,
                               Territory *territory) {
     Bits owned = territory->owned[0];
@@ -93,17 +95,18 @@ static void compute_snake_inputs(const Search *search, const Position *pos, cons
     count_board_cells(search, pos, count, territory);
     for (int i = 0; i < count; i++) snake_inputs(search, pos, territory, i, alive[i], by_snake[i]);
     if (count == 2) return;
-    int16_t sum[SNAKE_INPUTS] = {0}; /* a local array, which cannot alias the rows, is vectorized */
+    int16_t sum[SNAKE_INPUTS] = {0}; /* the compiler vectorizes a local array */
     for (int i = 0; i < count; i++)
         for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += by_snake[i][k];
     memcpy(by_snake[count], sum, sizeof sum);
 }
 
-/* Returns value / 3, rounded toward zero; unlike a division, it uses vector instructions. */
+/* Returns value / 3, rounded toward zero. The compiler vectorizes the multiplication, but not a
+ * division. */
 static inline int16_t divide_by_3(int16_t value) { return (value * 21846 >> 16) + (value < 0); }
 
-/* Assembles all inputs from the view of alive[me], for `count` >= 2 living snakes. With one
- * opponent, the last two groups of `inputs` stay unchanged. */
+/* Writes all inputs from the perspective of snake alive[me], for `count` >= 2 living snakes. With
+ * one opponent, the last two groups of `inputs` stay unchanged. */
 static void assemble_inputs(const Search *search, const Position *pos, const int *alive, int count,
                             const Territory *territory, const int16_t by_snake[][SNAKE_INPUTS],
                             int me, int16_t *inputs) {
@@ -139,7 +142,7 @@ static void assemble_inputs(const Search *search, const Position *pos, const int
         for (int k = 0; k < SNAKE_INPUTS; k++) block[k] = sum[k] / (count - 1);
 }
 
-/* Computes the inputs from the view of snake 0, which must be alive[0]. */
+/* Computes the inputs from the perspective of snake 0, which must be alive[0]. */
 static void compute_inputs(const Search *search, const Position *pos, const int *alive, int count,
                            int16_t *inputs) {
     Territory territory;

@@ -16,16 +16,16 @@ typedef struct {
     uint8_t alive;
 } Body;
 
-/* A position; the rings of the Search contain its bodies. */
+/* A position, whose bodies are in the rings of the Search. */
 typedef struct {
     Bits occupied; /* all cells of living snakes */
     Bits food;
     uint64_t hash; /* Zobrist hash of occupied cells, heads and food */
     int living;
-    Body snake[MAX_SNAKES]; /* last field: copies are truncated to the snakes that play */
+    Body snake[MAX_SNAKES]; /* last field: copies contain only the snakes of the request */
 } Position;
 
-/* A search: its board tables, transposition table, move ordering and limits. */
+/* State of a search: board tables, transposition table, move ordering and limits. */
 typedef struct {
     const SearchRequest *request;
     int cells;
@@ -34,7 +34,7 @@ typedef struct {
     uint8_t x[MAX_CELLS], y[MAX_CELLS];
     int16_t centrality[MAX_CELLS]; /* 0 in a corner, 256 in the center or on a wrapped board */
     int board_fraction_scale;      /* 1/512 of the board per cell, scale 1/65536 */
-    uint64_t body_key[MAX_SNAKES][MAX_CELLS]; /* Zobrist keys */
+    uint64_t body_key[MAX_SNAKES][MAX_CELLS]; /* Zobrist keys by snake and cell */
     uint64_t head_key[MAX_SNAKES][MAX_CELLS];
     uint64_t food_key[MAX_CELLS];
     uint16_t ring[MAX_SNAKES][RING];
@@ -143,7 +143,8 @@ static bool collides(const Search *search, const Position *pos, int s, const uin
     return false;
 }
 
-/* Places the head of snake `s` on a cell; grows the snake if the rules are constrictor. */
+/* Places the head of snake `s` on a cell. In constrictor games, the function also adds a
+ * segment. */
 static void enter_cell(Search *search, Position *pos, int s, int cell) {
     Body *body = &pos->snake[s];
     pos->hash ^= search->head_key[s][head_of(search, pos, s)] ^ search->head_key[s][cell] ^

@@ -13,20 +13,20 @@
 #define MAX_CELLS 625
 #define MAX_DEPTH 120
 #define OFF_BOARD 0xFFFF
-#define WIN 1000000     /* value of an immediate win; one less per turn of distance */
+#define WIN 1000000     /* value of an immediate win, minus 1 per turn of distance */
 #define PROVEN 900000   /* minimum absolute value of forced wins and losses */
-#define MAX_DAMAGE 1000 /* health per hazard layer; more than 100 has the effect of 100 */
+#define MAX_DAMAGE 1000 /* maximum damage per hazard layer; more than 100 equals 100 */
 
 /* Weights of the handcrafted evaluation, in 1/1000 cell of territory unless noted. */
 enum {
     W_TERRITORY,           /* value of a cell that only we reach first */
     W_HAZARD_CELL,         /* penalty of an owned cell with hazard */
-    W_LENGTH,              /* value per segment of lead over the longest opponent, up to W_LEAD_CAP */
+    W_LENGTH,              /* value per segment of lead over the longest opponent */
     W_LEAD_CAP,            /* maximum number of segments of lead that count */
     W_LONGEST,             /* bonus if we are strictly longer than every opponent */
     W_FOOD_NEAR,           /* value of own food, divided by its distance in turns + 1 */
-    W_HUNGER,              /* added to W_FOOD_NEAR per point of health below W_HUNGER_THRESHOLD */
-    W_HUNGER_THRESHOLD,    /* health below which hunger counts */
+    W_HUNGER,              /* addition to W_FOOD_NEAR per health point below W_HUNGER_THRESHOLD */
+    W_HUNGER_THRESHOLD,    /* health below which W_HUNGER applies */
     W_STARVING,            /* penalty, divided by health + 1, if no own food is reachable */
     W_CRAMPED,             /* penalty per segment that does not fit in our territory */
     W_ELIMINATED_OPPONENT, /* bonus per eliminated opponent */
@@ -36,7 +36,7 @@ enum {
 
 /* A search request. All pointers are borrowed and must stay valid during the search. */
 typedef struct {
-    int width, height, snakes; /* snake 0 searches; 1 to MAX_SNAKES snakes */
+    int width, height, snakes; /* board size in cells; number of snakes; snake 0 is ours */
     /* Flags of the rules. */
     int wrapped, constrictor, solo;
     int damage;        /* health lost per hazard layer, within +-MAX_DAMAGE */
@@ -51,12 +51,14 @@ typedef struct {
     int64_t max_nodes; /* maximum number of nodes; 0: no limit */
     int first_depth;   /* first depth of iterative deepening; above 1 in a helper thread */
     int exact_scores;  /* 1: all scores are exact, not only the score of the best move */
-    int decoupled;     /* 1: use decoupled MCTS if three or more snakes are living and there is a network */
+    /* 1: use decoupled MCTS if three or more snakes are alive and there is a network. */
+    int decoupled;
     int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
     int all_snakes;    /* decoupled MCTS: 1 if the tree serves all snakes, not only snake 0 */
-    float root_noise;  /* decoupled MCTS: weight of Dirichlet noise in the priors of the root, 0 to 1 */
+    /* Decoupled MCTS: weight of Dirichlet noise in the priors of the root, 0 to 1. */
+    float root_noise;
     uint64_t noise_seed; /* seed of the noise */
-    int (*should_stop)(void *); /* polled; a nonzero result interrupts the search; may be NULL */
+    int (*should_stop)(void *); /* polled callback, or NULL; a nonzero result stops */
     void *should_stop_arg; /* argument of should_stop */
 } SearchRequest;
 
@@ -72,15 +74,16 @@ typedef struct {
     int move;             /* index of the best move */
     int depth;            /* last completed depth in turns; decoupled: length of the line */
     int proven;           /* 1 if the value is a forced win or loss */
-    int64_t leaf_evals, nodes; /* evaluated leaves, and all nodes */
-    int32_t scores[4];    /* by move, in 1/1000 cell; exact for the best move, a bound for other moves */
+    int64_t leaf_evals, nodes; /* numbers of leaf evaluations and of all nodes */
+    /* By move, in 1/1000 cell. The score of the best move is exact; other scores are bounds. */
+    int32_t scores[4];
     uint8_t has_score[4]; /* by move: 1 if scores[] is set */
-    RootChoice choices[MAX_SNAKES]; /* decoupled MCTS: choice of each snake; otherwise 0 */
+    RootChoice choices[MAX_SNAKES]; /* choices of decoupled MCTS by snake; otherwise 0 */
     int line_length;      /* number of turns of the principal variation */
     uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* moves of all snakes, 4 for eliminated snakes */
 } SearchResult;
 
-/* A position in the form of the rules, for tests that compare the search with the rules. */
+/* A position with explicit bodies, for tests that compare the search with the rules. */
 typedef struct {
     uint64_t key; /* hash, equal for equal positions */
     uint8_t alive[MAX_SNAKES];

@@ -18,14 +18,15 @@ int raise_value_error(const char *field, const char *rule) {
 
 static int check_buffer_size(const char *field, const Py_buffer *buffer, Py_ssize_t wanted) {
     if (buffer->len == wanted) return 1;
-    PyErr_Format(PyExc_ValueError, "%s must hold %zd bytes, got %zd", field, wanted, buffer->len);
+    PyErr_Format(PyExc_ValueError, "%s must contain %zd bytes, got %zd", field, wanted,
+                 buffer->len);
     return 0;
 }
 
 int check_buffer(const char *field, const Py_buffer *buffer, Py_ssize_t count, int size) {
     if (!check_buffer_size(field, buffer, count * size)) return 0;
     if (!((uintptr_t)buffer->buf % size)) return 1;
-    PyErr_Format(PyExc_ValueError, "%s must begin at a multiple of %d bytes", field, size);
+    PyErr_Format(PyExc_ValueError, "%s must be aligned to %d bytes", field, size);
     return 0;
 }
 
@@ -60,7 +61,7 @@ static int check_board(int width, int height, int damage) {
 int check_position(const SearchRequest *request, const RequestBuffers *buffers, int *planes) {
     if (check_board(request->width, request->height, request->damage)) return -1;
     if (request->snakes < 1 || request->snakes > MAX_SNAKES)
-        return raise_value_error("snakes", "must number between 1 and 16");
+        return raise_value_error("snakes", "must number 1 to 16");
     int cells = request->width * request->height, segments = 0;
     if (planes) *planes = buffers->hazards.len < cells ? 1 : (int)(buffers->hazards.len / cells);
     if (!check_buffer("lengths", &buffers->lengths, request->snakes, 4) ||
@@ -72,13 +73,13 @@ int check_position(const SearchRequest *request, const RequestBuffers *buffers, 
         if (request->lengths[s] < 1 || request->lengths[s] > MAX_CELLS)
             return raise_value_error("lengths", "must be between 1 and 625");
         if (request->health[s] < 0 || request->health[s] > 100)
-            return raise_value_error("health", "must be between 0 (out) and 100");
+            return raise_value_error("health", "must be between 0 (eliminated) and 100");
         segments += request->lengths[s];
     }
     if (!check_buffer("bodies", &buffers->bodies, segments, 2)) return -1;
     for (int i = 0; i < segments; i++)
         if (request->bodies[i] >= cells)
-            return raise_value_error("bodies", "must lie on the board");
+            return raise_value_error("bodies", "must be on the board");
     return 0;
 }
 
@@ -91,7 +92,7 @@ int check_weights(const Py_buffer *buffer) {
                                                                : 100000;
         if (weights[i] < -limit || weights[i] > limit)
             return raise_value_error("weights",
-                                     "must lie within 100,000 (hunger_threshold, lead_cap: 1000; "
+                                     "must be within +-100,000 (hunger_threshold, lead_cap: 1000; "
                                      "starving, draw: 899,999)");
     }
     return 0;
@@ -111,8 +112,8 @@ static int check_limits(const SearchRequest *request, const RequestBuffers *buff
     return check_weights(&buffers->weights);
 }
 
-/* Parses the arguments of `search` and `inputs`. The caller releases the buffers in both cases.
- * Returns 0, or -1 with an exception set. */
+/* Parses the arguments of `search` and `inputs`. The caller releases the buffers after success and
+ * failure. Returns 0, or -1 with an exception set. */
 static int parse_request(PyObject *args, SearchRequest *request, RequestBuffers *buffers,
                          int *frozen, PyObject **stop) {
     long long max_nodes;
@@ -153,9 +154,10 @@ static PyObject *build_scores(const SearchResult *result) {
     return scores;
 }
 
+/* The Python callback that a search polls. */
 typedef struct {
-    PyThreadState *state;
-    PyObject *stop; /* a callable, or None */
+    PyThreadState *state; /* thread that searches without the GIL */
+    PyObject *stop;       /* a callable, or None */
 } PythonCallback;
 
 /* Polls Python: returns 1 if the callable returned true, -1 if the callable or a signal handler
@@ -169,7 +171,8 @@ static int python_should_stop(void *arg) {
         PyObject *reply = PyObject_CallNoArgs(callback->stop);
         stopped = reply ? PyObject_IsTrue(reply) : -1;
         Py_XDECREF(reply);
-        if (stopped > 0) PyErr_SetString(PyExc_InterruptedError, "the search was told to stop");
+        if (stopped > 0)
+            PyErr_SetString(PyExc_InterruptedError, "the search was stopped by should_stop");
     }
     callback->state = PyEval_SaveThread();
     return stopped;
@@ -183,19 +186,20 @@ PyDoc_STRVAR(search_doc,
 "\n"
 "Search for the best move of snake 0.\n"
 "\n"
-"lengths, health and weights are int32 buffers, bodies uint16 cells (y * width + x, head first, one\n"
-"snake after the other), food and hazards one byte per cell. Health 0: eliminated. A limit of 0\n"
-"means no limit. `network` holds the bytes of a learned evaluation, or is empty. `exact`: all\n"
-"scores are exact, not only that of the best move. `decoupled`: use decoupled MCTS if three or more\n"
-"snakes live and there is a network. `frozen`: use the frozen search, which ignores `network` and\n"
-"`decoupled`. `first_depth` is 1, or more in a helper thread. `should_stop` is None, or a callable\n"
-"that is polled and interrupts the search by returning true.\n"
+"The buffers `lengths`, `health` and `weights` are int32. The buffer `bodies` contains uint16 cells\n"
+"(y * width + x), head first and snake after snake. The buffers `food` and `hazards` contain one byte\n"
+"per cell. Health 0 marks an eliminated snake. A limit of 0 disables the limit.\n"
+"`network` contains the bytes of a learned evaluation, or is empty. If `exact` is true, all scores\n"
+"are exact, not only the score of the best move. If `decoupled` is true, positions with three or\n"
+"more living snakes and a network are searched by decoupled MCTS. If `frozen` is true, the frozen\n"
+"search ignores `network` and `decoupled`. `first_depth` is above 1 in helper threads.\n"
+"`should_stop` is None, or a polled callable; a true return value interrupts the search.\n"
 "\n"
 "Returns (move, depth, proven, leaf_evals, nodes, scores by move, line: bytes per turn, visits of\n"
 "the four moves in a decoupled search or zeros).\n"
-"Raises ValueError if an argument is outside the limits of the search, InterruptedError if\n"
-"`should_stop` returned true, and whatever a signal handler raises (KeyboardInterrupt for Ctrl-C in\n"
-"the main thread). Releases the GIL.");
+"Raises ValueError if an argument is outside the limits of the search, and InterruptedError if\n"
+"`should_stop` returned true. Exceptions of signal handlers propagate (KeyboardInterrupt for Ctrl-C\n"
+"in the main thread). Releases the GIL.");
 
 static PyObject *search(PyObject *module, PyObject *args) {
     (void)module;
@@ -228,7 +232,7 @@ PyDoc_STRVAR(inputs_doc,
 "inputs(...)\n"
 "--\n"
 "\n"
-"Return the network inputs of a position: bytes of int16. Takes the arguments of `search`.");
+"Return the network inputs of a position: bytes of int16. The arguments are those of search().");
 
 static PyObject *inputs(PyObject *module, PyObject *args) {
     (void)module;
@@ -254,7 +258,7 @@ PyDoc_STRVAR(use_cpu_clock_doc,
 "--\n"
 "\n"
 "Measure the time limits of all searches in CPU time of this process; returns the previous setting.\n"
-"Meant for comparisons on a busy machine; real games need the wall clock.");
+"CPU time makes comparisons on a busy machine fair; real games need the wall clock.");
 
 static PyObject *use_cpu_clock(PyObject *module, PyObject *args) {
     (void)module;
@@ -284,7 +288,7 @@ static int check_moves(const SearchRequest *request, const Py_buffer *moves) {
     Py_ssize_t turns = moves->len / request->snakes;
     if (turns > MAX_DEPTH || moves->len % request->snakes)
         return raise_value_error("moves",
-                                 "must be a byte for each snake in each of up to 120 turns");
+                                 "must contain one byte per snake and turn, for up to 120 turns");
     for (Py_ssize_t i = 0; i < moves->len; i++)
         if (((const uint8_t *)moves->buf)[i] > 3)
             return raise_value_error("moves", "must be 0, 1, 2 or 3");
@@ -308,11 +312,12 @@ PyDoc_STRVAR(play_turns_doc,
 "           moves)\n"
 "--\n"
 "\n"
-"Play turns by the rules of the search, for tests against the rules.\n"
+"Play turns by the rules of the search, for tests that compare them with the official rules.\n"
 "\n"
-"The position is given as to search(); moves are bytes, one per snake and turn. Returns (snakes,\n"
-"food: a byte per cell, key: a hash, equal for equal positions); a snake is None if eliminated, else\n"
-"(health, body: uint16 cells). Raises ValueError if an argument is outside the limits of the search.");
+"The position has the format of search(); `moves` contains one byte per snake and turn. Returns\n"
+"(snakes, food: a byte per cell, key: a hash, equal for equal positions). An eliminated snake is\n"
+"None; a living snake is (health, body: uint16 cells). Raises ValueError if an argument is outside\n"
+"the limits of the search.");
 
 static PyObject *play_turns(PyObject *module, PyObject *args) {
     (void)module;
@@ -349,7 +354,8 @@ PyDoc_STRVAR(set_isa_doc,
 "\n"
 "Select the instruction set of later searches: 'plain', 'avx2' or 'best', the default.\n"
 "\n"
-"Returns the selected one; raises ValueError if the processor or the build lacks it.");
+"Returns the name of the selected instruction set. Raises ValueError if the processor or the build\n"
+"does not support `name`.");
 
 static PyObject *set_isa(PyObject *module, PyObject *args) {
     (void)module;
@@ -358,7 +364,7 @@ static PyObject *set_isa(PyObject *module, PyObject *args) {
     const char *chosen = select_isa(name);
     if (!chosen)
         return PyErr_Format(PyExc_ValueError,
-                            "isa must be plain, best, or avx2 where the processor has it, got '%s'",
+                            "isa must be plain, best, or avx2 if the processor supports it, got '%s'",
                             name);
     return PyUnicode_FromString(chosen);
 }

@@ -1,4 +1,4 @@
-/* The search from request to result, for boards of up to WORDS * 64 cells. This template is
+/* Implementation of a search kernel, for boards of up to WORDS * 64 cells. This template is
  * included once per board size and instruction set by files that define WORDS and KERNEL, the name
  * of the kernel. If FROZEN is 1, the template compiles the frozen search, whose moves never
  * change. */
@@ -24,8 +24,8 @@ static uint64_t next_random(uint64_t *state) { return mix64(*state += 0x9e3779b9
 
 #include "decoupled_mcts.h"
 
-/* Returns the Zobrist key of an object on a cell, which is equal in every search. The frozen search
- * used one sequence of keys. */
+/* Returns the Zobrist key of object `thing` on a cell. The key is equal in every search. The frozen
+ * search draws all keys from one random sequence. */
 static uint64_t zobrist_key(uint64_t *state, int thing, int cell) {
     if (!FROZEN) *state = thing * MAX_CELLS + cell;
     return next_random(state);
@@ -43,7 +43,7 @@ static uint64_t hash_bytes(uint64_t key, const void *bytes, size_t count) {
     return key;
 }
 
-/* Adds all further data that values depend on to the hash: rules, hazards, weights and network. */
+/* Returns a hash of the request data that affect values: rules, hazards, weights and network. */
 static uint64_t hash_request(const SearchRequest *request) {
     int rules[] = {request->width,       request->height, request->snakes, request->wrapped,
                    request->constrictor, request->solo,   request->damage};
@@ -83,7 +83,7 @@ static void init_board(Search *search) {
     }
 }
 
-/* Adds snake `s` with `length` segments to the root; `cells` starts with the head. */
+/* Adds snake `s` with `length` segments to the root position; `cells` starts with the head. */
 static void place_snake(Search *search, Position *root, int s, const uint16_t *cells, int length) {
     Body *body = &root->snake[s];
     int stacked = 0;
@@ -115,25 +115,25 @@ static void init_root(Search *search, Position *root) {
         }
 }
 
-#define LOSS_IN_ONE (1 - WIN) /* value of a move after which we may be eliminated */
+#define LOSS_IN_ONE (1 - WIN) /* value of a move after which a reply can eliminate us */
 
-/* Returns whether our move at the root eliminates us by hunger or hazard, whatever the opponents
- * do. */
+/* Returns whether our move at the root eliminates us by hunger or hazard, regardless of the
+ * opponents' replies. */
 static int dies_regardless(const Search *search, const Position *root, int move) {
     int cell = search->next[head_of(search, root, 0)][move];
     return !health_after(search, root, root->snake[0].health, cell);
 }
 
-/* Breaks ties between moves that may lose immediately. Returns whether `move` loses only if an
- * opponent plays for it, while `other` loses by hunger or hazard in any case. */
+/* Breaks ties between moves that may lose immediately. Returns whether `other` loses by hunger or
+ * hazard in any case, and `move` does not. */
 static int is_safer_last_move(const Search *search, const Position *root, int move, int other) {
     return !FROZEN && !dies_regardless(search, root, move) &&
            dies_regardless(search, root, other);
 }
 
 /* Searches all our moves to `depth` and moves the best move to the front of `options`. Returns 1 if
- * the depth was completed. If the search was stopped, the function returns 0 and keeps a better
- * move that was found, or else the result of the previous depth. */
+ * the depth was completed. If the search was stopped, the function returns 0. `result` then
+ * contains a better move of this depth, or the result of the previous depth. */
 static int search_root(Search *search, const Position *root, int depth, uint8_t *options, int count,
                        SearchResult *result) {
     uint8_t moves[MAX_SNAKES] = {0}, has_score[4] = {0};
@@ -220,7 +220,8 @@ static void extract_line(Search *search, const Position *root, SearchResult *res
     }
 }
 
-/* The frozen search stops after 60% of its time, because it would not complete the next depth. */
+/* Returns whether the frozen search has used 60% of its time. The search then stops, because the
+ * next depth rarely completes in time. */
 static int frozen_out_of_time(const Search *search) {
     const SearchRequest *request = search->request;
     return FROZEN && request->time_limit_s > 0 &&
@@ -242,7 +243,8 @@ static void iterative_deepening(Search *search, const Position *root, SearchResu
     }
 }
 
-/* Searches by decoupled MCTS or alpha-beta; returns 0, or -1 if out of memory. */
+/* Runs decoupled MCTS or alpha-beta search and fills `result`. Returns 0, or -1 if out of
+ * memory. */
 static int run_search(Search *search, const Position *root, SearchResult *result) {
     int failed = 0;
     search->deadline = clock_seconds(search) + search->request->time_limit_s;
@@ -276,7 +278,7 @@ static Search *new_search_at_root(const SearchRequest *request, Position *root) 
     return search;
 }
 
-/* Writes a position in the form of the rules. */
+/* Converts a position to explicit bodies. */
 static void export_position(const Search *search, const Position *pos, RulesPosition *position) {
     memset(position, 0, sizeof *position);
     position->key = position_key(search, pos);
@@ -295,8 +297,8 @@ static void export_position(const Search *search, const Position *pos, RulesPosi
     }
 }
 
-/* Returns the number of table slots for a search of `max_nodes`: about twice as many, because a
- * larger table takes longer to clear. */
+/* Returns the number of table slots for a search of `max_nodes` nodes, which is about twice the
+ * number of nodes. A larger table takes longer to clear. */
 static uint32_t tt_slots_for(int64_t max_nodes) {
     uint32_t size = 1024;
     while (size < TT_SLOTS && size < 2 * max_nodes) size *= 2;

@@ -1,5 +1,5 @@
-/* Compiles search_kernel.h for x86-64 processors with AVX2. Their vector registers can store whole
- * sets of cells, and one instruction counts bits. The file is empty for other targets. */
+/* Compiles search_kernel.h for x86-64 processors with AVX2. A vector register can then store a
+ * whole set of cells, and one instruction counts bits. The file is empty for other targets. */
 #include "cpu_features.h"
 #ifdef X86_VECTORS
 #include <stddef.h>

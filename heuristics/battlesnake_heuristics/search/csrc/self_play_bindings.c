@@ -14,10 +14,12 @@ const char play_game_doc[] =
 "          random_move_fraction, max_turns)\n"
 "--\n"
 "\n"
-"Play a self-play game of two or more snakes from a position, given as to search(), with one player\n"
-"per seat: (weights, network, nodes, seconds of CPU time, decoupled, root_noise, shared_tree).\n"
-"hazards holds the layers of every cell after 0, 1, ... shrinks; `turn` of the position counts for\n"
-"them alone.\n"
+"Play a self-play game of two or more snakes from a position in the format of search().\n"
+"\n"
+"`players` contains one tuple per seat: (weights, network, nodes, seconds of CPU time, decoupled,\n"
+"root_noise, shared_tree). `hazards` contains the hazard layers of every cell after 0, 1, ... shrinks.\n"
+"`turn`, the turn of the position, affects only the shrinks.\n"
+"\n"
 "Returns (rows: bytes, points by seat, turns, finished, nodes). Releases the GIL.";
 
 /* Buffers of a game, borrowed from Python objects until release_self_play_buffers(). */
@@ -40,8 +42,9 @@ static void release_self_play_buffers(SelfPlayBuffers *buffers) {
 static int parse_players(PyObject *players, SelfPlayConfig *config, SelfPlayBuffers *buffers) {
     Py_ssize_t count = PyTuple_Size(players);
     if (count < 2 || count > MAX_SNAKES)
-        return raise_value_error("players", "must number between 2 and 16");
-    if (count != config->start.snakes) return raise_value_error("players", "must be one a snake");
+        return raise_value_error("players", "must number 2 to 16");
+    if (count != config->start.snakes)
+        return raise_value_error("players", "must have one entry per snake");
     for (int i = 0; i < count; i++) {
         SelfPlayPlayer *player = &buffers->player[i];
         long long max_nodes;
@@ -124,8 +127,10 @@ const char evaluate_batch_doc[] =
 "evaluate_batch(kernel, network, inputs, living)\n"
 "--\n"
 "\n"
-"Evaluate the network inputs (rows of int16) of positions with `living` snakes, by kernel 0 (plain)\n"
-"or 1 (AVX2). Returns int32 bytes in 1/1000 cell, or None if the processor lacks the kernel.";
+"Evaluate the network inputs (rows of int16) of positions with `living` living snakes.\n"
+"\n"
+"`kernel` is 0 (plain) or 1 (AVX2). Returns int32 bytes in 1/1000 cell, or None if the processor\n"
+"lacks the kernel.";
 
 static PyObject *evaluate_rows(NetworkKernel kernel, const Network *network,
                                const Py_buffer *inputs, int living) {
@@ -153,7 +158,7 @@ PyObject *evaluate_batch(PyObject *module, PyObject *args) {
         if (!network) {
             raise_value_error("network", "must not be empty");
         } else if (inputs.len % (NUM_INPUTS * 2)) {
-            raise_value_error("inputs", "must be rows of int16");
+            raise_value_error("inputs", "must be rows of NUM_INPUTS int16 values");
         } else if (living < 2 || living > MAX_SNAKES) {
             raise_value_error("living", "must be between 2 and 16");
         } else if (kernel < 0 || kernel >= NUM_KERNELS) {

@@ -6,8 +6,9 @@
 typedef struct {
     const SelfPlayConfig *config;
     Search *game_search;   /* represents the game; its rings store the bodies, by seat */
-    Search *player_search; /* searches for the player to move, which is its snake 0 */
-    SearchRequest game_request, player_request; /* request of the game, and request from the view of the player to move */
+    Search *player_search; /* searches the move of one player, which is snake 0 */
+    /* Request of the game, and request from the perspective of the snake to move. */
+    SearchRequest game_request, player_request;
     int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
     uint16_t bodies[MAX_SNAKES * MAX_CELLS];
     uint8_t food[MAX_CELLS];
@@ -38,8 +39,8 @@ static void set_hazards(SelfPlay *game) {
     game->game_search->hazard = game->player_search->hazard = set;
 }
 
-/* Adds one food with probability food_chance, or always if there is none. Food does not appear on
- * snakes, on food or beside heads. Returns the cell of the food, or -1. */
+/* Adds one food with probability food_chance percent, or always if the board has no food. Food does
+ * not appear on snakes, on food or beside heads. Returns the cell of the food, or -1. */
 static int spawn_food(SelfPlay *game) {
     const Search *game_search = game->game_search;
     Position *pos = &game->pos;
@@ -62,8 +63,8 @@ static int spawn_food(SelfPlay *game) {
     return cell;
 }
 
-/* Writes the position from the view of the snake at `seat`: this snake first, without eliminated
- * snakes. */
+/* Writes the position from the perspective of the snake at `seat`. This snake is first, and
+ * eliminated snakes are omitted. */
 static void fill_player_view(SelfPlay *game, int seat) {
     SearchRequest *player_request = &game->player_request;
     uint16_t *cells = game->bodies;
@@ -112,8 +113,8 @@ static void fill_row(const RootChoice *choice, SelfPlayRow *row) {
     row->move = choice->move;
 }
 
-/* Searches the move of the snake at `seat` with an empty table; fills value, move and visits of the
- * row. Returns 0, or -1 if out of memory. */
+/* Searches the move of the snake at `seat` with an empty transposition table, and fills value, move
+ * and visits of the row. Returns 0, or -1 if out of memory. */
 static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayRow *row) {
     Search *player_search = game->player_search;
     SearchRequest *player_request = &game->player_request;
@@ -207,8 +208,8 @@ static void share_points(const SelfPlay *game, const Position *before, SelfPlayG
         if (end->snake[s].alive) record->points[s] = 1.0f / end->living;
 }
 
-/* Returns whether the buffers of fill_player_view() can store all bodies; bodies that overlapped at
- * the start may grow without limit. */
+/* Returns whether the buffers of fill_player_view() can store all bodies. Bodies that overlapped in
+ * the first position may grow without limit. */
 static int bodies_fit(const SelfPlay *game) {
     for (int s = 0; s < game->game_request.snakes; s++)
         if (game->pos.snake[s].length > MAX_CELLS) return 0;

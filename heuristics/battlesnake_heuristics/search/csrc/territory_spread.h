@@ -55,9 +55,9 @@ static inline ALWAYS_INLINE LANE_U64 LANE_FN(any)(LANE_SETS sets) {
     return (LANE_U64)(any != 0);
 }
 
-/* Resolves cells that several snakes reach on the same turn: they belong to the strictly longest of
- * these snakes, or to none. Writes the cells of each snake to `won`; returns, in every lane, the
- * cells reached by any snake. */
+/* Resolves cells that several snakes reach on the same turn: each cell belongs to the strictly
+ * longest of these snakes, or to no snake. Writes the cells of each snake to `won`; returns, in
+ * every lane, the cells reached by any snake. */
 static inline ALWAYS_INLINE LANE_SETS LANE_FN(resolve_contested)(const LANE_SETS *reached,
                                                                  const LANE_I64 *length, int rows,
                                                                  LANE_SETS *won) {
@@ -83,8 +83,8 @@ static inline ALWAYS_INLINE LANE_SETS LANE_FN(resolve_contested)(const LANE_SETS
     return newly_reached;
 }
 
-/* The frozen search resolved contested cells pair by pair. With three snakes, the last snake could
- * win a cell that two longer snakes lost to each other. */
+/* Resolves contested cells pair by pair, as in the frozen search. With three snakes, the last snake
+ * can win a cell that two longer snakes lose to each other. */
 static inline void LANE_FN(resolve_contested_frozen)(LANE_SETS *won, const LANE_I64 *length,
                                                      int count) {
     for (int i = 0; i < count; i++)
@@ -125,7 +125,7 @@ static inline ALWAYS_INLINE void LANE_FN(spread)(const Search *search, const Pos
         turns_without_food[row] = last_turn[row] = (LANE_U64){0};
         no_food_yet[row] = ~(LANE_U64){0};
     }
-    out->soon[0] = out->later[0] = 0; /* the cell of the own head counts, so 0 means not set */
+    out->soon[0] = out->later[0] = 0; /* 0 means not set, because the own head is always one cell */
     Tail tails[MAX_SNAKES];
     const int last_vacated =
         request->constrictor ? 0 : init_tails(search, pos, alive, count, tails);

@@ -16,7 +16,8 @@ TTSlot *tt_shared(void) {
     return none;
 }
 
-static TTSlot *spare[8]; /* reused, because clearing a new table takes longer than a short search */
+/* Pool of tables for reuse. Clearing a new table takes longer than a short search. */
+static TTSlot *spare[8];
 
 TTSlot *tt_borrow_frozen(uint64_t *hash) {
     static uint64_t searches;

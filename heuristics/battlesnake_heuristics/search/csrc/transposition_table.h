@@ -19,7 +19,7 @@ typedef struct {
 
 /* A slot, which consists of the two stored words. */
 typedef struct TTSlot {
-    uint64_t check, data; /* key XOR data; value, depth, bound and move */
+    uint64_t check, data; /* check: key XOR data; data: value, depth, bound, move */
 } TTSlot;
 
 #define TT_SLOTS (1u << 21) /* slots of the shared table: 32 MiB */
@@ -33,13 +33,13 @@ typedef struct TTSlot {
 TTSlot *tt_shared(void);
 
 /* Returns a table of FROZEN_TT_SLOTS slots for one search, or NULL if out of memory. The caller
- * returns it with tt_return_frozen(). The table is not cleared; instead, the function changes
- * `hash` above the index bits, so that old entries never match. Thread-safe. */
+ * returns the table with tt_return_frozen(). The table is not cleared; instead, the function
+ * changes `hash` above the index bits, so that old entries never match. Thread-safe. */
 TTSlot *tt_borrow_frozen(uint64_t *hash);
 /* Returns a borrowed table to the pool, or frees the table; NULL is allowed. Thread-safe. */
 void tt_return_frozen(TTSlot *table);
 
-/* Searches for `key` in a table of mask + 1 slots; returns 1 and fills `entry`, or returns 0. */
+/* Looks up `key` in a table of mask + 1 slots. Returns 1 and fills `entry`, or returns 0. */
 static inline int tt_probe(const TTSlot *table, uint32_t mask, uint64_t key, TTEntry *entry) {
     const TTSlot *slot = &table[key & mask];
     uint64_t data = __atomic_load_n(&slot->data, __ATOMIC_RELAXED);
