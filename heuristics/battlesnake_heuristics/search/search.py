@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from battlesnake_heuristics.search import _search
 else:
     _search = build_check.load_compiled_module(
-        "battlesnake_heuristics.search._search", "no snake of the search plays (minimax)"
+        "battlesnake_heuristics.search._search", "snakes that search, such as minimax, cannot play"
     )
 
 COMPILED: bool = _search is not None
@@ -375,7 +375,7 @@ class Search:
             return self.search(board, seconds)[0]
         if self._fallback is None:
             log.warning(
-                "%s plays game %s: %s",
+                "%s plays game %s instead of the search: %s",
                 _UNSUPPORTED_BOARD_SNAKE,
                 format_value(board.game.id),
                 reason,
@@ -593,7 +593,9 @@ def _list_snakes_you_first(board: Board) -> list[Snake]:
     """Return up to 16 living snakes, with ``board.you`` first."""
     you = board.you
     if you is None or not you.alive:
-        raise ValueError("board.you must be a living snake; set board.you_id to one")
+        raise ValueError(
+            "board.you must be a living snake; set board.you_id to the id of a living snake"
+        )
     return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)][:16]
 
 
