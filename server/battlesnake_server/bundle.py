@@ -219,6 +219,7 @@ class Bundle:
     def _make_learned_factory(
         self, chosen: list[Filter], steps: tuple[PipelineStep, ...]
     ) -> StrategyFactory:
+        """Make the factory of the policy, or of the search with the evaluation."""
         if POLICY_FILE in self.files:
             policy = self._load_policy()
             if not chosen and not steps:
@@ -228,6 +229,7 @@ class Bundle:
         return lambda seed: search.Search(evaluation=evaluation, decoupled=True)
 
     def _load_policy(self) -> OnnxPolicy:
+        """Load the policy from the bundle's files."""
         onnx_path = self.path / POLICY_FILE
         text = self.files[onnx_path.with_suffix(".json").name]
         return OnnxPolicy.from_contents(
@@ -263,6 +265,7 @@ def _load_bundle(path: str, *state: int) -> Bundle:
 
 @functools.lru_cache(maxsize=64)
 def _load_factory(path: str, *state: int) -> StrategyFactory:
+    """Load the factory of a bundle; the results are cached."""
     return _load_bundle(path, *state).factory()
 
 
@@ -338,6 +341,7 @@ def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
 
 
 def _make_fixed_nodes_search(build: StrategyFactory, nodes: int, seed: int) -> FixedNodesSearch:
+    """Make a search with a fixed number of nodes per move."""
     return FixedNodesSearch(build(seed), nodes)  # type: ignore[arg-type]
 
 
@@ -354,6 +358,7 @@ def _read_unpacked_files(path: Path, metadata: bytes) -> dict[str, bytes]:
 
 
 def _unzip(path: Path, data: bytes) -> dict[str, bytes]:
+    """Return the contents of a zip file by file name."""
     # Every archive entry has this signature in the central directory.
     if data.count(b"PK\x01\x02") > _MAX_FILES:
         raise BundleError(f"{path}: more than {_MAX_FILES} files; pack it again")

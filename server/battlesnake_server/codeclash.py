@@ -70,6 +70,7 @@ def write_directory(folder: Path, metadata: Mapping[str, Any], files: Mapping[st
 
 
 def _copy_files(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Copy the modules, the compiled search and the bundle's files to ``folder``."""
     for package, names in ((battlesnake_gym, _GAME_PATHS), (battlesnake_heuristics, _SNAKE_PATHS)):
         here, there = Path(package.__path__[0]), folder / package.__name__
         for name in names:

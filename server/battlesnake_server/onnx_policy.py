@@ -168,6 +168,7 @@ class OnnxPolicy:
 
 
 def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:
+    """Return the observation that the metadata names."""
     try:
         return observations.get(metadata["observation"])
     except KeyError as error:
@@ -177,6 +178,7 @@ def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:
 
 
 def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tuple[int, int]]:
+    """Parse and check the board sizes in the metadata."""
     sizes = metadata.get("board_sizes")
     try:
         pairs = frozenset((int(width), int(height)) for width, height in sizes)  # type: ignore[union-attr]
@@ -193,6 +195,7 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
 
 
 def _open_session(model: bytes, path: Path) -> onnxruntime.InferenceSession:
+    """Open a session, and check the network's input and output."""
     session: onnxruntime.InferenceSession = policy_file.open_session(model, path)
     inputs = {node.name: node.type for node in session.get_inputs()}
     outputs = {node.name: node.type for node in session.get_outputs()}

@@ -30,7 +30,7 @@ def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
     ("changes", "words"),
     [
         ({"sha256": "0" * 64}, "sha256"),
-        ({"format": 3}, "format is 3"),
+        ({"format": 3}, "format must be 1 or 2, got 3"),
         ({"actions": ["left", "right", "up", "down"]}, "actions must be"),
         ({"observation": {"name": "unheard"}}, "unknown observation 'unheard'"),
         ({"observation": None}, "observation"),

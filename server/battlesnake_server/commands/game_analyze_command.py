@@ -102,6 +102,7 @@ def to_dict(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _format_mistake(mistake: MoveAssessment, names: dict[str, str]) -> str:
+    """Format a mistake as one line."""
     name = sanitize_text(names[mistake.snake_id], 24)
     return (
         f"  turn {mistake.turn:>4}  {name:<24} {mistake.move:>5}{mistake.annotation:<2} "
@@ -111,6 +112,8 @@ def _format_mistake(mistake: MoveAssessment, names: dict[str, str]) -> str:
 
 
 def _make_progress_callback(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
+    """Return a callback that updates the progress bar."""
+
     def update_bar(analysis: GameAnalysis) -> None:
         bar.total = analysis.last - analysis.first + 1
         bar.update(len(analysis.positions) - bar.n)

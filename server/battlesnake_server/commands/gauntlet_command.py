@@ -182,6 +182,7 @@ def _play_missing_games(
 
 
 def _load_games(engine: Engine, tournament: int) -> list[StoredGame]:
+    """Load the stored games of a tournament."""
     return with_retries(engine, lambda session: load_games(session, tournament))
 
 

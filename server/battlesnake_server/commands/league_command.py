@@ -99,6 +99,7 @@ def _run_league(
     engine: Engine,
     token: str | None,
 ) -> int:
+    """Run the league and serve the pages until interrupted."""
     replays = arguments.replays.absolute()
     replays.mkdir(parents=True, exist_ok=True)
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
@@ -174,6 +175,7 @@ class SnakeHealthChecker:
         return asyncio.run(find_all_problems())
 
     async def _find_problem(self, name: str) -> str:
+        """Return the problem of a snake, or "" for a healthy snake."""
         snake, source = self._entrants[name], self.sources[name]
         entrant = Entrant(name, source, self.address_policy.with_typed_address(source))
         try:

@@ -163,6 +163,7 @@ def _read_extension(
 
 
 def _check_extension_used(options: argparse.Namespace, used: bool) -> None:
+    """Raise ``ValueError`` if the extension has no effect on the policy."""
     if options.extension and not used:
         raise ValueError(
             f"{options.extension.name} defines neither `rules` nor a filter, so it has no effect "
@@ -211,6 +212,7 @@ def _select_snake(
 
 
 def _is_search(name: str | None, registered: dict[str, snakes.StrategyFactory]) -> bool:
+    """Return whether the snake searches, so that a node limit has an effect."""
     if name is None:
         return True  # An evaluation requires the search.
     build = registered.get(name) or snakes.factory(name)

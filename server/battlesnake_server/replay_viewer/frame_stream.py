@@ -52,6 +52,7 @@ class FrameStream:
             return self._chunks.get(since)
 
     def _build_chunk(self, start: int) -> bytes:
+        """Build the compressed chunk that starts at the frame ``start``."""
         texts: list[str] = []
         size, limit, more = 0, _CHUNK_BYTES if start else _FIRST_CHUNK_BYTES, True
         while size < limit:

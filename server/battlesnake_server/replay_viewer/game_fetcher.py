@@ -327,6 +327,7 @@ class GameFetch:
     async def _request_json(
         self, client: aiohttp.ClientSession, path: str, hook: Callable[..., Any] | None
     ) -> Any:
+        """Send a GET request, and parse the JSON of the response."""
         address = self.address + path
         content = bytearray()
         async with (
@@ -370,6 +371,7 @@ class GameFetch:
                 await asyncio.sleep(_GAME_POLL_INTERVAL_S)
 
     async def _fetch_status(self, client: aiohttp.ClientSession) -> str:
+        """Return the status of the game."""
         return engine_frames.parse_description(await self.get_object(client), self.name)[0]
 
 

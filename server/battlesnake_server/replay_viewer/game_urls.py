@@ -79,10 +79,12 @@ def is_game_source(source: str) -> bool:
 
 
 def _host_name(url: SplitResult) -> str:
+    """Return the host name of a URL without the prefix ``www.``."""
     return (url.hostname or "").removeprefix("www.")
 
 
 def _engines_at(url: SplitResult, base: str) -> list[str]:
+    """Return the engines of a site, the most likely engine first."""
     known = {
         "arena.battlesnake.com": [ARENA_API_URL],
         "engine.battlesnake.com": [LEGACY_ENGINE_URL],

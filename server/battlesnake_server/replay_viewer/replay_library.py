@@ -107,6 +107,7 @@ def _make_entry(key: str, path: Path) -> LibraryEntry | None:
 
 
 def _find_replays(root: Path) -> list[Path]:
+    """Return the replay files in a directory, or the file itself."""
     if root.is_file():
         return [root]
     # `os.walk` ignores directories that another process deletes; `Path.rglob` raises an error.
@@ -115,6 +116,7 @@ def _find_replays(root: Path) -> list[Path]:
 
 
 def _is_replay_name(name: str) -> bool:
+    """Return whether a file name is the name of a visible replay file."""
     return name.endswith(REPLAY_SUFFIXES) and not name.startswith(".")
 
 

@@ -135,6 +135,7 @@ def build_charts(runs: Sequence[RunView], axis: str = "minutes", span: int = 5) 
 def _build_chart(
     runs: Sequence[RunView], column: str, title: str, axis: Axis, span: int
 ) -> Chart | None:
+    """Build the chart of one column, or return None if no run has the column."""
     curves: list[tuple[RunView, int, _Points, _Points, _Points]] = []
     for number, run in enumerate(runs):
         middle = _curve_points(run, column, axis, span)

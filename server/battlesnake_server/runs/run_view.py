@@ -292,6 +292,7 @@ class RunView:
         return numbers[row] if numbers else math.nan
 
     def _last_value(self, column: str) -> float:
+        """Return the last value of a column, or 0 without a value."""
         number = self.progress.last(column)
         return 0.0 if math.isnan(number) else number
 

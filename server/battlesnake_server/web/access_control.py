@@ -71,6 +71,7 @@ def is_authorized() -> bool:
 
 
 def _reject_unauthorized_request() -> Response | tuple[Response, int] | None:
+    """Return an error response to an unauthorized request, or None."""
     token = current_app.config["TOKEN"]
     if token is None:
         return None
@@ -93,4 +94,5 @@ def _set_token_cookie(token: str) -> Response:
 
 
 def _is_equal_token(given: str, token: str) -> bool:
+    """Compare two tokens in constant time."""
     return secrets.compare_digest(given.encode(), token.encode())

@@ -144,6 +144,7 @@ class GameRequest:
 
 
 def _parse_keyboard_player(root: Mapping[str, Any], roster: Roster) -> str | None:
+    """Return the name of the keyboard player, or None if the visitor only watches."""
     name = root.get("keyboard_player")
     if name is None:
         return None
@@ -161,6 +162,7 @@ def _parse_keyboard_player(root: Mapping[str, Any], roster: Roster) -> str | Non
 def _parse_bounded_integer(
     root: Mapping[str, Any], key: str, low: int, high: int, default: int
 ) -> int:
+    """Return an integer field of a request, and check the bounds."""
     value = json_fields.integer(root, key, "", default)
     if not low <= value <= high:
         raise BoardError(f"{key} must be between {low} and {high}, got {format_value(value)}")
@@ -168,6 +170,7 @@ def _parse_bounded_integer(
 
 
 def _parse_choice(root: Mapping[str, Any], key: str, known: list[str]) -> str:
+    """Return a text field of a request, and check that the value is known."""
     value = json_fields.string(root, key, "", "standard")
     if value not in known:
         raise BoardError(f"{key} must be one of {', '.join(known)}, got {format_value(value)}")
@@ -264,6 +267,7 @@ class GameManager:
         return True
 
     def _play_and_store(self, game: ManagedGame, request: GameRequest) -> None:
+        """Play and store a game, and report errors on the game's page."""
         try:
             record = asyncio.run(self._play_game(game, request))
             self._store_with_retries(game, request, record)
@@ -285,6 +289,7 @@ class GameManager:
                 del self._games[game.id]
 
     async def _play_game(self, game: ManagedGame, request: GameRequest) -> GameRecord:
+        """Play a game to the end."""
         keyboard: list[Player] = [] if game.keyboard_player is None else [game.keyboard_player]
         async with open_players(request.snakes, request.timeout / 1000, request.seed) as players:
             return await play(
@@ -298,6 +303,7 @@ class GameManager:
             )
 
     def _on_event(self, game: ManagedGame, event: Board | Turn) -> None:
+        """Publish an event of a game; end the game if it was stopped or is overdue."""
         self._broadcast.publish_event(game.id, event)
         if game.stopped or time.monotonic() > game.deadline:
             raise GameStoppedError
@@ -317,6 +323,7 @@ class GameManager:
         return self._store_game(game, request, record)
 
     def _store_game(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
+        """Store a game under the number after the highest stored number."""
         saved: list[Path] = []
 
         def store(session: Session) -> None:

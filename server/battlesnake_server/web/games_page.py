@@ -316,6 +316,7 @@ def start_analysis(game_id: str) -> Response:
 
 
 def _build_card(game: StoredGame) -> GameCard:
+    """Build the card of a game, with an error message for a damaged row."""
     if not is_readable(game, with_latencies=False):
         return GameCard(f"game {game.id}", error="the database row of this game is damaged")
     players = [

@@ -73,6 +73,7 @@ class KeyboardPlayer:
         return MoveResponse(move, 1000 * (time.perf_counter() - started))
 
     async def _wait_for_key(self, body: Body) -> None:
+        """Wait for the duration of the turn, or for a key."""
         if self._turn_delay_s:
             await asyncio.sleep(self._turn_delay_s)
             return

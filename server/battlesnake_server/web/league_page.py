@@ -45,6 +45,7 @@ class LeagueRow:
 
 
 def _league_config() -> LeagueConfig:
+    """Return the configuration of the arena's league."""
     config = current_arena().league
     assert config is not None  # Only arenas with a league register the blueprint.
     return config
@@ -144,6 +145,7 @@ def _build_table(season: Season | None) -> list[LeagueRow]:
 
 
 def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> LeagueRow:
+    """Build the row of a snake in the league table."""
     if row is None:
         return LeagueRow(name, line, "healthy")
     if row.benched:
@@ -154,4 +156,5 @@ def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) ->
 
 
 def _utc_now() -> datetime:
+    """Return the current UTC time without a time zone."""
     return datetime.now(UTC).replace(tzinfo=None)

@@ -94,6 +94,7 @@ def create_application(brand: str, *parts: Blueprint, token: str | None = None) 
 
 
 def _registered_pages() -> list[tuple[str, str]]:
+    """Return the endpoints and titles of the registered pages."""
     return [page for page in _NAVIGATION if page[0] in current_app.view_functions]
 
 

@@ -232,6 +232,7 @@ def _read_cards(entries: Sequence[LibraryEntry], found: dict[LibraryEntry, Repla
 
 
 def _build_card(entry: LibraryEntry) -> ReplayCard:
+    """Build and cache the card of a file; the card of an unreadable file has an error."""
     try:
         card = _load_card(entry)
     except (TooLittleMemoryError, OSError, MemoryError) as error:  # A later attempt may succeed.
@@ -247,6 +248,7 @@ def _build_card(entry: LibraryEntry) -> ReplayCard:
 
 
 def _load_card(entry: LibraryEntry) -> ReplayCard:
+    """Load a replay, and build the card of the game."""
     replay = entry.load()
     last = replay.last
     winner = last.winner
@@ -265,6 +267,7 @@ def _load_card(entry: LibraryEntry) -> ReplayCard:
 
 
 def _format_modified_time(entry: LibraryEntry) -> str:
+    """Format the modification time of a file, or return "" for an invalid time."""
     try:
         return datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
     except (
@@ -276,10 +279,12 @@ def _format_modified_time(entry: LibraryEntry) -> str:
 
 
 def _current_library() -> Library:
+    """Return the library of the current application."""
     return cast(Library, current_app.extensions["library"])
 
 
 def _find_entry(key: str) -> LibraryEntry:
+    """Return the entry with this key, or respond with status 404."""
     return _current_library().find(key) or abort(
         404, "This game does not exist; its file may have been moved."
     )

@@ -60,6 +60,7 @@ class Roster:
             self._add_entry(RosterEntry(name, snakes.description(name), Entrant(name, name)))
 
     def _add_entry(self, entry: RosterEntry) -> None:
+        """Add an entry unless the roster has an entry with this name."""
         self._entries.setdefault(entry.name, entry)
 
     @property
@@ -85,6 +86,7 @@ class Roster:
         raise BoardError(f"{field}: unknown snake {format_value(name)}; choose one of {known}")
 
     def _entrant_at_url(self, url: str, field: str) -> Entrant:
+        """Return the snake at a visitor's URL, and check the URL."""
         if not self.allow_urls:
             raise BoardError(
                 f"{field}: {format_value(url)} is not allowed; start the arena with "

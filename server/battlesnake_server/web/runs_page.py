@@ -109,6 +109,7 @@ def run_as_json(name: str) -> Response:
 
 
 def _load_cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
+    """Return the latest recorded games of a run with their cards."""
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
     known = [game for game in games if game.path in entries][:_MAX_CARDS]
@@ -127,6 +128,7 @@ def _refreshed_runs() -> Iterator[list[RunView]]:
 
 
 def _find_run(runs: list[RunView], name: str) -> RunView:
+    """Return the run with this name, or respond with status 404."""
     return next((run for run in runs if run.name == name), None) or abort(404)
 
 
@@ -143,11 +145,13 @@ def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
 
 
 def _requested_axis() -> str:
+    """Return the axis in the query parameter ``?axis=``, or the default axis."""
     asked = request.args.get("axis", _DEFAULT_AXIS)
     return asked if asked in charts.AXES else _DEFAULT_AXIS
 
 
 def _requested_span() -> int:
+    """Return the span in the query parameter ``?span=``, or the default span."""
     asked = request.args.get("span", _DEFAULT_SPAN, int)
     return asked if asked in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
 
