@@ -19,7 +19,7 @@ from tests import processes
 
 PARTS = {
     "engine": ("battlesnake_gym/engine", "_engine", "games run on the Python rules"),
-    "search": ("battlesnake_heuristics/search", "_search", "no snake of the search plays"),
+    "search": ("battlesnake_heuristics/search", "_search", "snakes that search"),
 }
 PACKAGES = [
     Path(str(package.__file__)).parent for package in (battlesnake_gym, battlesnake_heuristics)

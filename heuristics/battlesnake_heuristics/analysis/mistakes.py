@@ -51,7 +51,7 @@ The second measurement uses different rollouts, three times as many.
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
 """Rollout settings: numbers of turns with increased node limits, and maximum number of turns.
 
-The number of turns with increased node limits (see `play_from`) differs between games.
+The number of turns with increased node limits (see `play_from_board`) differs between games.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
