@@ -372,7 +372,7 @@ class TrainingRun:
         limit = self.max_env_runners()
         group = algorithm.env_runner_group
         if group is None:
-            algorithm.set_num_runners(limit)
+            algorithm.ensure_num_runners(limit)
         elif (more := limit - group.num_remote_env_runners()) > 0:
             log_line(f"starting {more} more env runners, {limit} in total")
             add_env_runners(group, more)

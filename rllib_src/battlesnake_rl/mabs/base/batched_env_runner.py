@@ -214,6 +214,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         }
 
     def _current_board_size(self) -> int | None:
+        """Return the scheduled board size in cells, or None for the configured size."""
         # Evaluation uses the final board size.
         if self.config.in_evaluation:
             return None

@@ -41,6 +41,7 @@ def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
     copied.record()
 
     def wait_for_copy() -> NDArray[Any]:
+        """Wait for the end of the copy, and return the array."""
         copied.synchronize()
         return copy.numpy()
 

@@ -241,9 +241,9 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def add(self, labels: list[ExpertLabels]) -> None:
         """Add ``labels`` to the buffer without training."""
         for one in labels:
-            self._add(one.arrays)
+            self._write_labels(one.arrays)
 
-    def _add(self, columns: dict[str, NDArray[Any]]) -> None:
+    def _write_labels(self, columns: dict[str, NDArray[Any]]) -> None:
         """Overwrite the oldest labels of the buffer with ``columns``."""
         size = self.config.label_buffer_size
         if not self._label_buffer:

@@ -219,7 +219,7 @@ class LayerStack(nn.Module):
         self.last.weight.clamp_(-limit, limit)
 
     @torch.no_grad()
-    def float_layers(self) -> FloatLayers:
+    def to_float_layers(self) -> FloatLayers:
         """Return the weights for unnormalized inputs, with zeros for unused inputs."""
         first = np.zeros((HIDDEN1, NUM_INPUTS))
         scaled = (self.first.weight / self.deviation).numpy().astype(np.float64)
@@ -256,7 +256,7 @@ class EvaluationModel:
 
     def to_evaluation(self, metadata: Mapping[str, Any]) -> Evaluation:
         """Return the quantized network with ``metadata`` for its file."""
-        return Evaluation(quantize([stack.float_layers() for stack in self.stacks]), metadata)
+        return Evaluation(quantize([stack.to_float_layers() for stack in self.stacks]), metadata)
 
     def fit(
         self,

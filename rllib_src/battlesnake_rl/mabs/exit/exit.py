@@ -350,9 +350,9 @@ class EXIT:
             SelfPlayRunner
         )
         self._runners: list[Any] = []
-        self.set_num_runners(config.num_env_runners)
+        self.ensure_num_runners(config.num_env_runners)
 
-    def set_num_runners(self, runners: int) -> None:
+    def ensure_num_runners(self, runners: int) -> None:
         """Start additional runners until ``runners`` runners exist."""
         while len(self._runners) < runners:
             self._runners.append(self._runner.remote())
@@ -434,7 +434,7 @@ class EXIT:
         if self.should_stop():
             raise IterationStoppedError("a stop of the run was requested")
 
-    def _wait_for(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
+    def _wait_for_first(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
         """Return the first finished reference, or raise `IterationStoppedError`."""
         while True:
             ready, _ = ray.wait(list(references), num_returns=1, timeout=_STOP_POLL_INTERVAL_S)
@@ -504,7 +504,7 @@ class EXIT:
         played = 0
         while played < self.settings.moves_per_iteration:
             self._request_fragments()
-            done = self._wait_for(list(self._fragments))
+            done = self._wait_for_first(list(self._fragments))
             asked = self._fragments.pop(done)
             fragment = replace(ray.get(done), champion=asked.champion)
             searched = int((fragment.games.rows["kind"] != ROW_RANDOM).sum())
@@ -586,7 +586,7 @@ class EXIT:
                 runner = self._runners[number % len(self._runners)]
                 snakes = (2, 4)[number % 2]
                 references.append(runner.play_game_pair.remote(one, other, snakes, base + number))
-            outcome, seconds = ray.get(self._wait_for([references[index]]))
+            outcome, seconds = ray.get(self._wait_for_first([references[index]]))
             self.progress.cpu_seconds += seconds
             yield outcome
 
@@ -609,7 +609,7 @@ class EXIT:
             self.champion, self.settings.ladder_nodes, owed, self.progress.iterations
         )
         self._request_fragments()  # The other runners continue with self-play.
-        placement, seconds = ray.get(self._wait_for([placing]))
+        placement, seconds = ray.get(self._wait_for_first([placing]))
         self.progress.cpu_seconds += seconds
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds
