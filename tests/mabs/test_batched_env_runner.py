@@ -94,7 +94,7 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
 def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: None) -> None:
     from battlesnake_rl.mabs.base.game_metrics import RecentGames
 
-    recent = RecentGames(enough=10)
+    recent = RecentGames(min_games=10)
     most: list[float] = []
 
     def mean(games: int, length: float) -> float:
