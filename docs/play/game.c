@@ -1,6 +1,6 @@
 /* One game and the search for the web page. The code of the rules and of the search is compiled to
- * WebAssembly unchanged; this file adds the exported functions. Moves are 0 up, 1 down, 2 left, 3
- * right.
+ * WebAssembly without changes. This file adds the exported functions. The moves are 0 (up), 1
+ * (down), 2 (left) and 3 (right).
  *
  * JavaScript reads and writes the module's memory at the addresses that functions return. The
  * module contains one game, which all functions use. */
@@ -25,13 +25,13 @@ static uint8_t *seen;
 static uint8_t actions[MAX_SNAKES];
 static char map_name[64];
 
-/* Fills the engine's tables; call this function before all other functions. */
+/* Fills the tables of the engine. The page must call this function before all other functions. */
 void EXPORT(prepare)(void) {
     map_layouts_init();
     builtin_init();
 }
 
-/* Returns the buffer for the name of the map, a C string of up to 63 bytes, read by `start`. */
+/* Returns the buffer for the name of the map, a C string of up to 63 bytes, which `start` reads. */
 char *EXPORT(map_at)(void) { return map_name; }
 
 /* Starts a game; returns 0 if the map rejects the board or the number of snakes. */
@@ -57,7 +57,8 @@ int EXPORT(start)(int width, int height, int snakes, int64_t seed, int wrapped, 
 /* Returns the buffer for the snakes' moves on the next turn, one byte each. */
 uint8_t *EXPORT(actions_at)(void) { return actions; }
 
-/* Plays one turn with the moves in the buffer; returns 0 if the game is over or cannot continue. */
+/* Plays one turn with the moves in the buffer of `actions_at`. Returns 0 if the game is over or
+ * cannot continue. */
 int EXPORT(turn)(void) {
     Record *record = game.record;
     const Map *map = rules.map;
@@ -69,7 +70,8 @@ int EXPORT(turn)(void) {
 /* Returns whether the game is over. */
 int EXPORT(over)(void) { return game.record->over; }
 
-/* Returns the game as words, in the order of ../../battlesnake_gym/engine/csrc/state_words.c. */
+/* Returns the state of the game as int32 words. The order of the words is defined in
+ * ../../battlesnake_gym/engine/csrc/state_words.c. */
 int32_t *EXPORT(words_at)(void) {
     free(words);
     words = malloc(sizeof(int32_t) * export_game(&game, NULL));
@@ -77,7 +79,7 @@ int32_t *EXPORT(words_at)(void) {
     return words;
 }
 
-/* Returns the move of a built-in snake of kind `kind` (see builtin_snakes.h) at a seat. */
+/* Returns the move of the built-in snake `kind` (an index, see builtin_snakes.h) at a seat. */
 int EXPORT(named)(int seat, int kind) {
     uint8_t kinds[MAX_SNAKES] = {0}, moves[MAX_SNAKES];
     kinds[seat] = (uint8_t)kind;
@@ -85,7 +87,7 @@ int EXPORT(named)(int seat, int kind) {
     return moves[seat];
 }
 
-/* Returns the moves, as bits, that the action mask `fatal+head` allows at a seat. */
+/* Returns the moves that the action mask `fatal+head` allows at a seat, one bit per move. */
 int EXPORT(allowed)(int seat) {
     static const uint8_t parts[] = {FAULT_WALL | FAULT_BODY | FAULT_HEALTH, FAULT_HEAD};
     return allowed_moves(&layout, &rules, game.record, seat, parts, 2, true);
@@ -103,8 +105,8 @@ uint8_t *EXPORT(seen_at)(int seat) {
     return seen + observation_size(&observation) * (size_t)seat;
 }
 
-/* Weights in the order of battlesnake_heuristics/search/search.py, and bytes of the built-in
- * evaluation, which applies to the games that it was trained for. The build provides both. */
+/* Weights of the handcrafted evaluation, in the order of battlesnake_heuristics/search/search.py,
+ * and bytes of the learned evaluation. tools/build_site.py provides the weights and the bytes. */
 static const int32_t weights[NUM_WEIGHTS] = {SEARCH_WEIGHTS};
 _Alignas(Network) static const uint8_t numbers[] = {
 #embed "numbers"
@@ -113,16 +115,17 @@ _Static_assert(sizeof numbers == sizeof(Network), "these are not the numbers of 
 static int32_t report[7];
 static SearchResult result;
 
-/* Returns the report of the last search: depth, leaf evaluations, the values of the four moves in
- * 1/1000 cell of territory (INT32_MIN: none), and the length of the line. */
+/* Returns the report of the last search: the depth in turns, the number of leaf evaluations, the
+ * values of the four moves in 1/1000 cell of territory (INT32_MIN without a value), and the length
+ * of the line in turns. */
 int32_t *EXPORT(report_at)(void) { return report; }
 
-/* Returns the line of the last search: MAX_SNAKES moves per turn, first the move of the searching
- * snake and then those of the other living snakes. */
+/* Returns the line of the last search: MAX_SNAKES moves per turn. The first move is the move of the
+ * searching snake. The moves of the other living snakes follow. */
 uint8_t *EXPORT(line_at)(void) { return result.line[0]; }
 
-/* Returns the position from the view of the snake at a seat: this snake first, without eliminated
- * snakes. */
+/* Returns the position from the perspective of the snake at a seat. This snake is the first snake
+ * of the position. Eliminated snakes are omitted. */
 static SearchRequest seen_by(int seat) {
     const Record *record = game.record;
     static int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
@@ -135,7 +138,7 @@ static SearchRequest seen_by(int seat) {
         .food = record_food(&layout, record), .hazards = record_hazards(&layout, record),
         .weights = weights, .first_depth = 1, .max_depth = MAX_DEPTH};
     for (int i = 0; i < record->num_snakes; i++) {
-        int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* the searching snake is first */
+        int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* The searching snake is first. */
         const Snake *snake = &record->snakes[s];
         if (!snake->alive) continue;
         Point points[MAX_CELLS + 1];
@@ -150,9 +153,9 @@ static SearchRequest seen_by(int seat) {
     return request;
 }
 
-/* Returns the score of this snake, in [0, 1], if the search plays the game to its end for all
- * snakes. Moves use `positions` nodes; the first `careful` turns use more nodes (see self_play.h).
- * `seed` determines the food. */
+/* Returns the score of the snake at a seat, in [0, 1], in a rollout in which the search plays all
+ * snakes. The search visits `positions` nodes per move, and more nodes during the first `careful`
+ * turns (see self_play.h). `seed` determines the food. */
 double EXPORT(played_on)(int seat, int positions, int careful, int seed, int turns, int trained) {
     SelfPlayPlayer player = {weights, trained ? (const Network *)numbers : NULL, positions, 0};
     SelfPlayConfig config = {
@@ -165,9 +168,9 @@ double EXPORT(played_on)(int seat, int positions, int careful, int seed, int tur
     return record.points[0];
 }
 
-/* Searches the move of the snake at a seat for `seconds`, or for `positions` nodes if `seconds` is
- * not positive. `trained` selects the learned evaluation; `decoupled` selects decoupled MCTS, which
- * `champion` uses. */
+/* Searches a move for the snake at a seat. The limit is `seconds`, or `positions` nodes if
+ * `seconds` is not positive. `trained` selects the learned evaluation. `decoupled` selects
+ * decoupled MCTS, which the snake `champion` uses. */
 int EXPORT(think)(int seat, double seconds, int positions, int trained, int decoupled) {
     SearchRequest request = seen_by(seat);
     request.decoupled = decoupled;

@@ -5,7 +5,8 @@
 import { BoardView } from "./board.js";
 
 const CELL_PX = 28;
-const FRAME_CS = 12; // duration of a frame in hundredths of a second
+// Duration of a frame in hundredths of a second.
+const FRAME_CS = 12;
 const LAST_FRAME_CS = 300;
 const MAX_COLORS = 256;
 const MAX_CODE_BITS = 12;
@@ -20,7 +21,7 @@ export async function encodeGif(frames, game) {
   svg.setAttribute("height", height);
   const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  context.fillStyle = getComputedStyle(document.body).backgroundColor; // visible at the rounded corners
+  context.fillStyle = getComputedStyle(document.body).backgroundColor; // The color is visible at the rounded corners.
   context.fillRect(0, 0, width, height);
   const images = [];
   for (const frame of frames) {
@@ -46,7 +47,7 @@ function reduceDepth(pixels) {
   return colors;
 }
 
-/** Returns the most frequent colors, and for every color the index of the nearest palette color. */
+/** Returns a palette of the most frequent colors, and the index of the nearest color for each color. */
 function palette(images) {
   const counts = new Uint32Array(32768);
   for (const image of images) for (const color of image) counts[color] += 1;
@@ -70,11 +71,11 @@ function write(images, width, height) {
   text("GIF89a");
   word(width);
   word(height);
-  bytes.push(0xf7, 0, 0); // one palette of 256 colors for all images
+  bytes.push(0xf7, 0, 0); // All images share one palette of 256 colors.
   for (let i = 0; i < MAX_COLORS; i += 1) bytes.push(...(kept[i] ?? [0, 0, 0]));
   bytes.push(0x21, 0xff, 11);
   text("NETSCAPE2.0");
-  bytes.push(3, 1, 0, 0, 0); // loop forever
+  bytes.push(3, 1, 0, 0, 0); // The animation repeats forever.
   let previous = null;
   images.forEach((image, i) => {
     const indices = Uint8Array.from(image, (color) => index[color]);

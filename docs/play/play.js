@@ -1,4 +1,4 @@
-// The page on which a visitor plays against the search with keys, swipes or buttons.
+// Script of the page on which a visitor plays against the search with keys, swipes or buttons.
 import { BoardView } from "./board.js";
 import "./copy_button.js";
 import { CALIBRATION, LEARNED_RULES, LOOKS, MISTAKES } from "./facts.js";
@@ -21,12 +21,16 @@ const PLAYERS = {
   hungry: { name: "Hungry", builtin: "hungry" },
 };
 const MIXED = ["champion", "policy", "territory"];
-const TURN_MS = 450; // duration of a turn if the game does not wait for the visitor
+// Duration of a turn if the game does not wait for the visitor.
+const TURN_MS = 450;
 const REPLAY_TURN_MS = 120;
-const GLIDE_MS = 110; // duration of a movement between two cells
-const MAX_COMPARED = 5; // maximum number of moves of a lost game that rollouts compare
+// Duration of an animated movement between two cells.
+const GLIDE_MS = 110;
+// Maximum number of moves of a lost game that rollouts compare.
+const MAX_COMPARED = 5;
 const MAX_QUEUED_KEYS = 3;
-const LETTERS = "udlr-"; // moves in a link; "-" for eliminated snakes
+// Letters of the moves in a link; "-" for eliminated snakes.
+const LETTERS = "udlr-";
 const SETTINGS = ["size", "ruleset", "opponents", "strength", "who"];
 
 const $ = (id) => document.getElementById(id);
@@ -81,7 +85,7 @@ const newGame = () => {
   };
 };
 
-/** Starts a game and plays `moves`. */
+/** Starts a game and plays the given moves of its first turns. */
 function startGame(game, moves = []) {
   clearInterval(state.replaying);
   const hasPolicy = LOOKS.slice(0, game.snakes).some((_, seat) => !isYou(seat) && strengthOf(seat) === "policy");
@@ -93,7 +97,7 @@ function startGame(game, moves = []) {
   worker.postMessage({ start: game, moves });
 }
 
-/** Returns to an earlier turn of this game and waits for the visitor. */
+/** Shows an earlier turn of the game and waits for the move of the visitor. */
 function goBack(turn) {
   if (turn < 0 || !current()) return;
   $("pace").value = "wait";
@@ -107,7 +111,7 @@ function linkTo(turn) {
   return `#${new URLSearchParams([...settings, ["seed", state.game.seed], ["moves", moves]])}`;
 }
 
-/** Starts the game in the address, or a new game. */
+/** Starts the game that the address fragment describes, or a new game. */
 function openAddress() {
   const params = new URLSearchParams(location.hash.slice(1));
   if (!params.has("moves")) return startGame(newGame());
@@ -130,7 +134,7 @@ function facing() {
     (neck[0] + dx + width) % width === head[0] && (neck[1] + dy + height) % height === head[1]);
 }
 
-/** Returns the next queued key; skips keys that would reverse into the snake's neck. */
+/** Returns the next queued direction. Directions into the neck of the snake are skipped. */
 function nextKey() {
   let move;
   do move = state.keys.shift();
@@ -138,7 +142,7 @@ function nextKey() {
   return move;
 }
 
-/** Plays a turn with the next key, or straight ahead in a game that does not wait. */
+/** Plays a turn with the next queued direction. A game that does not wait continues straight ahead. */
 function step() {
   if (state.busy || state.over || !current() || !atEnd()) return;
   const steers = !watching() && !current().snakes[0].death;
@@ -149,14 +153,14 @@ function step() {
   worker.postMessage({ turn: { moves, players: players() } });
 }
 
-/** Queues a key; on an earlier turn, resumes the game from that turn. */
+/** Queues a direction. If an earlier turn is shown, the game resumes from that turn. */
 function press(move) {
   if (current() && !atEnd()) goBack(state.index);
   if (state.keys.length < MAX_QUEUED_KEYS) state.keys.push(move);
   if (waits()) step();
 }
 
-/** Returns whether the game waits for the visitor's move. */
+/** Returns whether the game waits for the move of the visitor. */
 const waits = () => $("pace").value === "wait" && !watching() && current() && !current().snakes[0].death;
 
 function replay() {
@@ -187,7 +191,7 @@ function winProbabilities({ seats: assessed, learned }, turn) {
   return Object.fromEntries(seats.map((seat, i) => [seat, clamped[i] / sum(clamped)]));
 }
 
-/** Formats a probability; values that are not proven are marked "about". */
+/** Formats a probability. A value that is not proven starts with "about". */
 const formatPercent = (value) => `${value % 1 ? "about " : ""}${Math.round(100 * value)}%`;
 
 /** Shows the win probabilities of the current turn if they are available. */
@@ -210,7 +214,7 @@ function showWinProbabilities() {
   }));
 }
 
-/** Returns the frame, with the expected line of the first opponent if lines are selected. */
+/** Returns the frame with the line of the first opponent, if the display of lines is on. */
 function withLine(frame) {
   const assessment = $("sight").value === "lines" ? state.assessments.get(state.index) : null;
   const opponent = frame.snakes.findIndex(({ death }, seat) => !death && !isYou(seat));
@@ -235,7 +239,7 @@ function compare(reviewed) {
   else worker.postMessage({ compare: { start: state.game, moves: state.moves, losses: avoidable } });
 }
 
-/** Shows the move that lost the game. */
+/** Displays an explanation of the move that lost the game. */
 function explain(worst) {
   const { mistake, rescue } = MISTAKES;
   const found = worst && worst.before >= rescue && worst.before - worst.after >= mistake;
@@ -257,7 +261,7 @@ function fail(error) {
   state.over = true;
 }
 
-/** Shows a turn; animates the movement from the frame `previous`, if given. */
+/** Shows a turn. The movement from the frame `previous`, if given, is animated. */
 function go(index, previous = null) {
   state.index = index;
   const frame = state.past[index];
@@ -317,7 +321,8 @@ worker.onmessage = ({ data }) => {
     return;
   }
   if (data.assessment) {
-    if (!state.past.length) return; // the assessment belongs to the previous game
+    // Without past turns, the assessment belongs to the previous game.
+    if (!state.past.length) return;
     state.assessments.set(data.turn, data.assessment);
     if (data.turn !== state.index) return;
     showWinProbabilities();

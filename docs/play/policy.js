@@ -6,8 +6,8 @@
 import { LAYERS } from "./facts.js";
 
 const NUM_PLANES = 16;
-const OWN_BODY_PLANE = 6; // the own head has the value 255 in this plane
-const MEAN_CELLS = 121; // divisor of means over the board, for every board size
+const OWN_BODY_PLANE = 6; // The head of the snake has the value 255 in this plane.
+const MEAN_CELLS = 121; // Sums over the board are divided by this number for every board size.
 
 export class Policy {
   static async load() {
@@ -48,7 +48,7 @@ export class Policy {
   }
 }
 
-/** Applies a 3x3 convolution with this stride, zero padding and ReLU. */
+/** Applies a 3x3 convolution with the given stride and zero padding, followed by ReLU. */
 function convolve({ weights, bias, height: depth }, from, stride) {
   const width = Math.ceil(from.width / stride);
   const height = Math.ceil(from.height / stride);
@@ -85,7 +85,7 @@ function dense({ weights, bias, height, width }, from, relu) {
   });
 }
 
-/** Returns the crop with a radius of `radius` cells around a cell; cells off the board are 0. */
+/** Returns the square crop of `radius` cells around a cell. Cells off the board are 0. */
 function around({ width, height, depth, cells }, { x, y }, radius) {
   const crop = [];
   for (let row = y - radius; row <= y + radius; row += 1) {

@@ -21,15 +21,16 @@ import { Policy } from "./policy.js";
 
 const INT32_MIN = -(2 ** 31);
 const MAX_REVIEWED_TURNS = 60;
-const ASSESSMENT_NODES = 3000; // per snake
+// Node limit per snake.
+const ASSESSMENT_NODES = 3000;
 const MAX_LINE_TURNS = 14;
 const MAX_SNAKES = 16;
 let module;
-let policy = null; // loaded on first use
-let assessments = new Map(); // by turn of the current game
-let trained = false; // whether the network was trained for this kind of game
+let policy = null; // The worker loads the policy on first use.
+let assessments = new Map(); // Assessments by turn of the current game.
+let trained = false; // Whether the network was trained for the settings of this game.
 
-/** WASI clock for the compiled code, which never calls the other import, poll_oneoff (sleep). */
+/** Imports of the compiled code: a clock, and poll_oneoff (sleep), which is never called. */
 function clockTimeGet(_clock, _precision, at) {
   const nanoseconds = BigInt(Math.round(performance.now() * 1e6));
   new DataView(module.memory.buffer).setBigUint64(at, nanoseconds, true);
@@ -75,7 +76,7 @@ function stateWords() {
   return all.slice(0, end);
 }
 
-/** Returns for each seat whether its snake is alive (cause 0). */
+/** Returns a list with true for each seat whose snake is alive (elimination cause 0). */
 function living(words) {
   const alive = [];
   let at = 4;
@@ -86,7 +87,7 @@ function living(words) {
   return alive;
 }
 
-/** Returns the living seats in the order of the search's lines. */
+/** Returns the living seats, starting with the searching seat, as in the lines of the search. */
 function lineSeats(seat) {
   return [seat, ...living(stateWords()).flatMap((alive, other) => (alive && other !== seat ? [other] : []))];
 }
@@ -150,7 +151,7 @@ function begin(game, moves = []) {
   return [stateWords(), ...moves.map((actions) => { play(actions); return stateWords(); })];
 }
 
-/** Assesses the last turns of a game; afterwards, the end of the game is the current state. */
+/** Assesses the last turns of a game. Afterwards, the end of the game is the current state. */
 function review({ start: game, moves, until }) {
   const reviewed = [];
   start(game);
@@ -161,7 +162,7 @@ function review({ start: game, moves, until }) {
   return reviewed;
 }
 
-/** Returns the visitor's score in rollouts after `move` (battlesnake_heuristics/analysis/mistakes.py). */
+/** Returns the mean score of the visitor in rollouts after `move` (see analysis/mistakes.py). */
 function rolloutScore({ start: game, moves }, turn, move, games, seed) {
   begin(game, moves.slice(0, turn));
   const before = living(stateWords()).filter(Boolean).length;
@@ -177,7 +178,7 @@ function rolloutScore({ start: game, moves }, turn, move, games, seed) {
   return won / games;
 }
 
-/** Finds the costliest move by a few rollouts of each move, then more rollouts of the worst. */
+/** Finds the costliest move: a few rollouts screen all moves, and more rollouts measure the worst. */
 function compare({ losses, ...game }) {
   const scores = (loss, games, seed) =>
     [loss.best, loss.played].map((move) => rolloutScore(game, loss.turn, move, games, seed));
@@ -185,7 +186,7 @@ function compare({ losses, ...game }) {
   const costs = losses.map((loss) => difference(scores(loss, MISTAKES.glance, 1)));
   const worst = losses[costs.indexOf(Math.max(...costs))];
   const [before, after] = scores(worst, MISTAKES.games, 1 + MISTAKES.glance);
-  begin(game.start, game.moves); // restore the final state
+  begin(game.start, game.moves); // This call restores the final state of the game.
   return { ...worst, before, after };
 }
 
@@ -197,7 +198,7 @@ async function respond(data) {
   return { ...found, words: stateWords(), over: Boolean(module.over()) };
 }
 
-// Process messages in order: a fast response must not overtake a slow response.
+// Messages are processed in order, so that no response precedes an earlier response.
 const ready = load();
 let queue = ready.catch(() => {});
 self.onmessage = ({ data }) => {

@@ -31,7 +31,7 @@ model.save("sb3-maskable-ppo.zip")
 
 
 def choose_actions(observations, masks):
-    """Return the most likely allowed action of each observation."""
+    """Return the most probable allowed action for each observation."""
     return model.predict(observations, action_masks=masks, deterministic=True)[0]
 
 

@@ -1,6 +1,6 @@
-"""PPO against past selves, which are copies of the policy made every CPU minute.
+"""PPO against past selves: copies of the policy, one per CPU minute.
 
-Run this script with OMP_NUM_THREADS=1, with which a CPU minute is a minute of one core.
+Run this script with OMP_NUM_THREADS=1. A CPU minute is then a minute on one core.
 """
 
 import copy
@@ -27,13 +27,13 @@ adam = torch.optim.Adam(net.parameters(), lr=1e-3)
 
 
 def evaluate_policy(net, seen, masks):
-    """Return the distribution over the allowed actions, and the value."""
+    """Return the distribution over the allowed actions, and the state value, of each observation."""
     out = net(torch.as_tensor(seen).float() / 255)
     return Categorical(logits=out[:, :4].where(torch.as_tensor(masks), -1e9)), out[:, 4]
 
 
 def freeze_policy():
-    """Return a copy of the policy as a function that returns actions."""
+    """Copy the network, and return a function that samples actions with the copy."""
     now = copy.deepcopy(net).requires_grad_(False)
     return lambda seen, masks: evaluate_policy(now, seen, masks)[0].sample().numpy()
 

@@ -1,1 +1,1 @@
-"""Battlesnake duels against built-in snakes, as an OpenEnv environment."""
+"""Duels against built-in snakes as an OpenEnv environment."""

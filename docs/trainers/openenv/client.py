@@ -10,7 +10,7 @@ from .models import SnakeAction, SnakeObservation
 
 
 class SnakeClient(EnvClient[SnakeAction, SnakeObservation, State]):
-    """Client that plays one game.
+    """Client that plays one game over one WebSocket.
 
     Example: ``with SnakeClient(base_url=...).sync() as game: game.reset(seed=1,
     opponent="hunter")``.

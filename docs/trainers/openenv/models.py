@@ -1,4 +1,4 @@
-"""Action and observation of the environment."""
+"""Action type and observation type of the environment."""
 
 from typing import Literal
 
@@ -6,17 +6,17 @@ from openenv.core.env_server.types import Action, Observation
 
 
 class SnakeAction(Action):
-    """The move of snake A."""
+    """An action: the move of snake A."""
 
     move: Literal["up", "down", "left", "right"]
 
 
 class SnakeObservation(Observation):
-    """Position as text, with A as ``you``.
+    """An observation: the position as text, from the perspective of snake A.
 
     ``Board.from_text`` of battlesnake_gym parses the text.
     """
 
     board: str
     safe_moves: list[str]
-    """Moves that neither leave the board nor enter a body cell."""
+    """Moves that do not leave the board and do not enter a body cell."""

@@ -1,4 +1,4 @@
-"""Battlesnake for verifiers: a language model duels with a built-in snake.
+"""Battlesnake for verifiers: a language model plays duels against a built-in snake.
 
 A task is a seed, and its prompt is the first position. The environment responds to each move with
 the next position. At the end of the game, the reward is 1 for a win, 0.5 for a draw and 0 for a
@@ -23,13 +23,13 @@ SYSTEM_PROMPT = (
     "left or right."
 )
 REFERENCE_SNAKE = "champion@100"
-"""Snake that must win in `DuelTask.validate`."""
+"""Snake that must win the game in `DuelTask.validate`."""
 
 
 class Duel:
-    """A game on an 11x11 board.
+    """A duel on an 11x11 board, in which the language model plays snake A.
 
-    Equal seeds and equal moves give equal games.
+    Equal seeds and equal moves produce equal games.
     """
 
     def __init__(self, seed: int, opponent: str) -> None:
@@ -38,40 +38,43 @@ class Duel:
         self._opponent = snakes.make(opponent, seed)
 
     def play(self, move: str) -> None:
-        """Play one turn."""
+        """Play one turn with ``move`` as the move of snake A."""
         decided = snakes.decide(self.board, {"B": self._opponent})
         self.board.step({"A": move, "B": decided["B"].move})
         self.board.you_id = "A"
 
     @property
     def board_text(self) -> str:
-        """Position as text, without the seed, which determines the food."""
+        """The position as text.
+
+        The text omits the seed, because the seed determines the food.
+        """
         return str(self.board.without_seed())
 
     @property
     def points(self) -> float:
-        """Points of a finished game."""
+        """Points of snake A in a finished game: 1, 0.5 or 0."""
         living = [snake.id for snake in self.board.living]
         return {("A",): 1.0, (): 0.5}.get(tuple(living), 0.0)
 
 
 class DuelData(vf.TaskData):
-    """Data of one game."""
+    """Data of one task: the opponent's name and the seed of the game."""
 
     opponent: str
     seed: int
 
 
 class DuelTask(vf.Task[DuelData]):
-    """A duel played in `DuelEnv`."""
+    """A task: one duel in `DuelEnv`."""
 
     @vf.reward(weight=1.0)
     async def points(self, trace: vf.Trace) -> float:
-        """Return the points of the game, or 0 if no game was played."""
+        """Return the points of the model in the game, or 0 if no game was played."""
         return float(trace.info.get("points", 0.0))
 
     async def validate(self, runtime: object) -> bool:
-        """Return whether `GOLD` wins the game from the start position of the task."""
+        """Return whether `REFERENCE_SNAKE` wins the game from the start position of the task."""
         duel, gold = Duel(self.data.seed, self.data.opponent), snakes.make(REFERENCE_SNAKE)
         while not duel.board.is_over():
             duel.play(gold(duel.board).move)
@@ -79,18 +82,18 @@ class DuelTask(vf.Task[DuelData]):
 
 
 class DuelConfig(vf.TasksetConfig):
-    """Settings of the games."""
+    """Settings of the games of a task set."""
 
     opponent: str = "hungry"
     """Name of the opponent, as listed by `battlesnake-gym snakes`.
 
-    The strength increases in the order random, hungry, cautious, hunter.
+    The order of strength is random, hungry, cautious, hunter.
     """
     games: int = 20
 
 
 class DuelTaskset(vf.Taskset[DuelTask, DuelConfig]):
-    """Tasks with one game per seed."""
+    """A set of tasks with one game per seed."""
 
     def load(self) -> Iterator[DuelTask]:
         """Yield one task per seed."""
@@ -109,16 +112,16 @@ class DuelTaskset(vf.Taskset[DuelTask, DuelConfig]):
 
 
 class DuelEnvConfig(vf.EnvConfig):
-    """Settings of the single agent."""
+    """Settings of the agent that plays snake A."""
 
     player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
 
 
 class DuelEnv(vf.Env[DuelEnvConfig]):
-    """Environment that responds to the model's moves."""
+    """Environment that responds to the moves of the model with positions."""
 
     async def run(self, task: DuelTask, agents: vf.Agents) -> None:
-        """Play until the game is over.
+        """Play the duel of a task until the end.
 
         The model loses if a reply contains no move.
         """
@@ -137,6 +140,6 @@ class DuelEnv(vf.Env[DuelEnvConfig]):
                     break
                 segment = await interaction.turn(duel.board_text)
             interaction.trace.info["points"] = (
-                points  # points must be set before the scoring at the end of the block
+                points  # The points must be set before the scoring at the end of the block.
             )
         interaction.trace.record_metric("turns", float(duel.board.turn))

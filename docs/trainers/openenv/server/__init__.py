@@ -1,1 +1,1 @@
-"""Battlesnake duels against built-in snakes, as an OpenEnv environment."""
+"""OpenEnv server for duels against built-in snakes."""

@@ -17,16 +17,16 @@ from openenv.core.env_server.types import State
 
 try:
     from ..models import SnakeAction, SnakeObservation
-except ImportError:  # OpenEnv's images start in the folder of the package
+except ImportError:  # The images of OpenEnv start in the folder of the package.
     from models import SnakeAction, SnakeObservation
 
 AGENT, OPPONENT = "A", "B"
 
 
 class SnakeEnvironment(Environment):
-    """One game.
+    """A duel of the agent (snake A) against a built-in snake (snake B).
 
-    ``reset`` receives a seed and the opponent's name. `battlesnake-gym snakes` lists the names.
+    The argument ``opponent`` of ``reset`` is a name listed by `battlesnake-gym snakes`.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -42,9 +42,9 @@ class SnakeEnvironment(Environment):
         opponent: str = "hungry",
         **_: Any,
     ) -> SnakeObservation:
-        """Start a game.
+        """Start a duel against the built-in snake ``opponent``.
 
-        Equal seeds and equal moves give equal games.
+        Equal seeds and equal moves produce equal games.
         """
         seed = uuid4().int % 2**31 + 1 if seed is None else seed
         self._opponent = snakes.make(opponent, seed)
@@ -53,7 +53,7 @@ class SnakeEnvironment(Environment):
         return self._observe()
 
     def step(self, action: SnakeAction, **_: Any) -> SnakeObservation:
-        """Play one turn.
+        """Play one turn with the agent's move.
 
         After the end of the game, a step has no effect.
         """
@@ -78,7 +78,7 @@ class SnakeEnvironment(Environment):
 
     @property
     def state(self) -> State:
-        """Episode id and number of turns."""
+        """Episode id and number of turns played."""
         return self._state
 
 
