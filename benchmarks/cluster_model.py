@@ -375,14 +375,17 @@ def main() -> None:
         help="numbers of env runners to measure, in ascending order",
     )
     parser.add_argument(
-        "--seconds", type=float, default=8, help="seconds per row (default: %(default)s)"
+        "--seconds",
+        type=float,
+        default=8,
+        help="duration of a measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--only",
         nargs="*",
         default=list(MEASURED_COSTS),
         choices=MEASURED_COSTS,
-        help="trainings to measure (default: all)",
+        help="names of the trainings to measure (default: all)",
     )
     arguments = parser.parse_args()
     if not arguments.measure:

@@ -254,10 +254,14 @@ def main() -> None:
         default=7,
         help="repetitions per measurement (default: %(default)s)",
     )
-    parser.add_argument("--environment", type=int, nargs="+", metavar="GAMES", help="batch sizes")
     parser.add_argument(
-        "--opponents", help="comma-separated opponents; measures one learner per game"
+        "--environment",
+        type=int,
+        nargs="+",
+        metavar="GAMES",
+        help="batch sizes of the vector environment, in games",
     )
+    parser.add_argument("--opponents", help="comma-separated opponents of one learner per game")
     options = parser.parse_args()
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled: run `make build` first")

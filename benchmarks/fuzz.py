@@ -145,7 +145,9 @@ def main() -> int:
     parser.add_argument(
         "--requests", type=int, default=10_000, help="requests per snake (default: %(default)s)"
     )
-    parser.add_argument("--minutes", type=float, default=math.inf, help="maximum minutes per snake")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="maximum duration per snake, in minutes"
+    )
     parser.add_argument(
         "--snakes",
         nargs="*",
@@ -153,13 +155,16 @@ def main() -> int:
         help="snakes to serve: default, policy, or built-in snakes",
     )
     parser.add_argument(
-        "--connections", type=int, default=4, help="parallel connections (default: %(default)s)"
+        "--connections",
+        type=int,
+        default=4,
+        help="number of parallel connections (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=1, help="random seed")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random requests")
     parser.add_argument(
         "--results",
         type=Path,
-        help="JSON lines file with the results of earlier parts; appended to",
+        help="JSON lines file of earlier parts, to which the results are appended",
     )
     args = parser.parse_args()
     failed = False

@@ -265,16 +265,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("kind", choices=("planted", "values"), help="kind of games")
+    parser.add_argument("kind", choices=("planted", "values"), help="type of game to analyze")
     parser.add_argument(
-        "--num-snakes", type=int, choices=range(2, 9), default=2, help="snakes per game"
+        "--num-snakes", type=int, choices=range(2, 9), default=2, help="number of snakes per game"
     )
-    parser.add_argument("--games", type=int, default=50, help="number of games that count")
+    parser.add_argument("--games", type=int, default=50, help="number of games to complete")
     parser.add_argument(
-        "--nodes", type=int, default=12_000, help="nodes per snake and analyzed position"
+        "--nodes", type=int, default=12_000, help="node limit per snake and analyzed position"
     )
     parser.add_argument(
-        "--file", type=Path, required=True, help="JSON lines file with the games; appended to"
+        "--file", type=Path, required=True, help="JSON lines file to which the games are appended"
     )
     options = parser.parse_args()
     play: Callable[[int, int], Line | None] = check_planted_mistake

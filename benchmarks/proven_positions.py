@@ -90,9 +90,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--snake", default="champion", help="built-in snake")
+    parser.add_argument("--snake", default="champion", help="built-in snake to measure")
     parser.add_argument(
-        "--positions", type=int, default=2000, help="number of positions, half of each kind"
+        "--positions",
+        type=int,
+        default=2000,
+        help="number of positions, half from constrictor games and half from endgames",
     )
     parser.add_argument(
         "--move-time",

@@ -110,10 +110,13 @@ def main() -> None:
         help="time per search, in seconds (default: %(default)s)",
     )
     parser.add_argument(
-        "--positions", type=int, default=12, help="positions per case (default: %(default)s)"
+        "--positions",
+        type=int,
+        default=12,
+        help="number of positions per game type (default: %(default)s)",
     )
     parser.add_argument(
-        "--cores", type=int, default=1, help="cores per search (default: %(default)s)"
+        "--cores", type=int, default=1, help="number of cores per search (default: %(default)s)"
     )
     parser.add_argument(
         "--learned", action="store_true", help="measure the cost of the learned evaluation"

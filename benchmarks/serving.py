@@ -49,19 +49,22 @@ def main() -> None:
     """Measure each server and print one row per server."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--games", type=int, default=100, help="concurrent games (default: %(default)s)"
+        "--games", type=int, default=100, help="number of concurrent games (default: %(default)s)"
     )
     parser.add_argument(
         "--pause",
         type=float,
         default=0.1,
-        help="seconds between response and request (default: %(default)s)",
+        help="pause between a response and the next request, in seconds (default: %(default)s)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=10, help="seconds per row (default: %(default)s)"
+        "--seconds",
+        type=float,
+        default=10,
+        help="duration of a measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
-        "--clients", type=int, default=2, help="client processes (default: %(default)s)"
+        "--clients", type=int, default=2, help="number of client processes (default: %(default)s)"
     )
     parser.add_argument(
         "--timeout",
@@ -73,7 +76,7 @@ def main() -> None:
         "--policy",
         type=Path,
         default=DEFAULT_POLICY_PATH,
-        help="policy.onnx for 11x11 boards (default: the default policy)",
+        help="policy file for 11x11 boards (default: the shipped policy)",
     )
     parser.add_argument(
         "--snakes", nargs="*", default=["minimax"], help="built-in snakes to measure"
