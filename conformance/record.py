@@ -36,13 +36,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "engine",
         metavar="ENGINE",
-        help="as in run.py; it must create its own start positions and food",
+        help="adapter or NAME=COMMAND of an engine that creates start positions and food",
     )
     parser.add_argument(
-        "--each", type=int, default=4, metavar="N", help="new games per recorded game"
+        "--each", type=int, default=4, metavar="N", help="number of new games per recorded game"
     )
     parser.add_argument(
-        "--only", default="*", metavar="GLOB", help="files of games, such as snail_mode*"
+        "--only",
+        default="*",
+        metavar="GLOB",
+        help="pattern of the files with recorded games, such as snail_mode*",
     )
     parser.add_argument("--to", type=Path, required=True, metavar="DIR")
     options = parser.parse_args(argv)

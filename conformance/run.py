@@ -379,10 +379,15 @@ def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outc
 def create_parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("engines", nargs="*", metavar="ENGINE", help="adapter, or NAME=COMMAND")
+    parser.add_argument(
+        "engines", nargs="*", metavar="ENGINE", help="name of an adapter, or NAME=COMMAND"
+    )
     parser.add_argument("--games", type=Path, default=_FOLDER / "games", metavar="DIR")
     parser.add_argument(
-        "--only", default="*", metavar="GLOB", help="files of games, such as snail_mode*"
+        "--only",
+        default="*",
+        metavar="GLOB",
+        help="pattern of the files with recorded games, such as snail_mode*",
     )
     parser.add_argument(
         "--timeout",
@@ -390,13 +395,19 @@ def create_parser() -> argparse.ArgumentParser:
         type=float,
         default=60,
         metavar="SECONDS",
-        help="time limit of a response",
+        help="time limit of a response, in seconds",
     )
     parser.add_argument(
-        "--differences", type=int, default=3, metavar="N", help="differences shown per engine"
+        "--differences",
+        type=int,
+        default=3,
+        metavar="N",
+        help="maximum number of printed differences per engine",
     )
     parser.add_argument(
-        "--mutants", action="store_true", help="play engines with one broken rule each"
+        "--mutants",
+        action="store_true",
+        help="also play mutants of the Python engine, each with one broken rule",
     )
     return parser
 

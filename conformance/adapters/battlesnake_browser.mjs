@@ -1,5 +1,6 @@
-// The page's engine: node battlesnake_browser.mjs FOLDER/docs/play/game.wasm, made by
-// python tools/build_site.py FOLDER --only play. It sets games up, and loads none.
+// Adapter of the engine of the playable page: node battlesnake_browser.mjs FOLDER/docs/play/game.wasm.
+// The command python tools/build_site.py FOLDER --only play builds game.wasm. The adapter can start
+// games, but cannot load positions.
 
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
