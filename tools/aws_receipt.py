@@ -138,10 +138,12 @@ def main(argv: list[str] | None = None) -> int:
 def create_parser() -> Parser:
     """Create the parser of the command line."""
     parser = Parser(prog=_PROG, description=__doc__)
-    parser.add_argument("account", help=f"account number, or {_SIMULATED_ACCOUNT}")
-    parser.add_argument("--stack", default="battlesnake", help="name of the stack of notebook.yaml")
+    parser.add_argument("account", help=f"AWS account number, or {_SIMULATED_ACCOUNT}")
+    parser.add_argument(
+        "--stack", default="battlesnake", help="name of the stack created from notebook.yaml"
+    )
     parser.add_argument("--folder", type=Path, default=Path("sagemaker-local/receipt"),
-        help="directory of the results of the jobs")  # fmt: skip
+        help="output directory of the jobs")  # fmt: skip
     return parser
 
 
@@ -342,7 +344,7 @@ def check_snake(place: ReceiptAccount, folder: Path, note: dict[str, Any]) -> No
     }
     publish(second, _SNAKE_NAME, place.account.session)
     if (color := send_timed_request(url)[1]["color"]) != "#cc6633":
-        raise RuntimeError(f"the published snake has another color: {color}")
+        raise RuntimeError(f"the published snake has the color {color}, not #cc6633")
     note["kept"] = undeploy(place.account, _SNAKE_NAME)
     note["seconds"] = round(time.monotonic() - began)
 
@@ -351,7 +353,7 @@ def pack_snake(folder: Path, name: str, color: str) -> Path:
     """Pack a built-in snake into a bundle and return the path of the bundle."""
     bundle = folder / f"{name}.zip"
     if pack_command.main(["--snake", name, "--color", color, "-o", str(bundle)]):
-        raise RuntimeError(f"{name} was not packed")
+        raise RuntimeError(f"packing the snake {name} failed")
     return bundle
 
 

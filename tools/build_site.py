@@ -1,7 +1,8 @@
 """Build the documentation site: `python tools/build_site.py site`, or `make site`.
 
 The script compiles the game and the search to WebAssembly for the page with the playable game,
-draws the pictures of the gallery, and runs Sphinx. It downloads nothing, and warnings are errors.
+draws the pictures of the gallery, and runs Sphinx. The script downloads no files. A warning of
+Sphinx is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ROOT = Path(__file__).parents[1]
 _DOCS = _ROOT / "docs"
 PAGE_FILES = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
 SHARED_FILES = ("board.js", "copy_button.js", "style.css", "icon.svg")
-"""Files shared with the pages of the live snake and the arena."""
+"""Files that the playable page shares with the pages of the live snake and the arena."""
 
 _ACCESSIBILITY_FIXES = {
     'role="heading">': 'role="heading" aria-level="2">',
@@ -43,31 +44,33 @@ _ACCESSIBILITY_FIXES = {
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
     '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results"></div>',
 }
-"""Accessibility fixes: strings in the output of Sphinx, and their replacements."""
+"""Accessibility fixes: strings in the output of Sphinx, mapped to their replacements."""
 
 _EXCLUDED_SOURCES = ("batch.c", "module.c", "map_layouts.c")
-"""C sources of the engine that the page does not need, because they serve Python."""
+"""C sources of the engine that the page does not need, because they are for Python only."""
 
 _SIZED_FUNCTIONS = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
 """C functions with one variant per board size.
 
-The page omits the variant of the largest size.
+The page omits the variant for the largest boards.
 """
 
 _LARGE_LAYER, _MAX_4_BIT, _MAX_8_BIT = 100_000, 5, 127
-"""Quantization limits of the policy's layers.
+"""Limits of the quantization of the policy.
 
-Weights of layers with more than `_LARGE_LAYER` weights are rounded to [-5, 5], and weights of all
-other layers to [-127, 127]. The quantized policy prefers the best move in 91% of positions, and
-loses 0.003 cells in the remaining positions.
+In layers with more than `_LARGE_LAYER` weights, the weights are rounded to [-5, 5]. In all other
+layers, the weights are rounded to [-127, 127]. The quantized policy prefers the best move in 91% of
+the positions, and loses 0.003 cells in the remaining positions.
 """
 
 
 def main() -> None:
-    """Build the site into a directory."""
+    """Build the selected parts of the site in a directory."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("output", type=Path, help="directory of the site")
-    parser.add_argument("--only", choices=("play", "pages"), help="build only this part")
+    parser.add_argument("output", type=Path, help="output directory of the site")
+    parser.add_argument(
+        "--only", choices=("play", "pages"), help="part of the site to build (default: all)"
+    )
     arguments = parser.parse_args()
     if arguments.only != "play":
         draw_gallery.write_gallery(_DOCS / "_gallery")
@@ -78,14 +81,14 @@ def main() -> None:
 
 
 def write_start_page(folder: Path) -> None:
-    """Write the start page: the playable game, which links to ``docs/index.html``."""
+    """Write the start page: the page with the playable game, with the base ``docs/play/``."""
     page = (_DOCS / "play" / "index.html").read_text()
     based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
     (folder / "index.html").write_text(based)
 
 
 def write_play_page(folder: Path) -> None:
-    """Write the page with the playable game, and its files, into ``folder``."""
+    """Write the page with the playable game and the files of this page into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE_FILES:
         shutil.copy(_DOCS / "play" / name, folder)
@@ -122,9 +125,13 @@ def write_play_page(folder: Path) -> None:
 
 
 def write_policy(target: Path) -> list[dict[str, Any]]:
-    """Write the quantized default policy for the page, and return the layer layout.
+    """Write the quantized default policy for the page.
 
-    One layer has two-thirds of the weights and gets 4 bits per weight; all other layers get 8 bits.
+    One layer has two-thirds of the weights. The quantization uses 4 bits per weight in this layer,
+    and 8 bits in all other layers.
+
+    Returns:
+        The shape and the bits per weight of each layer.
     """
     import onnx
 
@@ -149,10 +156,10 @@ def write_policy(target: Path) -> list[dict[str, Any]]:
 
 
 def quantize_rows(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Quantize rows with least squared error.
+    """Quantize the rows of a matrix with the least squared error.
 
     Returns:
-        The scale of each row, and integers in [-top, top].
+        The scale of each row, and the quantized weights in [-top, top].
     """
     peaks = np.abs(rows).max(1, keepdims=True)
     tried = [peaks * share / top for share in np.linspace(0.35, 1, 14)]
@@ -163,9 +170,9 @@ def quantize_rows(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], ND
 
 
 def snake_customizations() -> list[dict[str, Any]]:
-    """Return the snakes' customizations, starting with the visitor's snake.
+    """Return the customizations of the snakes, starting with the snake of the visitor.
 
-    The colors are distinguishable for color-blind visitors.
+    Color-blind visitors can distinguish the colors.
     """
     wear = [
         ("#2f6fde", "smile", "curled"),
@@ -182,16 +189,16 @@ def snake_customizations() -> list[dict[str, Any]]:
 
 
 def compile_game(target: Path, evaluation: Evaluation) -> None:
-    """Compile the C code of the rules and of the search with Zig's C compiler.
+    """Compile the C code of the rules and of the search to WebAssembly with Zig's C compiler.
 
-    The build is optimized for size and limited to boards of up to 384 cells.
+    The compiler optimizes for size. The boards are limited to 384 cells.
     """
     engine = _ROOT / "battlesnake_gym/engine/csrc"
     search = _ROOT / "heuristics/battlesnake_heuristics/search/csrc"
     weights = ",".join(str(weight) for weight in Weights().to_array())
     compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
     options = [f"-I{engine}", "-std=gnu2x", "-msimd128", f"-DSEARCH_WEIGHTS={weights}"]
-    # WebAssembly has only the monotonic clock.
+    # The only clock of WebAssembly is the monotonic clock.
     options += [f"-DCLOCK_{name}_CPUTIME_ID=CLOCK_MONOTONIC" for name in ("THREAD", "PROCESS")]
     options += [f"-D{name.format('large')}={name.format('medium')}" for name in _SIZED_FUNCTIONS]
     with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +226,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
 
 def generate_tables(engine: Path) -> str:
-    """Return C code with the tables that Python passes to the engine in other builds."""
+    """Return C code with the tables that other builds of the engine receive from Python."""
     lines = [f'#include "{engine / name}"' for name in ("rand.h", "map_layouts.h")]
     for name, content in {"RANDOM": tables.RANDOM, **tables.LAYOUTS}.items():
         numbers = ",".join(map(str, content))
@@ -233,8 +240,10 @@ def generate_tables(engine: Path) -> str:
 
 
 def run_sphinx(output: Path) -> None:
-    """Run Sphinx on the documentation, whose start page is ``docs/index.html``."""
-    shutil.rmtree(_DOCS / "_api", ignore_errors=True)  # pages of modules that were moved
+    """Build the documentation pages with Sphinx and fix their accessibility."""
+    shutil.rmtree(
+        _DOCS / "_api", ignore_errors=True
+    )  # The folder may contain pages of modules that were moved.
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]

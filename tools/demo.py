@@ -137,11 +137,17 @@ def main() -> None:
     """Train a policy for some minutes, export the policy, and play games over HTTP."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--folder", type=Path, default=Path("demo"), help="directory of all results"
+        "--folder", type=Path, default=Path("demo"), help="output directory of all results"
     )
-    parser.add_argument("--minutes", type=float, default=3, help="training time (default 3)")
-    parser.add_argument("--games", type=int, default=24, help="games in the arena (default 24)")
-    parser.add_argument("--first-game", action="store_true", help="show one game and exit")
+    parser.add_argument(
+        "--minutes", type=float, default=3, help="training time, in minutes (default 3)"
+    )
+    parser.add_argument(
+        "--games", type=int, default=24, help="number of games in the arena (default 24)"
+    )
+    parser.add_argument(
+        "--first-game", action="store_true", help="play one game in the terminal and exit"
+    )
     args = parser.parse_args()
     if args.first_game:
         play_first_game()

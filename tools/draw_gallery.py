@@ -72,10 +72,7 @@ def _draw_customization(part: str, name: str) -> str:
 
 
 def _iter_plane_figures() -> Iterable[tuple[str, str, str]]:
-    """Draw each plane of the default observation of one position.
-
-    Cells with high bytes are dark.
-    """
+    """Draw each plane of the default observation of one position."""
     board = Board.new(11, 11, 3, game=Game(seed=11))
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
     for _ in snakes.play(board, players, max_turns=_NUM_TURNS):
@@ -88,7 +85,7 @@ def _iter_plane_figures() -> Iterable[tuple[str, str, str]]:
 
 
 def _draw_plane(plane: np.ndarray[tuple[int, int], np.dtype[np.uint8]], cell: int = 12) -> str:
-    """Draw the bytes of one plane as cells, with the first row at the top."""
+    """Draw one plane as a grid of cells; a high byte is a dark cell."""
     height, width = plane.shape
     squares = "".join(
         f'<rect x="{x * cell}" y="{y * cell}" width="{cell - 1}" height="{cell - 1}"'

@@ -1,7 +1,7 @@
 """Convert libFuzzer's bytes to calls of the compiled modules.
 
 The calls are those of `random_turns` and `random_searches`, including malformed calls. The fuzzer
-supplies the random numbers and keeps inputs that reach a new branch. An exception other than the
+supplies the random numbers and stores inputs that reach a new branch. Any exception except the
 rejection of an argument ends the run.
 """
 
@@ -29,7 +29,10 @@ assert Games.__name__ == "EngineGames", "the engine was not compiled"
 
 
 class ByteRandom(random.Random):
-    """Random number generator that reads bytes, and returns zeros after the last byte."""
+    """Random number generator that consumes the bytes of ``data``.
+
+    After the last byte, all random bits are 0.
+    """
 
     def __init__(self, data: bytes) -> None:
         super().__init__(0)
@@ -42,12 +45,12 @@ class ByteRandom(random.Random):
         return int.from_bytes(taken, "little") & ((1 << k) - 1)
 
     def random(self) -> float:
-        """Return a multiple of 1/65536, computed from two bytes."""
+        """Return a multiple of 1/65536 in [0, 1), computed from two bytes."""
         return self.getrandbits(16) / (1 << 16)
 
 
 def fuzz_once(data: bytes) -> None:
-    """Call the search or the engine once with data from the fuzzer."""
+    """Run one call sequence of the search or of the engine with random numbers from ``data``."""
     drawn = ByteRandom(data)
     match drawn.randrange(3):
         case 0:
@@ -59,7 +62,7 @@ def fuzz_once(data: bytes) -> None:
 
 
 def fuzz_games(drawn: ByteRandom) -> None:
-    """Play some turns, load a damaged position, and read all outputs."""
+    """Play some turns, import a damaged position, and read all outputs."""
     made = random_turns.random_games(drawn)
     if made is None:
         return

@@ -3,11 +3,12 @@
     python tools/mutants.py                          all modules in mutants.toml
     python tools/mutants.py server heuristics        modules whose path contains one of the words
 
-A mutant is one changed line: another comparison, another sign, a number plus one, a negated
-condition, or a removed statement. Each module gets the same mutants in every run. For each mutant,
-the tests listed in ``mutants.toml`` for its module run until one test fails. C code is compiled
-again. All work happens in a copy of the project, so several runs can work in parallel. The results
-are stored in ``build/mutants.jsonl`` until the module changes, so an interrupted run resumes.
+A mutant differs from the code in one line. The line has another comparison, another sign, a number
+plus one, a negated condition, or no statement. Each module has the same mutants in every run. For
+each mutant, the script runs the tests that ``mutants.toml`` lists for the module, until one test
+fails. After a change of C code, the script compiles the code again. Each run works in its own copy
+of the project, so several runs can work in parallel. ``build/mutants.jsonl`` stores the results
+until the module changes, so an interrupted run resumes.
 
 A surviving mutant must be listed in ``mutants.toml`` with a reason. The exit status is 1 if a
 surviving mutant is not listed, or if fewer than 95% of the mutants are detected.
@@ -59,7 +60,7 @@ _REPLACEMENTS = {
     "true": "false", "false": "true", "is": "is not", "in": "not in", "not": "", "break": "pass",
     "continue": "pass", "if": "if not", "while": "while not", "!": "",
 }  # fmt: skip
-"""Replacements for operators and words of the source code."""
+"""Replacements for operators, keywords and function names in the source code."""
 
 _NOT_CODE_PATTERN = re.compile(r'"""[^\0]*?"""|"(?:\\.|[^"\\\n])*"|#.*|/\*[^\0]*?\*/')
 _PYTHON_PATTERNS = (
@@ -80,11 +81,11 @@ _C_PATTERNS = (
         r"|(?<![\w.\[])\d+\b(?![.x])|!(?=[a-z(])"
     ),
 )
-"""Lines to skip, removable statements, and words to replace, by language."""
+"""Regular expressions by language: skipped lines, removable statements, and replaceable words."""
 
 
 class Mutant(NamedTuple):
-    """A mutant: a line of a file, and its replacement."""
+    """A mutant of a file: the number of the changed line, the old line, and the new line."""
 
     path: str
     number: int
@@ -93,21 +94,18 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the mutant in ``mutants.toml``."""
+        """The name of the mutant in ``mutants.toml``."""
         return f"{self.path}: {self.old.strip()} -> {self.new.strip()}"
 
     def apply_to(self, text: str) -> str:
-        """Return the text of the file with the replaced line."""
+        """Replace the line of the mutant in the text of the file."""
         lines = text.split("\n")
         lines[self.number] = self.new
         return "\n".join(lines)
 
 
 def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
-    """Return up to ``most`` mutants, spread over the file.
-
-    All calls return the same mutants.
-    """
+    """Select up to ``most`` mutants of a file in a reproducible pseudorandom order."""
     found = {mutant.name: mutant for mutant in all_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
     valid = (found[name] for name in order if is_valid_code(path, found[name].apply_to(text)))
@@ -115,14 +113,17 @@ def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutan
 
 
 def is_valid_code(path: str, text: str) -> bool:
-    """Return whether a text is valid Python, or True for other languages."""
+    """Return whether the text of a Python file can be parsed; return True for other languages."""
     with contextlib.suppress(SyntaxError):
         return not path.endswith(".py") or bool(ast.parse(text))
     return False
 
 
 def all_mutants(path: str, text: str) -> Iterator[Mutant]:
-    """Yield all mutants of a file, except C loop bounds, which sanitizers check."""
+    """Yield all mutants of a file.
+
+    C loop bounds are excluded, because sanitizers check the bounds.
+    """
     quiet, statement, word = _PYTHON_PATTERNS if path.endswith(".py") else _C_PATTERNS
     code = _NOT_CODE_PATTERN.sub(
         lambda no: re.sub(r"[^\n]", '"' if no[0][0] == '"' else " ", no[0]), text
@@ -143,7 +144,7 @@ def all_mutants(path: str, text: str) -> Iterator[Mutant]:
 
 
 class ProjectCopy:
-    """A copy of the project in which lines are changed and tests run."""
+    """A copy of the project, in which the script changes lines and runs tests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -165,14 +166,14 @@ class ProjectCopy:
         self._written = 0
 
     def write(self, path: str, text: str) -> bool:
-        """Change a file.
+        """Write a file of the copy, and compile the C code that depends on the file.
 
         Returns:
-            Whether the changed file compiles.
+            Whether the C code compiles.
         """
         file = self.folder / path
         file.write_text(text)
-        self._written += 1  # a unique modification time prevents Python from using stale bytecode
+        self._written += 1  # A unique modification time prevents Python from using stale bytecode.
         os.utime(file, (1e9 + self._written, 1e9 + self._written))
         csrc = str(Path(path).parent)
         needing = (
@@ -181,7 +182,11 @@ class ProjectCopy:
         return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:
-        """Compile the files that include the changed file, or all files on the first call."""
+        """Compile the C files that include the changed file, or all files on the first call.
+
+        Returns:
+            Whether all files compile.
+        """
         check = self.folder / _BUILD_CHECK_PATH
         sources = runpy.run_path(str(check))["sources_hash"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
@@ -200,7 +205,11 @@ class ProjectCopy:
         return not subprocess.run(["gcc", "-shared", *csrc.glob("*.o"), "-o", target]).returncode
 
     def run_tests(self, tests: str, seconds: float) -> str:
-        """Return the failing test, "too late" after ``seconds``, or ""."""
+        """Run tests with a time limit of ``seconds``.
+
+        Returns:
+            The first failing test, "too late" after the time limit, or "" if all tests pass.
+        """
         folders = os.pathsep.join(str(self.folder / name) for name in _FOLDERS)
         words = [
             "timeout",
@@ -229,7 +238,7 @@ class ProjectCopy:
 def test_module(
     copy: ProjectCopy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
 ) -> collections.Counter[str]:
-    """Test the mutants of a module and print the result."""
+    """Test the mutants of one module, print the result, and return the counts by result."""
     text, began = (_ROOT / path).read_text(), time.monotonic()
     counts, limit = collections.Counter[str](), 0.0
     tests = " ".join([path] * (">>>" in text) + [f"tests/{name}" for name in tests.split()])
@@ -243,7 +252,7 @@ def test_module(
                     raise SystemExit(f"{path}: {failed} fails without mutants")
                 limit = 15 + 4 * (time.monotonic() - began)
             if not copy.write(path, changed):
-                continue  # the mutant does not compile
+                continue  # The mutant does not compile and does not count.
             results[key] = copy.run_tests(tests, limit)
             with _RESULTS.open("a") as file:
                 line = {"mutant": key, "name": mutant.name, "detected": results[key]}
@@ -259,7 +268,7 @@ def test_module(
 
 
 def main(modules: list[str]) -> int:
-    """Test the mutants of the given modules.
+    """Test the mutants of the modules whose path contains a word in ``modules``, or of all modules.
 
     Returns:
         The exit status.

@@ -1,8 +1,8 @@
-"""Run a build of the search on random boards, for use with sanitizers.
+"""Run the search on random boards, for example in a build with sanitizers.
 
 The requests cover all rulesets, board sizes from 1 to 25, up to 16 snakes including eliminated
-snakes, overlapping bodies, and all limits. A request with an invalid field must either be rejected
-or searched without a crash.
+snakes, overlapping bodies, and all limits. The search must either reject a request with an invalid
+field or process the request without a crash.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _INVALID: tuple[Any, ...] = (
     *(-(2**31), -1, 0, 1, 26, 121, 2**31 - 1, 2**63 - 1, 1e308, float("nan"), "", None),
     *(b"", b"\xff" * 7, b"\xff" * 4000, np.full(16, -1, np.int32), np.zeros(9, np.uint8)[1:]),
 )
-"""Invalid values for any field."""
+"""Values that are invalid for most fields of a request."""
 
 
 def load_search(path: Path | None) -> ModuleType:
-    """Load the build of the search at ``path``, or the installed build for None."""
+    """Load the compiled module of the search at ``path``, or the installed module for None."""
     if path is None:
         from battlesnake_heuristics.search import _search
 
@@ -37,7 +37,7 @@ def load_search(path: Path | None) -> ModuleType:
 
 
 def random_position(rand: random.Random) -> dict[str, Any]:
-    """Return the fields of a random position that the search accepts."""
+    """Return the fields of a random valid position for the search."""
     width, height = rand.choice(((11, 11), (rand.randint(1, 25), rand.randint(1, 25))))
     cells, snakes = width * height, rand.randint(1, 16)
     lengths, bodies = [], []
@@ -63,7 +63,7 @@ def random_position(rand: random.Random) -> dict[str, Any]:
 
 
 def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Search for a move, sometimes with an invalid field."""
+    """Search for a move. Sometimes, one field of the request is invalid."""
     head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
     rest = {name: value for name, value in position.items() if name not in head}
     weights = np.array(Weights().to_array())
@@ -87,7 +87,7 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
 
 
 def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Play some turns, sometimes with an invalid field."""
+    """Play some turns with the search's rules. Sometimes, one field of the request is invalid."""
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
@@ -97,16 +97,16 @@ def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]
 
 
 def call_function(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
-    """Call a function of the search.
+    """Call a function of the search. In 30% of the calls, one field is invalid.
 
-    The function may reject only calls with invalid fields.
+    An exception of a call with valid fields propagates.
     """
     invalid = rand.random() < 0.3
     if invalid:
         fields[rand.choice(list(fields))] = rand.choice(_INVALID)
     nodes = fields.get("nodes")
     if isinstance(nodes, int) and (nodes == 0 or nodes > 1000):
-        return  # the call would take too long
+        return  # The call would exceed a reasonable time.
     try:
         function(*fields.values())
     except (ValueError, TypeError, OverflowError, BufferError):
@@ -115,11 +115,13 @@ def call_function(function: Any, rand: random.Random, fields: dict[str, Any]) ->
 
 
 def main() -> None:
-    """Run random requests."""
+    """Send random requests to the search."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--search", type=Path, help="compiled module (default: installed)")
-    parser.add_argument("--requests", type=int, default=5000, help="number of requests")
-    parser.add_argument("--seed", type=int, default=1, help="random seed")
+    parser.add_argument(
+        "--search", type=Path, help="compiled module of the search (default: installed module)"
+    )
+    parser.add_argument("--requests", type=int, default=5000, help="number of random requests")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random requests")
     options = parser.parse_args()
     search, rand = load_search(options.search), random.Random(options.seed)
     for _ in tqdm(range(options.requests), unit=" requests"):

@@ -1,10 +1,9 @@
-"""Play random games of all kinds with a build of the engine.
+"""Play random games with the engine, for example in a build with sanitizers.
 
-Use this script with sanitizers.
-
-The games cover rulesets, maps, sizes, numbers of snakes, settings and both food streams. Moves are
-safe, random or missing. Some games of a batch are stepped and reset separately. All observations
-and masks are computed. Positions are exported, imported, and imported with errors.
+The games cover rulesets, maps, board sizes, numbers of snakes, settings and both food streams.
+Moves are safe, random or missing. The script steps and resets some games of a batch separately, and
+computes all observations and masks. The script also exports positions, imports them, and imports
+damaged copies.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _ENGINE_MODULE = "battlesnake_gym.engine._engine"
 
 
 def load_compiled_module(name: str, path: Path) -> ModuleType:
-    """Return a build of a module that replaces the installed build."""
+    """Load a compiled module at ``path`` in place of the installed module ``name``."""
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
@@ -37,7 +36,7 @@ def load_compiled_module(name: str, path: Path) -> ModuleType:
 
 
 def random_games(rand: random.Random) -> Any:
-    """Create games of a random kind, or return None if the rules reject the kind."""
+    """Create games with random settings, or return None if the rules reject the settings."""
     from battlesnake_gym.engine.engine import FOOD_RNGS, Games
     from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
@@ -72,7 +71,7 @@ def random_games(rand: random.Random) -> Any:
 
 
 class RandomPlayer:
-    """Player of a limited number of turns in games of one kind."""
+    """Player of random games in one batch."""
 
     def __init__(self, games: Any, seed: int) -> None:
         self.games = games
@@ -81,13 +80,13 @@ class RandomPlayer:
         self.wildness = self.rand.choice((0.02, 0.1, 1.0))
 
     def draw_seeds(self) -> NDArray[np.int64]:
-        """Return new seeds of all orders of magnitude."""
+        """Return new seeds with random orders of magnitude."""
         span = 1 << int(self.rand.integers(1, 63))
         seeds: NDArray[np.int64] = self.rand.integers(1, span + 1, self.games.num_games)
         return seeds if self.rand.random() < 0.5 else -seeds
 
     def choose_actions(self) -> NDArray[np.uint8]:
-        """Return mostly allowed moves, sometimes any moves, and no moves for some snakes."""
+        """Choose mostly allowed moves, sometimes any moves, and none for eliminated snakes."""
         self.games.action_mask("fatal+head", self.mask)
         chances = np.where(self.mask, self.rand.random(self.mask.shape), -1)
         careful = chances.argmax(-1).astype(np.uint8)
@@ -99,7 +98,7 @@ class RandomPlayer:
         return actions
 
     def play(self, turns: int) -> int:
-        """Play up to ``turns`` turns.
+        """Play up to ``turns`` turns of all games.
 
         Returns:
             The number of turns played, summed over all games.
@@ -111,16 +110,16 @@ class RandomPlayer:
             played += int((which & ~games.over).sum())
             try:
                 games.step(self.choose_actions(), which)
-            except ValueError:  # the map cannot continue
+            except ValueError:  # The map cannot continue the game.
                 games.reset(self.draw_seeds())
             if games.over.any():
                 games.reset(self.draw_seeds(), games.over.copy())
         return played
 
     def read_outputs(self) -> None:
-        """Call all functions that return observations, masks or states.
+        """Request all observations and action masks in random order.
 
-        The engine keeps updating the output arrays.
+        The engine updates the observation arrays on the following turns.
         """
         from battlesnake_gym.engine import _engine
         from battlesnake_gym.mdp import masks, observations
@@ -132,7 +131,7 @@ class RandomPlayer:
                 observation = observations.Observation(name, frames)
                 try:
                     shape = observation.shape(*largest)
-                except ValueError:  # the boards are too large for this observation
+                except ValueError:  # The boards are too large for this observation.
                     continue
                 out = np.zeros((games.num_games, games.num_snakes, *shape), np.uint8)
                 _engine.set_observation_isa(str(self.rand.choice(("plain", "best"))))
@@ -141,7 +140,7 @@ class RandomPlayer:
             games.action_mask(kind, self.mask)
 
     def import_damaged_positions(self) -> None:
-        """Import positions both unchanged and with wrong words."""
+        """Import exported positions unchanged, and with corrupted 32-bit words."""
         games = self.games
         for _ in range(20):
             game = int(self.rand.integers(games.num_games))
@@ -158,13 +157,18 @@ class RandomPlayer:
 
 
 def main() -> None:
-    """Play the given number of turns."""
+    """Play random games until the given number of turns is reached."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--engine", type=Path, help="compiled module (default: installed)")
     parser.add_argument(
-        "--turns", type=int, default=1_000_000, help="number of turns, summed over games"
+        "--engine", type=Path, help="compiled module of the engine (default: installed module)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="random seed")
+    parser.add_argument(
+        "--turns",
+        type=int,
+        default=1_000_000,
+        help="number of turns to play, summed over all games",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random games")
     options = parser.parse_args()
     if options.engine:
         sys.modules[_ENGINE_MODULE] = load_compiled_module(_ENGINE_MODULE, options.engine)

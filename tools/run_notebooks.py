@@ -40,7 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("notebooks", type=Path, nargs="*", help="notebooks to run (default: all)")
     parser.add_argument(
-        "--check", action="store_true", help="list the notebooks that must run again"
+        "--check",
+        action="store_true",
+        help="list the notebooks whose code changed since the last run",
     )
     arguments = parser.parse_args()
     paths = [path.absolute() for path in arguments.notebooks] or sorted(_NOTEBOOKS.glob("*.ipynb"))
@@ -91,7 +93,9 @@ def run_notebooks(paths: Iterable[Path]) -> None:
             written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
             size = len(written.encode())
             if size > MAX_NOTEBOOK_BYTES:
-                sys.exit(f"{path.name} would have {size} bytes, over {MAX_NOTEBOOK_BYTES}")
+                sys.exit(
+                    f"{path.name} would have {size} bytes, the limit is {MAX_NOTEBOOK_BYTES}; shorten outputs"
+                )
             write_atomically(path, partial(Path.write_text, data=written))
             print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
 
