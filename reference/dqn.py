@@ -34,42 +34,43 @@ from battlesnake_gym.env.vector_env import win_rate
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
-Batch = dict[str, NDArray[Any]]  # B transitions by column name, see `transitions`
+Batch = dict[str, NDArray[Any]]  # Batch of B transitions by column name, see `make_transitions`.
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the game and the algorithm.
-
-    An env step is one turn of one game.
-    """
+    """Settings of the games and of the algorithm. An env step is one turn of one game."""
 
     minutes: float = 2.0
-    env_steps: int = 10**9  # limit that stops training, like minutes
-    num_snakes: int = 2  # snakes per game
-    board_size: int = 7  # width and height in cells
+    env_steps: int = (
+        10**9
+    )  # Training stops at the first of the two limits `minutes` and `env_steps`.
+    num_snakes: int = 2  # Number of snakes per game.
+    board_size: int = 7  # Width and height of the board in cells.
     seed: int = 0
-    num_envs: int = 64  # games in parallel
-    rollout_turns: int = 16  # turns of each game between updates
-    epsilon_base: float = 0.4  # game i of N has epsilon base ** (1 + exponent * i / (N - 1))
+    num_envs: int = 64  # Number of games in parallel.
+    rollout_turns: int = 16  # Number of turns of each game between updates.
+    epsilon_base: float = 0.4  # Game i of N has epsilon base ** (1 + exponent * i / (N - 1)).
     epsilon_exponent: float = 7.0
     gamma: float = 0.97
     n_step: int = 3
-    reward_scale: float = 0.03  # keeps most TD errors in the quadratic part of the Huber loss
-    buffer_size: int = 100_000  # transitions in the replay buffer
-    alpha: float = 0.6  # exponent of the priorities; 0 samples uniformly
-    beta: float = 0.4  # exponent of the importance weights; 1 corrects the priorities fully
-    learning_starts: int = 5_000  # env steps
-    replay_ratio: float = 2.0  # transitions trained on per transition played
+    reward_scale: float = (
+        0.03  # This scale keeps most TD errors in the quadratic part of the Huber loss.
+    )
+    buffer_size: int = 100_000  # Number of transitions in the replay buffer.
+    alpha: float = 0.6  # Exponent of the priorities; 0 samples uniformly.
+    beta: float = 0.4  # Exponent of the importance weights; 1 corrects the priorities fully.
+    learning_starts: int = 5_000  # Number of env steps before the first update.
+    replay_ratio: float = 2.0  # Number of transitions in updates per transition played.
     batch_size: int = 512
     lr: float = 1e-4
-    target_every: int = 10_000  # env steps
+    target_every: int = 10_000  # Number of env steps between updates of the target network.
 
 
 class QNetwork(nn.Module):
-    """Network from bytes [B, C, H, W] to Q-values [B, 4].
+    """Network that maps observations, uint8 [B, C, H, W], to Q-values, float32 [B, 4].
 
-    The Q-values are the sum of a value and four advantages (dueling).
+    The Q-values are the sum of a state value and four advantages (dueling).
     """
 
     def __init__(self, games: VectorBattlesnake) -> None:
@@ -81,15 +82,12 @@ class QNetwork(nn.Module):
         for before, after, stride in ((planes, 32, 2), (32, 64, 2), (64, 64, 1)):
             layers += [nn.Conv2d(before, after, 3, stride, padding=1), nn.ReLU()]
         self.convolutions = nn.Sequential(*layers, nn.Flatten())
-        # Two convolutions with stride 2 leave a quarter of the width and height.
+        # Two convolutions with stride 2 reduce the width and the height to a quarter.
         self.dense = nn.Linear(64 * (-(-side // 4)) ** 2 + planes * self.head_crop_size**2, 256)
         self.value, self.advantage = nn.Linear(256, 1), nn.Linear(256, 4)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Compute Q-values.
-
-        The network divides the observation bytes by 255.
-        """
+        """Compute the Q-values of observations, which are divided by 255 first."""
         scaled = observations.float() / 255
         seen = torch.cat((self.convolutions(scaled), self.head_crop(scaled)), dim=1)
         features = torch.relu(self.dense(seen))
@@ -98,7 +96,7 @@ class QNetwork(nn.Module):
         return q_values
 
     def compute_q_values(self, obs: NDArray[np.uint8]) -> Floats:
-        """Compute Q-values without gradients, for playing."""
+        """Compute Q-values without gradients, for self-play."""
         with torch.inference_mode():
             return np.asarray(self(torch.from_numpy(obs)))
 
@@ -117,10 +115,10 @@ class QNetwork(nn.Module):
 class TurnBuffer:
     """Observations and Q-values of T + 1 turns, and moves and rewards of T turns."""
 
-    obs: NDArray[np.uint8]  # [T + 1, N, S, C, H, W]
-    action_mask: Flags  # [T + 1, N, S, 4]
-    q_values: Floats  # [T + 1, N, S, 4], Q-values of the network that played
-    actions: NDArray[np.int64]  # [T, N, S], like all following fields
+    obs: NDArray[np.uint8]  # uint8 [T + 1, N, S, C, H, W]
+    action_mask: Flags  # bool [T + 1, N, S, 4]
+    q_values: Floats  # float32 [T + 1, N, S, 4], Q-values of the behavior network
+    actions: NDArray[np.int64]  # int64 [T, N, S]; all following fields have the same shape.
     rewards: Floats
     acted: Flags
     terminated: Flags
@@ -128,21 +126,22 @@ class TurnBuffer:
 
 
 class VectorPlayer:
-    """All snakes of all games, played by one network."""
+    """Player of all snakes in all games with one network."""
 
     def __init__(self, games: VectorBattlesnake, network: QNetwork, settings: Settings) -> None:
         self.games, self.network, self.settings = games, network, settings
         self.random = np.random.default_rng(settings.seed)
-        # The exploration varies by game, from frequent random moves to almost greedy play.
+        # Epsilon decreases with the index of the game, from frequent random moves to almost greedy
+        # play.
         height = np.arange(settings.num_envs) / max(settings.num_envs - 1, 1)
         self.epsilon = settings.epsilon_base ** (1 + settings.epsilon_exponent * height)
         obs, infos = games.reset(seed=settings.seed)
-        # Observations, action masks, and the seats that need Q-values: seats that act next or that
-        # were truncated.
+        # The tuple contains observations, action masks, and a mask of the seats that need Q-values.
+        # These seats act next or were truncated.
         self.position = obs, infos["action_mask"], infos["alive"]
 
     def play(self) -> TurnBuffer:
-        """Play ``settings.rollout_turns`` turns of all games."""
+        """Play ``settings.rollout_turns`` turns of all games and return the turns."""
         looks, deeds = [], []
         for turn in range(self.settings.rollout_turns + 1):
             obs, allowed, thinks = self.position
@@ -166,10 +165,10 @@ class VectorPlayer:
 def n_step_returns(
     turns: TurnBuffer, n: int, gamma: float
 ) -> tuple[Floats, NDArray[np.int64], Flags]:
-    """Compute n-step returns, numbers of steps, and eliminations within these steps.
+    """Compute n-step returns, numbers of steps, and elimination flags.
 
-    All arrays are [T, N, S]. There are fewer than ``n`` steps if the snake's game or the buffer
-    ends earlier.
+    All arrays are [T, N, S]. The number of steps is less than ``n`` if the game of the snake or the
+    buffer ends earlier. A flag is True if the snake was eliminated within these steps.
     """
     returns = np.zeros_like(turns.rewards)
     steps = np.zeros(turns.rewards.shape, np.int64)
@@ -187,10 +186,8 @@ def n_step_returns(
 def make_transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Floats]:
     """Return all transitions of a buffer and their absolute TD errors.
 
-    The TD errors use the Q-values of the network that played.
-
-    ``discount`` multiplies the value of the next state; it is 0 if the snake was eliminated by
-    then.
+    The TD errors use the Q-values of the behavior network. ``discount`` multiplies the value of the
+    next state. ``discount`` is 0 if the snake was eliminated before the next state.
     """
     returns, steps, terminated = n_step_returns(turns, n, gamma)
     begin = np.nonzero(turns.acted)
@@ -205,14 +202,17 @@ def make_transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Fl
     }
     best = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
     best[terminated[begin]] = (
-        0.0  # an eliminated snake may have no allowed move, and thus -infinity
+        0.0  # An eliminated snake may have no allowed move, so its best Q-value may be -infinity.
     )
     q_played = turns.q_values[begin][np.arange(len(best)), batch["action"]]
     return batch, np.abs(batch["returns"] + batch["discount"] * best - q_played)
 
 
 class PrioritizedReplayBuffer:
-    """Buffer of the last transitions, sampled by ``(error + 0.001) ** alpha``."""
+    """Buffer of the most recent transitions.
+
+    The sampling probability is proportional to ``(error + 0.001) ** alpha``.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.random = settings, np.random.default_rng(settings.seed)
@@ -221,7 +221,7 @@ class PrioritizedReplayBuffer:
         self.added = 0
 
     def add(self, batch: Batch, errors: Floats) -> None:
-        """Add transitions and overwrite the oldest transitions."""
+        """Add transitions; the new transitions overwrite the oldest transitions."""
         slots = (self.added + np.arange(len(errors))) % len(self.priorities)
         for name, column in batch.items():
             if name not in self.columns:
@@ -232,10 +232,15 @@ class PrioritizedReplayBuffer:
         self.added += len(errors)
 
     def sample(self, count: int) -> tuple[NDArray[np.int64], Batch]:
-        """Return indices and transitions, with importance weights of at most 1."""
+        """Sample ``count`` transitions by priority.
+
+        Returns:
+            The indices of the transitions, and the transitions with importance weights of at most
+            1.
+        """
         sums = self.priorities[: self.added].cumsum()
-        # One sample from each of ``count`` equal intervals has less variance than independent
-        # samples.
+        # Stratified sampling, with one sample from each of ``count`` equal intervals, has less
+        # variance than independent samples.
         masses = (np.arange(count) + self.random.random(count)) * (sums[-1] / count)
         slots = np.searchsorted(sums[:-1], masses, side="right")
         weights = self.priorities[slots] ** -self.settings.beta
@@ -243,17 +248,18 @@ class PrioritizedReplayBuffer:
         return slots, batch | {"weights": (weights / weights.max()).astype(np.float32)}
 
     def update(self, slots: NDArray[np.int64], errors: Floats) -> None:
-        """Set the priorities of ``slots`` from new TD errors."""
+        """Compute the priorities of the transitions ``slots`` from new TD errors."""
         self.priorities[slots] = (errors.astype(np.float64) + 1e-3) ** self.settings.alpha
 
 
 def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Compute the loss and the absolute TD errors [B]."""
+    """Compute the weighted Huber loss and the absolute TD errors, float32 [B]."""
     columns = {name: torch.from_numpy(column) for name, column in batch.items()}
     q_played = network(columns["obs"]).gather(1, columns["action"][:, None])[:, 0]
     with torch.no_grad():
         forbidden = ~columns["next_mask"]
-        # Double DQN: the network selects the next action, the target network evaluates it.
+        # Double DQN: the network selects the next action, and the target network evaluates the
+        # action.
         best = network(columns["next_obs"]).masked_fill(forbidden, -torch.inf).argmax(1)
         worth = target(columns["next_obs"]).masked_fill(forbidden, -torch.inf)
         future = worth.gather(1, best[:, None])[:, 0].nan_to_num(neginf=0.0)
@@ -263,10 +269,10 @@ def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor
 
 
 def train(settings: Settings) -> QNetwork:
-    """Alternate between playing and learning.
+    """Alternate between self-play and updates until a limit is reached.
 
     Returns:
-        The averaged network.
+        The weight average of the network.
     """
     torch.manual_seed(settings.seed)
     config = replace(
@@ -278,7 +284,8 @@ def train(settings: Settings) -> QNetwork:
     games = VectorBattlesnake.from_config(config, settings.num_envs)
     network = QNetwork(games)
     target = copy.deepcopy(network)
-    # The weight average, half of which comes from the last sixth of training, plays much better.
+    # The weight average is much stronger than the last weights. Half of the average comes from the
+    # last sixth of the training.
     mean = AveragedModel(network, avg_fn=lambda mean, now, n: mean + (now - mean) * 4 / (n + 4))
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
     player, replay = VectorPlayer(games, network, settings), PrioritizedReplayBuffer(settings)
@@ -309,7 +316,7 @@ def train(settings: Settings) -> QNetwork:
 
 
 def measure_win_rate(network: QNetwork, settings: Settings, games: int = 200) -> float:
-    """Return the win rate against snakes that move randomly among safe moves."""
+    """Play ``games`` games against `safe-random` snakes and return the win rate."""
 
     def greedy(obs: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
         return np.asarray(np.where(allowed, network.compute_q_values(obs), -np.inf).argmax(1))

@@ -2,20 +2,20 @@
 
     python reference/exit.py --minutes 2
 
-A search plays better than the network that evaluates its positions. The search therefore plays
-against itself, and the network is fitted to the outcomes and to the values of the search. The next
-search is then stronger. One iteration:
+A search is stronger than the network that evaluates its leaves. The search therefore plays against
+itself, and the training fits the network to the outcomes and to the search values. The next search
+is then stronger. One iteration consists of four steps:
 
     play      games of the C search with the champion's network
     label     compute value targets of all positions by TD(lambda)
     fit       fit the networks to the positions of the last iterations
     match     play the new network against the champion; unless it is weaker, it is the new champion
 
-The champion is saved as a file for `battlesnake_heuristics.search.search`.
-`battlesnake_rl.mabs.exit.exit` implements the same algorithm on many processes. That version also
-plays earlier networks, handcrafted evaluations with other weights, larger boards and other
+The script saves the champion as a file for `battlesnake_heuristics.search.search`.
+`battlesnake_rl.mabs.exit.exit` implements the same algorithm on many processes. That implementation
+also plays earlier networks, handcrafted evaluations with other weights, larger boards and other
 rulesets, saves checkpoints and measures Elo. `tests/reference/test_exit.py` compares the labels and
-the fit.
+the fit of the two implementations.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ GAME_MIX = (
     (0.2, Setup(num_snakes=3)),
     (0.1, Setup(7, 7)),
 )
-"""Kinds of games, with the fraction of the moves of each kind."""
+"""Game settings, each with its fraction of the moves."""
 MOVES_PER_ITERATION, BUFFER_ITERATIONS = 30_000, 16
-"""Number of searched moves per iteration, and of iterations in the sample buffer."""
+"""Number of searched moves per iteration, and number of iterations in the sample buffer."""
 NODE_CHOICES = (100, 150, 200, 300)
-"""Nodes per move.
+"""Node limits per move.
 
-Each batch of games in an iteration samples one of these limits.
+For each game setting of an iteration, one of these limits is chosen at random.
 """
 TD_LAMBDA = 0.95
-"""TD(lambda): weight of the later labels against the position's own value."""
+"""TD(lambda): weight of the next position's label; the rest weights the position's own value."""
 LOGIT, CERTAIN = 10_000, 300_000
-"""Search value of one logit, and minimum absolute value of a proven position.
+"""Search value of one logit, and minimum absolute search value of a proven position.
 
 Search values are in 1/1000 cell.
 """
 BATCH_SIZE = 2048
-"""Positions per gradient step."""
+"""Number of positions per gradient step."""
 PAIRS, POSITIONS_IN_MATCH = 40, 100
-"""Maximum number of game pairs in a match, and nodes per move."""
+"""Maximum number of game pairs in a match, and node limit per move."""
 
 Floats = NDArray[np.float64]
 Samples = tuple[NDArray[np.int16], NDArray[np.uint8], NDArray[np.float32]]
-"""Inputs [n, INPUTS], living snakes [n] and labels [n] of positions."""
+"""Inputs [n, INPUTS], numbers of living snakes [n] and labels [n] of n positions."""
 
 
 def label_positions(games: SelfPlayBatch) -> Samples:
     """Label all searched positions with TD(lambda).
 
-    The recursion runs backwards over the positions of one snake in one game. A label mixes the
-    expected score of the position's search value with the label of the snake's next position. The
-    last position uses the score of the game as the next label.
+    The recursion runs backwards over the positions of one snake in one game. A label is the
+    weighted mean of the position's expected score and the label of the snake's next position. For
+    the last position, the score of the game replaces the next label.
     """
     asked = games.rows["kind"] != self_play.ROW_RANDOM
     rows, game = games.rows[asked], games.game[asked]
@@ -83,12 +83,12 @@ def label_positions(games: SelfPlayBatch) -> Samples:
     label = np.empty(len(rows))
     later, whose = 0.0, (-1, -1)
     for i in order[::-1]:
-        if whose != (game[i], rows["seat"][i]):  # the last position of a snake in its game
+        if whose != (game[i], rows["seat"][i]):  # This position is the last of a snake in its game.
             whose = game[i], rows["seat"][i]
             later = points[i] if games.finished[game[i]] else chance[i]
         if (
             rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM
-        ):  # the outcome after a random move is not informative
+        ):  # The outcome after a random move is not informative.
             later = chance[i]
         label[i] = later = (1 - TD_LAMBDA) * chance[i] + TD_LAMBDA * later
     rows = rows[order]
@@ -98,10 +98,10 @@ def label_positions(games: SelfPlayBatch) -> Samples:
 def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
     """Convert search values to expected scores, fitted to the outcomes of these games.
 
-    A proven value becomes the mean score of its kind: a proven loss, an end that one of several
-    opponents could cause, or a proven win. All other values are mapped by a logistic curve. Each
-    number of living snakes is fitted separately, because a lead is worth less among four snakes
-    than in a duel.
+    A proven value becomes the mean score of its category. The categories are a proven loss, an end
+    that one of several opponents could cause, and a proven win. A logistic curve maps all other
+    values. Each number of living snakes has its own fit, because an advantage is less valuable
+    among four snakes than in a duel.
     """
     chance = np.zeros(len(values))
     for count in np.unique(living):
@@ -111,7 +111,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
             (CERTAIN, math.inf, 1.0),
         ):
             such = (living == count) & (values >= low) & (values < high)
-            # Five pseudo-games with the mean outcome regularize small samples.
+            # Five pseudo-games with the expected outcome regularize small samples.
             chance[such] = (points[such].sum() + 5 * usual) / (such.sum() + 5)
         such = (living == count) & (np.abs(values) < CERTAIN)
         chance[such] = fit_logistic_curve(values[such] / LOGIT, points[such])
@@ -119,9 +119,9 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
 
 
 def fit_logistic_curve(value: Floats, points: Floats) -> Floats:
-    """Fit a logistic curve by Newton's method and apply it to ``value``.
+    """Fit a logistic curve by Newton's method and apply the curve to ``value``.
 
-    The prior is slope 1 and bias 0.
+    The prior is centered on slope 1 and bias 0.
     """
     slope_and_bias = usual = np.array([1.0, 0.0])
     terms = np.stack([np.clip(value, -20, 20), np.ones_like(value)], 1)
@@ -139,12 +139,11 @@ def sigmoid(logits: Floats) -> Floats:
 
 
 class Network(nn.Module):
-    """Network from the inputs of a position to the logit of its score.
+    """Network that maps the inputs of a position to the logit of the score.
 
-    The network has two hidden layers.
-
-    Activations are clamped to [0, `MAX_ACTIVATION` / `INPUT_UNIT`] and weights to the range of
-    their quantized values, because the C code computes with integers.
+    The network has two hidden layers. Activations are clamped to [0, `MAX_ACTIVATION` /
+    `INPUT_UNIT`], because the C code computes with integers. Weights are clamped to the range of
+    the quantized weights for the same reason.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -155,7 +154,7 @@ class Network(nn.Module):
         self.mean, self.deviation = nn.Buffer(torch.zeros(inputs)), nn.Buffer(torch.ones(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Compute logits [n] of inputs [n, inputs]."""
+        """Compute the logits, float32 [n], of inputs [n, inputs]."""
         top = evaluation.MAX_ACTIVATION / evaluation.INPUT_UNIT
         hidden = self.first((inputs - self.mean) / self.deviation).clamp(0, top)
         return torch.flatten(self.last(self.second(hidden).clamp(0, top)))
@@ -171,7 +170,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def to_float_layers(self) -> FloatLayers:
-        """Return the weights for raw inputs, including the mean and the deviation."""
+        """Return the layers for raw inputs, which include the normalization of the inputs."""
         first = (self.first.weight / self.deviation).double().numpy()
         return {
             "first": np.pad(first, ((0, 0), (0, evaluation.NUM_INPUTS - first.shape[1]))),
@@ -198,7 +197,7 @@ def fit_networks(
     """Fit each network to its positions with Adam and a cosine schedule.
 
     Returns:
-        The running mean of each network's cross-entropy, or NaN for a network with too few
+        The running mean of the cross-entropy of each network; NaN for a network with too few
         positions.
     """
     all_inputs, living, label = samples
@@ -210,7 +209,7 @@ def fit_networks(
             continue
         inputs = torch.from_numpy(all_inputs[mine][:, : net.first.in_features])
         target = torch.from_numpy(label[mine])
-        if not net.mean.any():  # the first positions define the normalization
+        if not net.mean.any():  # The first positions determine the normalization of the inputs.
             some = inputs[:200_000].float() / evaluation.INPUT_UNIT
             net.mean.copy_(some.mean(0))
             net.deviation.copy_(some.std(0).clamp(min=0.15))
@@ -242,9 +241,9 @@ def quantize_evaluation(nets: Sequence[Network], moves: int) -> evaluation.Evalu
 
 
 def play_games(champion: evaluation.Evaluation | None, moves: int, seed: int) -> SelfPlayBatch:
-    """Play games of the search against itself.
+    """Play self-play games of the search in all settings of `GAME_MIX`.
 
-    If ``champion`` is None, the search uses the handcrafted evaluation.
+    The search uses the network of ``champion``, or the handcrafted evaluation for None.
     """
     rng, parts = np.random.default_rng(seed), []
     for number, (share, setup) in enumerate(GAME_MIX):
@@ -259,7 +258,11 @@ def play_games(champion: evaluation.Evaluation | None, moves: int, seed: int) ->
 def passes_sprt(
     candidate: evaluation.Evaluation, champion: evaluation.Evaluation | None, seed: int
 ) -> bool:
-    """Play game pairs until a sequential test decides or `PAIRS` pairs are played."""
+    """Play game pairs until a sequential test decides or `PAIRS` pairs are played.
+
+    Returns:
+        Whether ``candidate`` passes, that is, whether the candidate is probably not weaker.
+    """
     test, pairs = Sprt(elo0=-30, elo1=10), [0] * 5
     for number in range(PAIRS):
         pairs[play_pair(candidate, champion, (2, 4)[number % 2], seed + number)] += 1
@@ -271,9 +274,10 @@ def passes_sprt(
 def play_pair(
     one: evaluation.Evaluation, other: evaluation.Evaluation | None, snakes: int, seed: int
 ) -> int:
-    """Play one start position twice with exchanged seats, and return twice the score.
+    """Play a game pair and return twice the points of ``one``, as an index of the outcome.
 
-    In games of four, each side has every second seat; the side of the last living snake wins.
+    In games with four snakes, each side has every second seat. The side of the last living snake
+    wins.
     """
     setup, points = Setup(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0), 0
     for first in (0, 1):
@@ -286,10 +290,17 @@ def play_pair(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Iterate until the CPU time is used up, and save each champion to the file."""
+    """Run iterations until the CPU time is used up, and save each new champion to the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=2.0, help="CPU minutes")
-    parser.add_argument("--file", type=Path, default=Path("exit.evaluation"), help="output file")
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="CPU time of the training, in minutes"
+    )
+    parser.add_argument(
+        "--file",
+        type=Path,
+        default=Path("exit.evaluation"),
+        help="file for the champion's evaluation",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     champion, nets = None, create_networks()
