@@ -58,7 +58,10 @@ def parser() -> command_line.Parser:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="snakes to list (default: all)")
     parser.add_argument(
-        "--duels", type=command_line.positive, metavar="N", help="play N duels per pair"
+        "--duels",
+        type=command_line.positive,
+        metavar="N",
+        help="number of duels to play per pair of snakes",
     )
     parser.add_argument(
         "--ruleset",

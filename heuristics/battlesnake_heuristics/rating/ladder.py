@@ -100,7 +100,7 @@ def load(num_snakes: int) -> Ladder:
     )
     if str(num_snakes) not in data["ladders"]:
         raise ValueError(
-            f"there is a ladder for {' and '.join(data['ladders'])} snakes, got {num_snakes}"
+            f"num_snakes must be {' or '.join(data['ladders'])} for the ladder, got {num_snakes}"
         )
     return Ladder(num_snakes, tuple(Rung(**rung) for rung in data["ladders"][str(num_snakes)]))
 

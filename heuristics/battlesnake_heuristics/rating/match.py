@@ -53,7 +53,7 @@ class MatchSettings:
 
     def __post_init__(self) -> None:
         if self.nodes is not None and self.move_time_ms is not None:
-            raise ValueError("give nodes or move_time_ms, not both")
+            raise ValueError("set nodes or move_time_ms, not both")
         for name in ("nodes", "move_time_ms"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -135,7 +135,7 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
     """
     counts = np.asarray(pairs, np.float64)
     if counts.shape[-1:] != PAIR_SCORES.shape or (counts < 0).any():
-        raise ValueError(f"pairs must be five counts, none negative, got {pairs!r}")
+        raise ValueError(f"pairs must be five numbers of pairs, not negative, got {pairs!r}")
     counts = np.where(counts == 0, _EMPTY_CELL_PRIOR, counts)
     share = counts / counts.sum(-1, keepdims=True)
     ratio = _log_density_ratio(share, score1) - _log_density_ratio(share, score0)
