@@ -56,12 +56,12 @@ def test_missing_names() -> None:
 
     with pytest.raises(
         ValueError,
-        match=r"no model 'mine'; there are impala_cnn, my_vision_network\. Put",
+        match=r"no model 'mine'; there are impala_cnn, my_vision_network;",
     ):
         plugins.find_class("models", "mine", NETWORK_CLASSES)
     with pytest.raises(ValueError, match=r"no algorithm 'ppo'; there are APPO, .*PPO"):
         plugins.find_class("algorithms", "ppo")
-    with pytest.raises(ValueError, match=r"no callbacks 'mine'; there are level_counter\."):
+    with pytest.raises(ValueError, match=r"no callbacks 'mine'; there are level_counter;"):
         plugins.find_class("callbacks", "mine")
 
 
@@ -70,7 +70,7 @@ def test_missing_names() -> None:
     [
         ("", "must define exactly one subclass of .*RLModule; it defines none"),
         (MODEL + "class Other(Mine):\n    pass\n", "it defines Mine, Other"),
-        ("import nothing_of_that_name\n", "cannot be imported: ModuleNotFoundError"),
+        ("import nothing_of_that_name\n", "cannot be imported: .*nothing_of_that_name"),
     ],
 )
 def test_files_that_are_no_models(folder: Path, text: str, message: str) -> None:
@@ -85,23 +85,23 @@ def test_files_that_are_no_models(folder: Path, text: str, message: str) -> None
         (
             "models/impala_cnn_torch",
             "from ray.rllib.models.torch.torch_modelv2 import TorchModelV2\n",
-            "do not run any more; write custom_model: impala_cnn, the same network",
+            "use custom_model: impala_cnn",
         ),
         (
             "models/my_vision_network",
             "from ray.rllib.models.tf.tf_modelv2 import TFModelV2\n",
-            "do not run any more; take the file out of models/",
+            "remove the file from models/",
         ),
         ("models/mine", "import tensorflow as tf\n", "write it as an RLModule, as models/my_v"),
         (
             "callbacks/mine",
             "from ray.rllib.agents.callbacks import DefaultCallbacks\n",
-            "do not run any more; subclass .*RLlibCallback, as callbacks/level_counter.py",
+            "subclass .*RLlibCallback, as callbacks/level_counter.py",
         ),
         (
             "algorithms/mine",
             "from ray.rllib.agents.trainer import Trainer\n",
-            r"Trainer any more; subclass ray\.rllib\.algorithms\.",
+            r"Trainer; subclass ray\.rllib\.algorithms\.",
         ),
     ],
 )
