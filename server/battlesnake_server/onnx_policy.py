@@ -58,7 +58,7 @@ class OnnxPolicy:
             path: Path of the ONNX file; the JSON file has the same name with the suffix ``.json``.
 
         Raises:
-            PolicyError: If the files do not match each other or this version.
+            PolicyError: If the files are inconsistent or do not match this version.
         """
         onnx_path = Path(path)
         return cls.from_contents(*policy_file.read(onnx_path), onnx_path)
@@ -75,7 +75,7 @@ class OnnxPolicy:
             onnx_path: Path of the ONNX file, for error messages.
 
         Raises:
-            PolicyError: If the files do not match each other or this version.
+            PolicyError: If the files are inconsistent or do not match this version.
         """
         json_path = onnx_path.with_suffix(".json")
         policy = cls(

@@ -10,10 +10,10 @@ A replay is one object for the game and one object per frame. A *frame* is a pos
                                   "reasons": [{"rule", "vetoed", "scores", "note"}, ...],
                                   "line": {id: ["up", ...], ...}}}, ...]}
 
-``next`` is the snake's move from this position, with its decision. ``problem`` is the reason why
-the snake did not choose the move (``timeout``, ...), or empty. ``line`` contains the moves that
-the snake expected of every snake. The frames list the snakes in the order of the game's ``snakes``,
-which contains their names, colors, and shapes of heads and tails (see
+``next`` is the snake's move from this position, with the decision of the snake. ``problem`` is the
+reason why the snake did not choose the move (``timeout``, ...), or empty. ``line`` contains the
+moves that the snake expected of every snake. The frames list the snakes in the order of the game's
+``snakes``. The game's ``snakes`` contain names, colors, and shapes of heads and tails (see
 `battlesnake_gym.draw.customization`). A score that is not finite is null.
 """
 

@@ -206,7 +206,7 @@ class SnakeHealthChecker:
 def check_snakes(plan: LeagueConfig) -> None:
     """Check that the snakes of this process can play.
 
-    Programs and URLs are not checked, because they may be unavailable temporarily.
+    Programs and URLs are not checked, because a snake may be temporarily unavailable.
 
     Raises:
         ValueError: If a snake cannot play; the message names the snake.

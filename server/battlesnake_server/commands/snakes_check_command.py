@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def limited_factory(name: str) -> StrategyFactory:
-    """Load a snake whose calls end the process if they last longer than `_MAX_CALL_S`."""
+    """Load a snake whose calls end the process after `_MAX_CALL_S` seconds."""
 
     def reject(board: Board | None) -> None:
         where = "" if board is None else f", on\n{board}"

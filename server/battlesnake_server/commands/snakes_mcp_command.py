@@ -245,7 +245,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
     @tool
     async def check(ctx: Context, file: str, against: str = "") -> str:
-        """Check that a snake is legal, fast and safe; with `against`, also that it is not weaker.
+        """Check that a snake is legal, fast and safe and, with `against`, not weaker.
 
         The reply names filters that would have helped, and contains REJECTED if the snake fails.
         Copy the file before you edit it, so that you can check against the copy.
@@ -279,7 +279,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
     @tool
     async def explain_loss(ctx: Context, game: str, file: str) -> str:
-        """Find the move that lost a recorded game, and the decision of the snake's rules there."""
+        """Find the move that lost a recorded game, and explain the decision of the snake's rules."""
         words = [
             str(resolve_path(game)),
             "--snake",

@@ -287,7 +287,7 @@ class RunView:
         return next((row for row, elo in rows if abs(elo - best) < 1e-6), None)
 
     def _cell(self, column: str, row: int) -> float:
-        """Return a number of the progress table, or NaN without this column."""
+        """Return a number of the progress table, or NaN without the column."""
         numbers = self.progress.column(column)
         return numbers[row] if numbers else math.nan
 

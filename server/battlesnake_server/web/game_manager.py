@@ -303,7 +303,7 @@ class GameManager:
             )
 
     def _on_event(self, game: ManagedGame, event: Board | Turn) -> None:
-        """Publish an event of a game; end the game if it was stopped or is overdue."""
+        """Publish an event of a game; end a stopped or overdue game."""
         self._broadcast.publish_event(game.id, event)
         if game.stopped or time.monotonic() > game.deadline:
             raise GameStoppedError

@@ -20,7 +20,7 @@ Finished games remain in memory while the database stores the games.
 
 
 class GameTimeline:
-    """Live or recorded game, from its first to its latest position.
+    """Positions and turns of a live or recorded game.
 
     Attributes:
         boards: Positions of the game.

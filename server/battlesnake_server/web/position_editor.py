@@ -94,7 +94,7 @@ def builtin(number: int) -> Response:
 def read() -> Response:
     """Parse a scenario, a text board, or the body of a ``/move`` request.
 
-    The body of this request is ``{"text": ...}``.
+    The body of the request is ``{"text": ...}``.
     """
     try:
         text = json_fields.string(parse_body(), "text", "")
@@ -202,7 +202,7 @@ def _load_requested_board() -> Board:
 
 
 def _parse_text(text: str) -> dict[str, Any]:
-    """Parse a position or a scenario, and return it in the editor's JSON format."""
+    """Parse a position or a scenario, and return the editor's JSON."""
     if text.lstrip().startswith(("{", "[")):
         value = parse_json(text)
         if isinstance(value, dict) and "allowed" not in value:
