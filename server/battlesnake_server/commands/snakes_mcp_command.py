@@ -279,7 +279,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
     @tool
     async def explain_loss(ctx: Context, game: str, file: str) -> str:
-        """Find the move that lost a recorded game, and explain the decision of the snake's rules."""
+        """Find the move that lost a recorded game, and explain the snake's decision."""
         words = [
             str(resolve_path(game)),
             "--snake",
