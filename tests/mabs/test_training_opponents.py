@@ -215,7 +215,7 @@ def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own(
 def test_a_policy_for_other_games_is_refused(
     frozen: Callable[..., str], other: dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError, match="trained on the same observation and board size"):
+    with pytest.raises(ValueError, match="with the same observation and board size"):
         seated({frozen(**other): 0.5})
 
 

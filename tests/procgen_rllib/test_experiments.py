@@ -28,7 +28,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
             planned.append(run)
             return 0
 
-        monkeypatch.setattr(ProcgenLauncher, "_run", keep)
+        monkeypatch.setattr(ProcgenLauncher, "_run_training", keep)
         assert ProcgenLauncher.train_main([*arguments, "--runs-dir", str(tmp_path)]) == 0
         return planned[0]
 
@@ -50,7 +50,7 @@ def test_all_experiments_can_be_planned(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     run = plan("--experiment", name)
     assert run.config.env_config["frame_stack"] == (4 if name == "frame-stack" else 1)
-    assert run.timesteps or run.minutes == 60
+    assert run.env_steps or run.minutes == 60
     # RLlib's env runners need the vectorized environment; this project's always use it.
     batch = run.config.gym_env_vectorize_mode == "vector_entry_point"
     assert batch == (run.config.algo_class.__name__ != "ProcgenPPO")
@@ -103,7 +103,7 @@ def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
 
 def test_flags_go_over_the_file(plan: Plan) -> None:
     run = plan("-f", "starter-example", "--minutes", "2", "--rl.training.config.lr", "0.5")
-    assert (run.minutes, run.timesteps, run.config.lr) == (2, None, 0.5)
+    assert (run.minutes, run.env_steps, run.config.lr) == (2, None, 0.5)
 
 
 def write(folder: Path, text: str) -> str:
@@ -133,9 +133,9 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(experiments.ExperimentError) as caught:
         experiments.load_experiment(path)
     message = str(caught.value)
-    assert "color: unknown; there are env, run, stop and config" in message
-    assert "stop.episodes: unknown; there are timesteps_total" in message
-    assert "config.model: there are custom_model, custom_options; write" in message
+    assert "color: unknown; use env, run, stop and config" in message
+    assert "stop.episodes: unknown; use timesteps_total" in message
+    assert "config.model: use custom_model, custom_options" in message
     path = write(tmp_path, "bad:\n  run: PPO\n  config: {model: {custom_preprocessor: Mine}}\n")
     with pytest.raises(experiments.ExperimentError, match="custom_preprocessor: preprocessors of"):
         experiments.load_experiment(path)
@@ -151,10 +151,10 @@ def test_old_names_are_refused_with_those_of_today(tmp_path: Path) -> None:
     with pytest.raises(experiments.ExperimentError) as caught:
         experiments.load_experiment(path)
     message = str(caught.value)
-    assert "checkpoint_freq: unknown; there are env, run, stop and config" in message
-    assert "config.num_sgd_iter: it is num_epochs today" in message
-    assert "config.sgd_minibatch_size: it is minibatch_size today" in message
-    assert "config.train_batch_size: it is train_batch_size_per_learner today" in message
+    assert "checkpoint_freq: unknown; use env, run, stop and config" in message
+    assert "config.num_sgd_iter: use num_epochs" in message
+    assert "config.sgd_minibatch_size: use minibatch_size" in message
+    assert "config.train_batch_size: use train_batch_size_per_learner" in message
 
 
 def test_parts_of_gpus_are_counted_before_the_start(
@@ -180,10 +180,10 @@ def test_parts_of_gpus_are_counted_before_the_start(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: {}\nb: {}\n", "must hold one experiment"),
+        ("a: {}\nb: {}\n", "must contain one experiment"),
         ("a: [\n", "is not YAML"),
-        ("a:\n  config: 3\n", "config: must be a table"),
-        ("a: 1\n", "the name must hold env, run, stop and config"),
+        ("a:\n  config: 3\n", "config: must be a mapping"),
+        ("a: 1\n", "the name must have env, run, stop and config"),
     ],
 )
 def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) -> None:
@@ -204,7 +204,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
         (("-f", "one-hour", "--num-env-runners", "100"), "num_env_runners must be between 0 and"),
         (
             ("--rl.training.config.num_gpus_per_learner", "3"),
-            "3 GPUs are wanted in the driver",
+            "3 GPUs are needed on the driver's instance",
         ),
         (("--env", "procgen"), "unknown env 'procgen'; "),
         (("--env-name", "pong"), "env_name must be one of bigfish"),
@@ -212,16 +212,16 @@ def test_missing_experiments(tmp_path: Path) -> None:
         (("--hyperparameter", 'custom_options={"depth": 3}'), "has no key 'depth'"),
         (
             ("--rl.training.config.model.dim", "42"),
-            "rl.training.config.model.dim would do nothing; set custom_options",
+            "rl.training.config.model.dim would have no effect; set custom_options",
         ),
         (
             ("--hyperparameter", 'rl.training.config.model_config={"width": 64}'),
-            "rl.training.config.model_config would do nothing; set custom_options",
+            "rl.training.config.model_config would have no effect; set custom_options",
         ),
         (("--rl.training.config.gama", "1"), "did you mean rl.training.config.gamma"),
         (
             ("-f", "easy-200", "--rl.training.config.evaluation_duration_unit", "timesteps"),
-            "evaluation_duration_unit is 'timesteps', but it can be 'episodes' only",
+            "evaluation_duration_unit is 'timesteps', but only 'episodes' is supported",
         ),
         (
             ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"horizon": 3}'),
@@ -248,5 +248,5 @@ def test_a_machine_without_the_games(
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert ProcgenLauncher.train_main(["--runs-dir", str(tmp_path)]) == 2
     message = capsys.readouterr().err
-    assert "Procgen's games need the package envpool, as the extra procgen" in message
+    assert "Procgen's games need the package envpool; install the extra procgen" in message
     assert "built from deployment/training/Dockerfile" in message

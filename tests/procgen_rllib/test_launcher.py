@@ -168,9 +168,9 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
     ("arguments", "message"),
     [
         (["--run", "IMPALA"], "--run is IMPALA but"),
-        (["--steps", "1"], "no episode ended within 1 steps"),
+        (["--steps", "1"], "no episode ended within 1 env steps"),
         (["--output", "x.pkl"], "--output must end in .npz"),
-        (["--levels", "training", "all", "--output", "x.npz"], "one kind of --levels at a time"),
+        (["--levels", "training", "all", "--output", "x.npz"], "need one value of --levels"),
         (["--config", '{"env_name": "tetris"}'], "env_name must be one of"),
     ],
 )
