@@ -223,11 +223,12 @@ class CostCounter:
             self._wrap_method(name, self._record_fragments)
 
     def _wrap_method(self, name: str, note: Callable[[float, Any], None]) -> None:
+        """Replace a method of the algorithm by a wrapper that reports each call to ``note``."""
         inner = getattr(self._algorithm, name, None)
         if inner is None:
             return
 
-        def noted(*args: Any) -> Any:
+        def timed_method(*args: Any) -> Any:
             began = time.thread_time()
             result = inner(*args)
             if name == "_run_self_play":  # The generator plays the games only when it is consumed.
@@ -235,13 +236,15 @@ class CostCounter:
             note(time.thread_time() - began, result)
             return result
 
-        setattr(self._algorithm, name, noted)
+        setattr(self._algorithm, name, timed_method)
 
     def _record_updates(self, seconds: float, result: Any) -> None:
+        """Add the CPU seconds of an update of the learner."""
         self.learning += seconds
         self.steps += 1
 
     def _record_fragments(self, seconds: float, result: Any) -> None:
+        """Add the number of fragments that the learner received."""
         self.fragments += len(result)
 
     def totals(self, results: dict[str, Any]) -> dict[str, float]:

@@ -42,7 +42,7 @@ _BOARD_SIZE = 11
 _BATCH_SIZES = (1, 64, 1024, 4096)
 _ENCODER_NAME = "planes"
 
-_CASES = {
+_GAME_CASES = {
     "standard, fast food": (Game(), "fast"),
     "standard, official food": (Game(), "official"),
 }
@@ -161,7 +161,7 @@ def print_engine_speed(repetitions: int) -> None:
         f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
     )
     print(f"\n{header}{'ratio':>7}")
-    for name, (game, food_rng) in _CASES.items():
+    for name, (game, food_rng) in _GAME_CASES.items():
         for batch in _BATCH_SIZES:
             recording = record_games(batch, max(360, 40_000 // batch), game, food_rng)
             bare = nanoseconds_per_board_turn(recording, repetitions)
@@ -187,6 +187,8 @@ def measure_step_seconds(num_games: int, turns: int) -> tuple[float, float]:
     spent = {"step": 0.0, "engine": 0.0}
 
     def wrap_with_timer(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function to add its CPU time to ``spent[what]``."""
+
         def timed_call(*arguments: Any, **named: Any) -> Any:
             start = time.process_time()
             try:

@@ -70,7 +70,7 @@ _RESPONSE_TIMEOUT_S = 120.0
 _NUM_PIPELINED_REQUESTS = 8
 """Number of pipelined requests to a snake without a search."""
 
-_SEARCHING_MS, _DEFAULT_MS = 15, 500
+_SEARCH_TIMEOUT_MS, _DEFAULT_TIMEOUT_MS = 15, 500
 """Timeouts of games with a search and of games without a search, in milliseconds."""
 
 _NUM_DAMAGED_GAMES = 1000
@@ -79,9 +79,17 @@ _NUM_DAMAGED_GAMES = 1000
 _DEFAULT_SNAKE_SIZES = ((11, 4),)
 """Board sizes and numbers of snakes for which the default snake uses no search."""
 
-_VALID, _DAMAGED, _BYTES, _HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
+_VALID_JSON, _DAMAGED_JSON, _DAMAGED_BYTES, _INVALID_HTTP = (
+    "valid",
+    "damaged JSON",
+    "damaged bytes",
+    "broken HTTP",
+)
 _UNUSUAL_JSON = "unusual JSON"
-_KINDS, _WEIGHTS = (_VALID, _DAMAGED, _BYTES, _UNUSUAL_JSON), (6, 9, 3, 2)
+_REQUEST_TYPES, _REQUEST_TYPE_WEIGHTS = (
+    (_VALID_JSON, _DAMAGED_JSON, _DAMAGED_BYTES, _UNUSUAL_JSON),
+    (6, 9, 3, 2),
+)
 _INVALID_HEAD_FRACTION = _SPLIT_FRACTION = 0.01
 """Fractions of requests with invalid HTTP heads and of batches sent in two chunks.
 
@@ -95,7 +103,7 @@ _HAZARD_MAPS = tuple(
     sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze"))
 )
 
-_VALUES: tuple[Any, ...] = (
+_REPLACEMENT_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 7, 3.5, 1e300, float("nan"), float("inf"), 10**30, 10**400,
     -(10**400), 2**31, 2**63, "", "x", "0", "up", "you", "\ud800", "\0", "é" * 50, "x" * 5000,
     [], {}, [[]], [{}], [None], [1, 2], {"x": 1}, {"x": 1, "y": 2}, [{"x": 1, "y": 2}],
@@ -117,7 +125,7 @@ _INVALID_HTTP_HEADS = (
     b"POST * HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", bytes(range(256)),
 )  # fmt: skip
 
-PlayedTurn = tuple[bytes, frozenset[str]]
+MoveRequest = tuple[bytes, frozenset[str]]
 """The body of a move request, and the valid moves for the request."""
 
 
@@ -195,7 +203,8 @@ def main() -> int:
             with args.results.open("a") as file:
                 print(json.dumps(parts[-1]), file=file)
             counts = sum(
-                (Counts({(a, b): n for a, b, n in part["outcome"]}) for part in parts), Counts()
+                (OutcomeCounts({(a, b): n for a, b, n in part["outcome"]}) for part in parts),
+                OutcomeCounts(),
             )
             logged = sum(part["log"] for part in parts)
         print(f"\n{name}: {sum(counts.values())} requests, {logged} bytes of log", flush=True)
@@ -218,11 +227,21 @@ def load_results(path: Path, name: str) -> list[dict[str, Any]]:
     return [part for part in map(json.loads, lines) if part["snake"] == name]
 
 
-_REJECTED, _MOVED, _CLOSED = "rejected (4xx)", "a move", "closed"
-_FAILED, _SILENT, _LOST, _WRONG = "SERVER ERROR (5xx)", "NO RESPONSE", "LOST", "WRONG RESPONSE"
-_UNEXPECTED_OUTCOMES = (_FAILED, _SILENT, _LOST, _WRONG)
+_REJECTED_OUTCOME, _MOVE_OUTCOME, _CLOSED_OUTCOME = "rejected (4xx)", "a move", "closed"
+_SERVER_ERROR_OUTCOME, _NO_RESPONSE_OUTCOME, _LOST_OUTCOME, _WRONG_RESPONSE_OUTCOME = (
+    "SERVER ERROR (5xx)",
+    "NO RESPONSE",
+    "LOST",
+    "WRONG RESPONSE",
+)
+_UNEXPECTED_OUTCOMES = (
+    _SERVER_ERROR_OUTCOME,
+    _NO_RESPONSE_OUTCOME,
+    _LOST_OUTCOME,
+    _WRONG_RESPONSE_OUTCOME,
+)
 
-Counts = collections.Counter[tuple[str, str]]
+OutcomeCounts = collections.Counter[tuple[str, str]]
 
 
 @dataclass
@@ -245,19 +264,19 @@ class MemoryHistory:
 
 def fuzz_server(
     port: int,
-    games: list[list[PlayedTurn]],
+    games: list[list[MoveRequest]],
     count: int,
     connections: int,
     seed: int,
     num_pipelined: int,
     seconds: float = math.inf,
-) -> tuple[Counts, MemoryHistory]:
+) -> tuple[OutcomeCounts, MemoryHistory]:
     """Send ``count`` requests, or as many as possible in ``seconds``.
 
     Returns:
         The number of responses for each request type and outcome, and the memory over time.
     """
-    counts, history = Counts(), MemoryHistory()
+    counts, history = OutcomeCounts(), MemoryHistory()
     started = time.perf_counter()
     with (
         ThreadPoolExecutor(connections) as pool,
@@ -290,7 +309,7 @@ class Client:
     """A client that sends requests to the server over one connection at a time."""
 
     def __init__(
-        self, port: int, games: list[list[PlayedTurn]], rng: random.Random, num_pipelined: int
+        self, port: int, games: list[list[MoveRequest]], rng: random.Random, num_pipelined: int
     ) -> None:
         self._port = port
         self._num_pipelined = num_pipelined
@@ -300,12 +319,12 @@ class Client:
         self._socket: socket.socket | None = None
         self._received = b""
 
-    def send_requests(self, count: int) -> Counts:
+    def send_requests(self, count: int) -> OutcomeCounts:
         """Send at least ``count`` requests, read the responses and count the outcomes."""
-        counts = Counts()
+        counts = OutcomeCounts()
         while counts.total() < count:
             if self._rng.random() < _INVALID_HEAD_FRACTION * self._num_pipelined:
-                counts[_HEADS, self._send_invalid_head()] += 1
+                counts[_INVALID_HTTP, self._send_invalid_head()] += 1
             batch = [self._draw_request() for _ in range(self._num_pipelined)]
             for sent, outcome in zip(batch, self._send_batch(batch), strict=True):
                 if outcome in _UNEXPECTED_OUTCOMES:
@@ -314,8 +333,9 @@ class Client:
         return counts
 
     def _draw_request(self) -> FuzzRequest:
-        kind = self._rng.choices(_KINDS, _WEIGHTS)[0]
-        if kind == _VALID:
+        """Draw a random valid or damaged move request."""
+        kind = self._rng.choices(_REQUEST_TYPES, _REQUEST_TYPE_WEIGHTS)[0]
+        if kind == _VALID_JSON:
             return next(self._valid)
         text, _ = self._rng.choice(self._rng.choice(self._games))
         # Damaged requests use other game ids than the valid requests. The number of these ids is
@@ -323,7 +343,7 @@ class Client:
         # depend on the request rate.
         number = self._rng.randrange(_NUM_DAMAGED_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
-        if kind == _DAMAGED:
+        if kind == _DAMAGED_JSON:
             body = damage_values(json.loads(text), self._rng)
             return FuzzRequest(
                 kind, format_request(self._draw_path(), encode_json(body)), is_playable(body)
@@ -335,6 +355,7 @@ class Client:
         return FuzzRequest(kind, format_request(self._draw_path(), change_bytes(text, self._rng)))
 
     def _draw_path(self) -> bytes:
+        """Draw the path of a damaged request."""
         return self._rng.choice((b"/move", b"/move", b"/move", b"/a/b/move", b"//move/"))
 
     def _iter_valid_requests(self) -> Iterator[FuzzRequest]:
@@ -344,10 +365,11 @@ class Client:
             name = b'"id":"%d-' % self._rng.getrandbits(60)
             for text, moves in game:
                 text = text.replace(b'"id":"', name, 1)
-                yield FuzzRequest(_VALID, format_request(b"/move", text), True, moves)
-            yield FuzzRequest(_VALID, format_request(b"/end", text), True, frozenset([""]))
+                yield FuzzRequest(_VALID_JSON, format_request(b"/move", text), True, moves)
+            yield FuzzRequest(_VALID_JSON, format_request(b"/end", text), True, frozenset([""]))
 
     def _send_batch(self, batch: list[FuzzRequest]) -> Iterator[str]:
+        """Send pipelined requests and yield the outcome of each request."""
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(
@@ -367,23 +389,25 @@ class Client:
             yield self._classify_response(sent)
 
     def _classify_response(self, sent: FuzzRequest) -> str:
+        """Read the response to a request and return its outcome."""
         if self._socket is None:
-            return _LOST
+            return _LOST_OUTCOME
         try:
             status, content = self._read_response()
         except (OSError, EOFError) as error:
             self.close()
-            return _SILENT if isinstance(error, TimeoutError) else _LOST
+            return _NO_RESPONSE_OUTCOME if isinstance(error, TimeoutError) else _LOST_OUTCOME
         if status >= 500:
-            return _FAILED
+            return _SERVER_ERROR_OUTCOME
         if status != 200:
-            return _WRONG if sent.accepted else _REJECTED
+            return _WRONG_RESPONSE_OUTCOME if sent.accepted else _REJECTED_OUTCOME
         move = json.loads(content).get("move", "")
         if sent.accepted is False or move not in sent.moves:
-            return _WRONG
-        return _MOVED if move else "end"
+            return _WRONG_RESPONSE_OUTCOME
+        return _MOVE_OUTCOME if move else "end"
 
     def _read_response(self) -> tuple[int, bytes]:
+        """Read one HTTP response and return its status and body."""
         assert self._socket is not None
         while b"\r\n\r\n" not in self._received:
             self._receive_bytes()
@@ -397,6 +421,7 @@ class Client:
         return int(head.split()[1]), rest[:length]
 
     def _receive_bytes(self) -> None:
+        """Receive more bytes from the server."""
         assert self._socket is not None
         data = self._socket.recv(1 << 16)
         if not data:
@@ -421,13 +446,19 @@ class Client:
                 while data := connection.recv(1 << 16):
                     answer += data
         except TimeoutError:
-            return _SILENT
+            return _NO_RESPONSE_OUTCOME
         except OSError:
             pass  # The server closed the connection during the transmission.
         if not answer:
-            return _CLOSED
+            return _CLOSED_OUTCOME
         status = answer.split()[1]
-        return _FAILED if status >= b"5" else _REJECTED if status >= b"4" else _WRONG
+        return (
+            _SERVER_ERROR_OUTCOME
+            if status >= b"5"
+            else _REJECTED_OUTCOME
+            if status >= b"4"
+            else _WRONG_RESPONSE_OUTCOME
+        )
 
 
 def max_pipelined_requests(name: str) -> int:
@@ -438,7 +469,7 @@ def max_pipelined_requests(name: str) -> int:
     return 1 if name == "minimax" else _NUM_PIPELINED_REQUESTS
 
 
-def record_game_requests(seed: int, name: str) -> list[list[PlayedTurn]]:
+def record_game_requests(seed: int, name: str) -> list[list[MoveRequest]]:
     """Play a game and return the move requests of one snake in each of the two formats.
 
     Each request has the set of moves that are not certain death.
@@ -451,7 +482,7 @@ def record_game_requests(seed: int, name: str) -> list[list[PlayedTurn]]:
     searching = name == "minimax" or (
         name == "default" and (width, count) not in _DEFAULT_SNAKE_SIZES
     )
-    timeout = _SEARCHING_MS if searching else _DEFAULT_MS
+    timeout = _SEARCH_TIMEOUT_MS if searching else _DEFAULT_TIMEOUT_MS
     game = Game(map=board_map, seed=seed + 1, id="game", timeout=timeout)
     first, arena = Board.new(width, height, count, game=game), ArenaRequestWriter()
     players = {snake.id: snakes.make("hungry", seed) for snake in first.snakes}
@@ -493,7 +524,7 @@ def damage_values(body: Any, rng: random.Random) -> Any:
             if not body:
                 break
         else:
-            parent[key] = json.loads(json.dumps(rng.choice(_VALUES)))
+            parent[key] = json.loads(json.dumps(rng.choice(_REPLACEMENT_VALUES)))
     return body
 
 
@@ -522,7 +553,7 @@ def make_unusual_json(text: bytes, rng: random.Random) -> bytes:
             nested: bytes = left * depth + b"1" + right * depth
             return text[: entry.start(1)] + nested + text[entry.end(1) :]
         case 1:
-            again = entry[0].replace(entry[1], encode_json(rng.choice(_VALUES)))
+            again = entry[0].replace(entry[1], encode_json(rng.choice(_REPLACEMENT_VALUES)))
             return text[: entry.start()] + again + b"," + text[entry.start() :]
         case _:
             encoding = rng.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "utf-16-le"))
@@ -536,9 +567,11 @@ def is_playable(body: Any) -> bool:
     """
 
     def is_whole_number(value: Any) -> bool:
+        """Return whether a JSON value is a whole number."""
         return type(value) is int or (type(value) is float and value.is_integer())
 
     def has_id(value: Any) -> bool:
+        """Return whether a JSON value is an object with a nonempty id."""
         return isinstance(value, dict) and isinstance(value.get("id"), str) and value["id"] != ""
 
     game, board, you = (body.get(key) for key in ("game", "board", "you"))

@@ -76,6 +76,7 @@ class Connection:
             raise ConnectionError(str(error)) from error
 
     async def _exchange(self, path: str, body: bytes) -> Any:
+        """Send a request over the connection and return the decoded JSON response."""
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams

@@ -4,10 +4,10 @@
     python benchmarks/lost_games.py values --num-snakes 2 --games 50 --file values.jsonl
 
 *planted*: In a self-play game of the search, a snake plays a planted mistake. In rollouts, this
-move loses at least `_MIN_COST` of the score and leaves a score of at most `_MAX_REMAINING`. The
-snake is eliminated 10 to 60 turns later. The coach names the move that lost the game.
-`_CHECK_GAMES` other rollouts measure the loss of that move. Games played to the end measure the
-score of the best advice. A game without a suitable mistake counts only as an attempt.
+move loses at least `_MIN_LOSS` of the score and leaves a score of at most `_MAX_REMAINING_SCORE`.
+The snake is eliminated 10 to 60 turns later. The coach names the move that lost the game.
+`_NUM_CHECK_ROLLOUTS` other rollouts measure the loss of that move. Games played to the end measure
+the score of the best advice. A game without a suitable mistake counts only as an attempt.
 
 *values*: The search plays itself, with an analysis of each turn. After a turn with the minimum
 probability, the probability of a snake may rise above `MIN_BETTER_SCORE` only after a mistake of an
@@ -44,17 +44,17 @@ from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_boar
 _NODES_PER_MOVE = 300
 """Node limit per move in games with a planted mistake."""
 
-_MIN_COST, _MAX_REMAINING, _TURNS_TO_DEATH = 0.35, 0.15, range(10, 61)
+_MIN_LOSS, _MAX_REMAINING_SCORE, _TURNS_TO_ELIMINATION = 0.35, 0.15, range(10, 61)
 """Three limits of a planted mistake.
 
 The limits are the minimum loss of the move, the maximum score after the move, and the number of
 turns until elimination.
 """
 
-_CHECK_GAMES, _FULL_GAMES = 256, 32
+_NUM_CHECK_ROLLOUTS, _NUM_FULL_GAMES = 256, 32
 """Number of rollouts that measure a loss, and number of full games that measure the advice."""
 
-Line = dict[str, Any]
+GameSummary = dict[str, Any]
 
 
 def start_board(snakes: int, number: int) -> Board:
@@ -79,14 +79,14 @@ def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAss
         played = moves[snake.id]
         for move in {*board.safe_moves(snake.id)} & values.keys():
             loss = score_to_probability(values.get(played, 0)) - score_to_probability(values[move])
-            if values[move] < -MIN_FORCED_WIN_VALUE or loss < _MIN_COST:
+            if values[move] < -MIN_FORCED_WIN_VALUE or loss < _MIN_LOSS:
                 continue
             for games in (mistakes.SCREENING_GAMES, mistakes.ROLLOUT_GAMES):
                 won = [
                     mistakes.score_after_move(board, snake.id, at, moves, games, 5001 + games)
                     for at in (played, move)
                 ]
-                if won[0] - won[1] < _MIN_COST or won[1] > _MAX_REMAINING:
+                if won[0] - won[1] < _MIN_LOSS or won[1] > _MAX_REMAINING_SCORE:
                     break
             else:
                 return mistakes.MoveAssessment(board.turn, snake.id, move, played, *won)
@@ -112,12 +112,12 @@ def play_game_with_mistake(
             at.step(rest[0])
             while (
                 at.snake(mistake.snake_id).alive
-                and len(rest) <= _TURNS_TO_DEATH[-1]
+                and len(rest) <= _TURNS_TO_ELIMINATION[-1]
                 and not at.is_over()
             ):
                 rest.append(choose_moves(at, player))
                 at.step(rest[-1])
-            if not at.snake(mistake.snake_id).alive and len(rest) - 1 in _TURNS_TO_DEATH:
+            if not at.snake(mistake.snake_id).alive and len(rest) - 1 in _TURNS_TO_ELIMINATION:
                 for one in rest:
                     replay.append(one)
                 return replay, mistake
@@ -126,18 +126,18 @@ def play_game_with_mistake(
     return None
 
 
-def check_planted_mistake(snakes: int, number: int) -> Line | None:
+def check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
     """Run the coach on a game with a planted mistake, and measure the result with rollouts."""
     found = play_game_with_mistake(snakes, number)
     if found is None:
         return None
     replay, mistake = found
 
-    def fresh(turn: int) -> tuple[float, dict[str, float]]:
+    def measure_loss(turn: int) -> tuple[float, dict[str, float]]:
         """Return the loss of the move played on a turn, and the score after each move."""
         moves = replay.turns[turn].moves
         won = mistakes.scores_by_move(
-            replay.board(turn), mistake.snake_id, moves, _CHECK_GAMES, 7001
+            replay.board(turn), mistake.snake_id, moves, _NUM_CHECK_ROLLOUTS, 7001
         )
         after = won[moves[mistake.snake_id]]
         return max(
@@ -145,10 +145,14 @@ def check_planted_mistake(snakes: int, number: int) -> Line | None:
         ) - after, won
 
     loss = analyze_loss(replay, mistake.snake_id)
-    line: Line = {"turn": mistake.turn, "died": replay.last.turn, "cost": fresh(mistake.turn)[0]}
+    line: GameSummary = {
+        "turn": mistake.turn,
+        "died": replay.last.turn,
+        "cost": measure_loss(mistake.turn)[0],
+    }
     if loss is None or loss.mistake is None:
         return line
-    cost, won = fresh(loss.mistake.turn)
+    cost, won = measure_loss(loss.mistake.turn)
     advice, promised = next(iter(loss.better_moves.items()))
     return line | {
         "named": loss.mistake.turn,
@@ -169,11 +173,11 @@ def measure_full_game_score(replay: Replay, mistake: mistakes.MoveAssessment, mo
     if len(living) < 2 or mistake.snake_id not in living:
         return (mistakes.final_scores(after) or {}).get(mistake.snake_id, 0.0)
     players = [SearchPlayer(load_builtin(), nodes=_NODES_PER_MOVE)] * len(living)
-    ends = [play_from_board(after, players, seed).points for seed in range(_FULL_GAMES)]
+    ends = [play_from_board(after, players, seed).points for seed in range(_NUM_FULL_GAMES)]
     return float(np.mean(ends, axis=0)[living.index(mistake.snake_id)])
 
 
-def check_calibration(snakes: int, number: int, nodes: int) -> Line:
+def check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
     """Play a game with an analysis of each turn, and compare the probabilities with the result."""
     replay, analyzer = Replay(start_board(snakes, number)), PositionAnalyzer(nodes=nodes)
     board, probabilities = replay.first.copy(), []
@@ -227,7 +231,7 @@ def has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
     )
 
 
-def summarize_planted(games: Sequence[Line]) -> str:
+def summarize_planted(games: Sequence[GameSummary]) -> str:
     """Summarize the games with planted mistakes as one line of text."""
     named = [line for line in games if "named" in line]
     exact = sum(line["named"] == line["turn"] for line in named)
@@ -239,11 +243,11 @@ def summarize_planted(games: Sequence[Line]) -> str:
     return (
         f"{exact} moves named, {as_costly} others that cost as much, "
         f"{len(games) - exact - as_costly} missed; advice scored at least {least:.0%}, "
-        f"{won / promised:.0%} of the predicted score ({_FULL_GAMES} games each)"
+        f"{won / promised:.0%} of the predicted score ({_NUM_FULL_GAMES} games each)"
     )
 
 
-def summarize_calibration(games: Sequence[Line]) -> str:
+def summarize_calibration(games: Sequence[GameSummary]) -> str:
     """Summarize the games with an analysis of each turn as one line of text."""
     turns = [turn for line in games for turn in line["brier"]]
     scores = {
@@ -277,7 +281,7 @@ def main() -> None:
         "--file", type=Path, required=True, help="JSON lines file to which the games are appended"
     )
     options = parser.parse_args()
-    play: Callable[[int, int], Line | None] = check_planted_mistake
+    play: Callable[[int, int], GameSummary | None] = check_planted_mistake
     summarize = summarize_planted
     if options.kind == "values":
         play, summarize = (
@@ -285,7 +289,7 @@ def main() -> None:
             summarize_calibration,
         )
     text = options.file.read_text() if options.file.exists() else ""
-    lines: list[Line | None] = [json.loads(line) for line in text.splitlines()]
+    lines: list[GameSummary | None] = [json.loads(line) for line in text.splitlines()]
     while sum(line is not None for line in lines) < options.games:
         lines.append(play(options.num_snakes, len(lines)))
         with options.file.open("a") as file:

@@ -24,7 +24,7 @@ from battlesnake_gym.snakes import play
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import SEARCH_CORES, Search, SearchStats, Weights
 
-_CASES = {
+_GAME_CASES = {
     "11x11 duel": (11, 2, "standard"),
     "11x11 four snakes": (11, 4, "standard"),
     "11x11 eight snakes": (11, 8, "standard"),
@@ -80,6 +80,7 @@ def measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000
     handcrafted, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
 
     def seconds_per_leaf_evaluation(search: Search) -> float:
+        """Return the CPU seconds per leaf evaluation of a search."""
         began = time.process_time()
         leaf_evals = sum(search.search(board)[1].leaf_evals for board in boards)
         return (time.process_time() - began) / leaf_evals
@@ -93,7 +94,7 @@ def measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000
 def print_relative_costs(count: int, rounds: int = 15) -> None:
     """Print the relative cost for each type of game that the built-in evaluation supports."""
     print(f"{'':24}{'learned / handcrafted':>22}{'lowest':>8}{'highest':>8}")
-    for name, (size, snakes, ruleset) in _CASES.items():
+    for name, (size, snakes, ruleset) in _GAME_CASES.items():
         boards = sample_positions(size, snakes, ruleset, count)
         if not load_builtin().unsupported_reason(boards[0]):
             found = measure_relative_costs(boards, rounds)
@@ -126,7 +127,7 @@ def main() -> None:
         print_relative_costs(args.positions)
         return
     print(f"{'':24}{'cores':>6}{'leaf evals/s':>14}{'nodes/s':>12}{'depth':>7}")
-    for name, (size, snakes, ruleset) in _CASES.items():
+    for name, (size, snakes, ruleset) in _GAME_CASES.items():
         boards = sample_positions(size, snakes, ruleset, args.positions)
         for cores in sorted({1, args.cores}):
             SEARCH_CORES.configure(cores)

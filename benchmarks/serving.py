@@ -138,6 +138,7 @@ def generate_load(
     tally = ResponseStats()
 
     async def play_games(number: int, end: float) -> None:
+        """Play games one after another over one connection until the time ``end``."""
         connection = Connection(port)
         await asyncio.sleep(pause * number / count)
         for game in range(number, number + 1_000_000):
@@ -148,6 +149,7 @@ def generate_load(
         connection.close()
 
     async def play_all_games() -> None:
+        """Play the games of all simulated engines concurrently."""
         end = time.perf_counter() + seconds
         await asyncio.gather(*(play_games(number, end) for number in range(count)))
 
@@ -162,6 +164,7 @@ def serve_empty_route(port: int) -> None:
     """
 
     def make_app() -> Flask:
+        """Create the Flask app with the empty route."""
         app = Flask("bare")
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
