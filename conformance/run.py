@@ -259,9 +259,11 @@ def play_recording(engine: Engine, recording: Recording) -> Outcome:
     turns, turn = 0, frames[0]["t"]
 
     def make_outcome(verdict: str, rule: str = "", *details: str) -> Outcome:
+        """Create the outcome of this game on the current turn."""
         return Outcome(verdict, recording, turns, turn, rule, details)
 
     def rejected_outcome(answer: Json) -> Outcome:
+        """Create the outcome for a response that rejects the game or reports an error."""
         if "refused" in answer:
             return make_outcome("refused", "refused", str(answer["refused"]))
         return make_outcome("differs", "none", f"the engine cannot continue: {answer['error']}")

@@ -13,6 +13,7 @@ class CompiledGame:
     """One game in the C engine."""
 
     def _create_game(self, header: Json) -> None:
+        """Create the game that ``header`` describes."""
         self.header, self.game = header, parse_game(header)
         size = {"width": header["w"], "height": header["h"], "num_snakes": len(header["snakes"])}
         try:
@@ -21,6 +22,7 @@ class CompiledGame:
             raise UnsupportedGameError(str(error)) from error
 
     def _format_line(self) -> Json:
+        """Return the current position as a line of the protocol."""
         state = self.games.state(0)
         names = dict(zip((s.id for s in state.snakes), self.header["snakes"], strict=True))
         for snake in state.snakes:

@@ -22,6 +22,7 @@ class PythonGame:
         self.rules = rules
 
     def _format_line(self) -> Json:
+        """Return the current position as a line of the protocol."""
         return format_position(self.state, self.rules.is_over(self.game, self.state))
 
     def start(self, header: Json) -> Json:

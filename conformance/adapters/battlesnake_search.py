@@ -35,6 +35,7 @@ class SearchPosition:
         return state
 
     def _count_layers(self, flat_cells: list[int]) -> bytes:
+        """Return the number of occurrences of each cell in a flat list, one byte per cell."""
         layers = bytearray(len(self.cell))
         for cell in parse_cells(flat_cells):
             if cell in self.cell:

@@ -54,6 +54,7 @@ class CommandLineGame:
         return self._format_line(boards.get())
 
     def _format_line(self, body: Json) -> Json:
+        """Convert the body of a request to a line of the protocol."""
         board = body["board"]
         living = {
             snake["name"]: {
