@@ -39,9 +39,9 @@ from battlesnake_server.commands import pack_command
 from battlesnake_server.commands.aws_deploy_command import move_request_body
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 
-_PROG = "make aws-receipt"
+_COMMAND_NAME = "make aws-receipt"
 _ROOT = Path(__file__).parents[1]
-_PAGE = _ROOT / "docs/receipt.md"
+_RECEIPT_PAGE = _ROOT / "docs/receipt.md"
 _PAGE_MARKERS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
 """Markers of the start and the end of the results in the page.
 
@@ -126,18 +126,18 @@ def main(argv: list[str] | None = None) -> int:
                 place, require_stack(place.account, options.stack), options.folder
             )
     except (ValueError, OSError, ClientError) as error:
-        return print_error(_PROG, error)
-    home = options.folder if options.account == _SIMULATED_ACCOUNT else _PAGE.parent
+        return print_error(_COMMAND_NAME, error)
+    home = options.folder if options.account == _SIMULATED_ACCOUNT else _RECEIPT_PAGE.parent
     text = json.dumps(receipt, indent=2) + "\n"
     write_atomically(home / "receipt.json", lambda part: part.write_text(text))
-    write_atomically(home / _PAGE.name, lambda part: part.write_text(render_page(receipt)))
-    sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / _PAGE.name}\n")
+    write_atomically(home / _RECEIPT_PAGE.name, lambda part: part.write_text(render_page(receipt)))
+    sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / _RECEIPT_PAGE.name}\n")
     return int(bool(receipt["left"] or any("error" in one for one in receipt["steps"].values())))
 
 
 def create_parser() -> Parser:
     """Create the parser of the command line."""
-    parser = Parser(prog=_PROG, description=__doc__)
+    parser = Parser(prog=_COMMAND_NAME, description=__doc__)
     parser.add_argument("account", help=f"AWS account number, or {_SIMULATED_ACCOUNT}")
     parser.add_argument(
         "--stack", default="battlesnake", help="name of the stack created from notebook.yaml"
@@ -193,6 +193,7 @@ def create_receipt(place: ReceiptAccount, stack: Mapping[str, Any], folder: Path
     jobs: dict[str, Any] = {}
 
     def finish_job(name: str) -> None:
+        """Wait for a job and store its results, or the error, in its step."""
         with record_errors(steps[name]):
             steps[name] |= wait_for_job(place, jobs[name], _JOBS[name], folder / name)
 
@@ -415,7 +416,7 @@ def list_log_streams(place: ReceiptAccount, name: str) -> list[str]:
 
 def render_page(receipt: Mapping[str, Any]) -> str:
     """Return the text of `docs/receipt.md` with the results of this receipt."""
-    before, _, rest = _PAGE.read_text().partition(_PAGE_MARKERS[0])
+    before, _, rest = _RECEIPT_PAGE.read_text().partition(_PAGE_MARKERS[0])
     rows = []
     for name, one in receipt["steps"].items():
         came = " ".join((one.get("error") or one.get("status", "played, and taken away")).split())

@@ -31,7 +31,7 @@ from battlesnake_server.replay_json import customizations_to_dicts
 from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH as SHIPPED_POLICY
 
 _ROOT = Path(__file__).parents[1]
-_DOCS = _ROOT / "docs"
+_DOCS_FOLDER = _ROOT / "docs"
 PAGE_FILES = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
 SHARED_FILES = ("board.js", "copy_button.js", "style.css", "icon.svg")
 """Files that the playable page shares with the pages of the live snake and the arena."""
@@ -55,12 +55,12 @@ _SIZED_FUNCTIONS = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
 The page omits the variant for the largest boards.
 """
 
-_LARGE_LAYER, _MAX_4_BIT, _MAX_8_BIT = 100_000, 5, 127
+_MIN_LARGE_LAYER_WEIGHTS, _MAX_4_BIT_WEIGHT, _MAX_8_BIT_WEIGHT = 100_000, 5, 127
 """Limits of the quantization of the policy.
 
-In layers with more than `_LARGE_LAYER` weights, the weights are rounded to [-5, 5]. In all other
-layers, the weights are rounded to [-127, 127]. The quantized policy prefers the best move in 91% of
-the positions, and loses 0.003 cells in the remaining positions.
+In layers with more than `_MIN_LARGE_LAYER_WEIGHTS` weights, the weights are rounded to [-5, 5]. In
+all other layers, the weights are rounded to [-127, 127]. The quantized policy prefers the best move
+in 91% of the positions, and loses 0.003 cells in the remaining positions.
 """
 
 
@@ -73,7 +73,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.only != "play":
-        draw_gallery.write_gallery(_DOCS / "_gallery")
+        draw_gallery.write_gallery(_DOCS_FOLDER / "_gallery")
         run_sphinx(arguments.output)
     if arguments.only != "pages":
         write_play_page(arguments.output / "docs" / "play")
@@ -82,7 +82,7 @@ def main() -> None:
 
 def write_start_page(folder: Path) -> None:
     """Write the start page: the page with the playable game, with the base ``docs/play/``."""
-    page = (_DOCS / "play" / "index.html").read_text()
+    page = (_DOCS_FOLDER / "play" / "index.html").read_text()
     based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
     (folder / "index.html").write_text(based)
 
@@ -91,7 +91,7 @@ def write_play_page(folder: Path) -> None:
     """Write the page with the playable game and the files of this page into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE_FILES:
-        shutil.copy(_DOCS / "play" / name, folder)
+        shutil.copy(_DOCS_FOLDER / "play" / name, folder)
     for name in SHARED_FILES:
         shutil.copy(_ROOT / "server/battlesnake_server/static" / name, folder)
     champion = Evaluation.load(BUILTIN_PATH)
@@ -143,7 +143,11 @@ def write_policy(target: Path) -> list[dict[str, Any]]:
     layers, scales, rounded = [], [], []
     for array in (array for name, array in numbers if name.endswith(".weight")):
         rows = array.reshape(len(array), -1)
-        bits, top = (4, _MAX_4_BIT) if rows.size > _LARGE_LAYER else (8, _MAX_8_BIT)
+        bits, top = (
+            (4, _MAX_4_BIT_WEIGHT)
+            if rows.size > _MIN_LARGE_LAYER_WEIGHTS
+            else (8, _MAX_8_BIT_WEIGHT)
+        )
         scale, whole = quantize_rows(rows, top)
         pairs = whole.reshape(-1, 2) + 8
         packed = pairs[:, 0] * 16 + pairs[:, 1] if bits == 4 else whole
@@ -213,7 +217,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
                     *(p for p in sorted(engine.glob("*.c")) if p.name not in _EXCLUDED_SOURCES),
                 ],
             ),
-            ("-Os", [_DOCS / "play" / "game.c", *sorted(search.glob("*.c"))]),
+            ("-Os", [_DOCS_FOLDER / "play" / "game.c", *sorted(search.glob("*.c"))]),
         ):
             command = [*compiler, *options, level, f"--embed-dir={folder}", "-c"]
             for path in sources:
@@ -242,7 +246,7 @@ def generate_tables(engine: Path) -> str:
 def run_sphinx(output: Path) -> None:
     """Build the documentation pages with Sphinx and fix their accessibility."""
     shutil.rmtree(
-        _DOCS / "_api", ignore_errors=True
+        _DOCS_FOLDER / "_api", ignore_errors=True
     )  # The folder may contain pages of modules that were moved.
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -253,7 +257,7 @@ def run_sphinx(output: Path) -> None:
         for old, new in _ACCESSIBILITY_FIXES.items():
             text = text.replace(old, new)
         page.write_text(text)
-    shutil.copy(_DOCS / "llms.txt", output)
+    shutil.copy(_DOCS_FOLDER / "llms.txt", output)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def write_gallery(folder: Path) -> None:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of text to a file."""
     path.write_text("\n".join(lines) + "\n")
 
 

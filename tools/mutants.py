@@ -37,12 +37,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 _ROOT = Path(__file__).parents[1]
-_RESULTS = _ROOT / "build/mutants.jsonl"
+_RESULTS_PATH = _ROOT / "build/mutants.jsonl"
 _MIN_DETECTED_FRACTION = 0.95
 _MAX_MUTANTS = 12
 """Maximum number of mutants per module."""
 
-_FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common")
+_SOURCE_FOLDERS = (".", "heuristics", "server", "rllib_src", "rllib_common")
 _COMPILED_MODULES = {
     "battlesnake_gym/engine/csrc": "_engine.abi3.so",
     "heuristics/battlesnake_heuristics/search/csrc": "_search.abi3.so",
@@ -210,7 +210,7 @@ class ProjectCopy:
         Returns:
             The first failing test, "too late" after the time limit, or "" if all tests pass.
         """
-        folders = os.pathsep.join(str(self.folder / name) for name in _FOLDERS)
+        folders = os.pathsep.join(str(self.folder / name) for name in _SOURCE_FOLDERS)
         words = [
             "timeout",
             "--signal=KILL",
@@ -254,7 +254,7 @@ def test_module(
             if not copy.write(path, changed):
                 continue  # The mutant does not compile and does not count.
             results[key] = copy.run_tests(tests, limit)
-            with _RESULTS.open("a") as file:
+            with _RESULTS_PATH.open("a") as file:
                 line = {"mutant": key, "name": mutant.name, "detected": results[key]}
                 print(json.dumps(line), file=file)
         what = "detected" if results[key] else "accepted" if mutant.name in accepted else "missed"
@@ -274,8 +274,8 @@ def main(modules: list[str]) -> int:
         The exit status.
     """
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-    _RESULTS.parent.mkdir(exist_ok=True)
-    lines = _RESULTS.read_text().splitlines() if _RESULTS.exists() else []
+    _RESULTS_PATH.parent.mkdir(exist_ok=True)
+    lines = _RESULTS_PATH.read_text().splitlines() if _RESULTS_PATH.exists() else []
     results = {
         one["mutant"]: one["detected"] for one in map(json.loads, lines) if one.get("detected")
     }

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Weights
 
-_INVALID: tuple[Any, ...] = (
+_INVALID_VALUES: tuple[Any, ...] = (
     *(-(2**31), -1, 0, 1, 26, 121, 2**31 - 1, 2**63 - 1, 1e308, float("nan"), "", None),
     *(b"", b"\xff" * 7, b"\xff" * 4000, np.full(16, -1, np.int32), np.zeros(9, np.uint8)[1:]),
 )
@@ -103,7 +103,7 @@ def call_function(function: Any, rand: random.Random, fields: dict[str, Any]) ->
     """
     invalid = rand.random() < 0.3
     if invalid:
-        fields[rand.choice(list(fields))] = rand.choice(_INVALID)
+        fields[rand.choice(list(fields))] = rand.choice(_INVALID_VALUES)
     nodes = fields.get("nodes")
     if isinstance(nodes, int) and (nodes == 0 or nodes > 1000):
         return  # The call would exceed a reasonable time.

@@ -24,7 +24,7 @@ from typing import Any
 from battlesnake_gym.common.files import write_atomically
 
 _ROOT = Path(__file__).parents[1]
-_NOTEBOOKS = _ROOT / "notebooks"
+_NOTEBOOK_FOLDER = _ROOT / "notebooks"
 _SOURCE_FOLDERS = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
 """Folders that the notebooks import or send to training jobs."""
 
@@ -45,7 +45,9 @@ def main() -> None:
         help="list the notebooks whose code changed since the last run",
     )
     arguments = parser.parse_args()
-    paths = [path.absolute() for path in arguments.notebooks] or sorted(_NOTEBOOKS.glob("*.ipynb"))
+    paths = [path.absolute() for path in arguments.notebooks] or sorted(
+        _NOTEBOOK_FOLDER.glob("*.ipynb")
+    )
     if arguments.check:
         if old := [path.stem for path in paths if not is_current(json.loads(path.read_text()))]:
             sys.exit(f"code changed since the last run; run `make notebooks`: {', '.join(old)}")
@@ -80,7 +82,7 @@ def run_notebooks(paths: Iterable[Path]) -> None:
             (Path(root) / name).symlink_to(_ROOT / name)
         folder = Path(root) / "notebooks"
         folder.mkdir()
-        for module in _NOTEBOOKS.glob("*.py"):
+        for module in _NOTEBOOK_FOLDER.glob("*.py"):
             copy(module, folder)
         (folder / "my_snake.py").unlink(missing_ok=True)  # A notebook writes this file.
         for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
@@ -94,7 +96,8 @@ def run_notebooks(paths: Iterable[Path]) -> None:
             size = len(written.encode())
             if size > MAX_NOTEBOOK_BYTES:
                 sys.exit(
-                    f"{path.name} would have {size} bytes, the limit is {MAX_NOTEBOOK_BYTES}; shorten outputs"
+                    f"{path.name} would have {size} bytes, the limit is "
+                    f"{MAX_NOTEBOOK_BYTES}; shorten the outputs"
                 )
             write_atomically(path, partial(Path.write_text, data=written))
             print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
