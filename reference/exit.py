@@ -53,14 +53,14 @@ For each game setting of an iteration, one of these limits is chosen at random.
 """
 TD_LAMBDA = 0.95
 """TD(lambda): weight of the next position's label; the rest weights the position's own value."""
-LOGIT, CERTAIN = 10_000, 300_000
+LOGIT_VALUE, MIN_PROVEN_VALUE = 10_000, 300_000
 """Search value of one logit, and minimum absolute search value of a proven position.
 
 Search values are in 1/1000 cell.
 """
 BATCH_SIZE = 2048
 """Number of positions per gradient step."""
-PAIRS, POSITIONS_IN_MATCH = 40, 100
+MAX_MATCH_PAIRS, MATCH_NODES = 40, 100
 """Maximum number of game pairs in a match, and node limit per move."""
 
 Floats = NDArray[np.float64]
@@ -107,14 +107,14 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
     for count in np.unique(living):
         for low, high, usual in (
             (-math.inf, -900_000, 0.0),
-            (-900_000, 1 - CERTAIN, 0.25),
-            (CERTAIN, math.inf, 1.0),
+            (-900_000, 1 - MIN_PROVEN_VALUE, 0.25),
+            (MIN_PROVEN_VALUE, math.inf, 1.0),
         ):
             such = (living == count) & (values >= low) & (values < high)
             # Five pseudo-games with the expected outcome regularize small samples.
             chance[such] = (points[such].sum() + 5 * usual) / (such.sum() + 5)
-        such = (living == count) & (np.abs(values) < CERTAIN)
-        chance[such] = fit_logistic_curve(values[such] / LOGIT, points[such])
+        such = (living == count) & (np.abs(values) < MIN_PROVEN_VALUE)
+        chance[such] = fit_logistic_curve(values[such] / LOGIT_VALUE, points[such])
     return chance
 
 
@@ -258,13 +258,13 @@ def play_games(champion: evaluation.Evaluation | None, moves: int, seed: int) ->
 def passes_sprt(
     candidate: evaluation.Evaluation, champion: evaluation.Evaluation | None, seed: int
 ) -> bool:
-    """Play game pairs until a sequential test decides or `PAIRS` pairs are played.
+    """Play game pairs until a sequential test decides or `MAX_MATCH_PAIRS` pairs are played.
 
     Returns:
         Whether ``candidate`` passes, that is, whether the candidate is probably not weaker.
     """
     test, pairs = Sprt(elo0=-30, elo1=10), [0] * 5
-    for number in range(PAIRS):
+    for number in range(MAX_MATCH_PAIRS):
         pairs[play_pair(candidate, champion, (2, 4)[number % 2], seed + number)] += 1
         if (verdict := test.decide(pairs)) is not None:
             return verdict == "H1"
@@ -282,7 +282,7 @@ def play_pair(
     setup, points = Setup(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0), 0
     for first in (0, 1):
         seats = [(seat + first) % 2 for seat in range(snakes)]
-        players = [SearchPlayer((one, other)[side], nodes=POSITIONS_IN_MATCH) for side in seats]
+        players = [SearchPlayer((one, other)[side], nodes=MATCH_NODES) for side in seats]
         shares = self_play.play_game(seed, setup, players).points
         mine = sum(share for share, side in zip(shares, seats, strict=True) if side == 0)
         points += 2 if mine > 0.5 + 1e-6 else 1 if mine > 0.5 - 1e-6 else 0

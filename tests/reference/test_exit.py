@@ -88,9 +88,9 @@ def test_both_are_set_alike() -> None:
     assert exit.TD_LAMBDA == evaluation_fit.TD_LAMBDA
     assert (settings.buffer_iterations, settings.match_pairs) == (
         exit.BUFFER_ITERATIONS,
-        exit.PAIRS,
+        exit.MAX_MATCH_PAIRS,
     )
-    assert settings.match_nodes == exit.POSITIONS_IN_MATCH
+    assert settings.match_nodes == exit.MATCH_NODES
 
 
 def test_the_match_knows_the_stronger() -> None:
