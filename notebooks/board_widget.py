@@ -56,6 +56,7 @@ def reasons_table(decision: Decision | None) -> str:
 
 
 def _table_row(rule: str, cells: Mapping[str, str], note: str) -> str:
+    """Format one row of the table of reasons."""
     texts = [rule, *(cells.get(move, "") for move in MOVES), note]
     return (
         "<tr>"
@@ -65,6 +66,7 @@ def _table_row(rule: str, cells: Mapping[str, str], note: str) -> str:
 
 
 def _format_scores(scores: Mapping[str, float]) -> dict[str, str]:
+    """Format the score of each move with a sign and two decimals."""
     return {move: f"{score:+.2f}" for move, score in scores.items()}
 
 
@@ -140,6 +142,7 @@ class GameView(_BoardWidget):
         return int(self.turn.value) - self._boards[0].turn
 
     def _move_slider(self, turns: int) -> None:
+        """Move the turn slider by ``turns`` turns."""
         self.turn.value += turns  # The slider limits the value to its range.
 
     def _show_elimination(self, change: dict[str, object]) -> None:
@@ -150,6 +153,7 @@ class GameView(_BoardWidget):
             self.death.value = None
 
     def _update_board(self) -> None:
+        """Draw the selected turn and the reasons of the selected snake."""
         self.picture.value = drawing.svg(self.board)
         self.reasons.value = reasons_table(self.decision)
 
@@ -209,6 +213,7 @@ class Editor(_BoardWidget):
             self.reasons.value = f"<b style='color: #b00020'>{escape(said)}</b>"
 
     def _play_turn(self) -> None:
+        """Play one turn in which the selected strategy moves all snakes."""
         if self.board is None or not self.board.living or self.board.is_over():
             return
         board = self.board.copy()
@@ -219,5 +224,6 @@ class Editor(_BoardWidget):
         self.text.value = str(board)
 
     def _undo_turn(self) -> None:
+        """Restore the text before the last played turn."""
         if self._past:
             self.text.value = self._past.pop()

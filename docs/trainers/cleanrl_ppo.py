@@ -24,7 +24,7 @@ adam = torch.optim.Adam(net.parameters(), lr=2e-3)
 
 
 def evaluate_policy(seen, masks):
-    """Return the distribution over the allowed actions, and the state value, of each observation."""
+    """Return the distributions over the allowed actions, and the state values."""
     out = net(torch.as_tensor(seen).float() / 255)
     return Categorical(logits=out[:, :4].where(torch.as_tensor(masks), -1e9)), out[:, 4]
 

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from battlesnake_gym import snakes
 from battlesnake_heuristics.rating.match import MatchSettings, play_game, side0_points
 
-_SEED, _SEED_STEP = 1, 10_007
+_FIRST_SEED, _SEED_STEP = 1, 10_007
 """First seed, and difference between the seeds of consecutive start positions.
 
 The difference is large, because the food on a turn depends on the sum of the seed and the turn.
@@ -38,7 +38,7 @@ def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict
     for one, other, number in tqdm(duels, desc="duels", unit="game", disable=None):
         seats = (one, other) if number % 2 == 0 else (other, one)
         players = [partial(snakes.make, name) for name in seats]
-        seed = _SEED + _SEED_STEP * (number // 2)
+        seed = _FIRST_SEED + _SEED_STEP * (number // 2)
         last = play_game(MatchSettings(ruleset=ruleset), players, seed).last
         won = side0_points((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
         points[seats] += won

@@ -35,7 +35,7 @@ from battlesnake_heuristics.rating.match import cpu_time_budgets
 from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
 
-_FORMAT = 3
+_FORMAT_VERSION = 3
 """Version of the file format. `GameAnalysis.load` converts files of version 2."""
 
 _FORMAT_2_KEYS = {
@@ -119,7 +119,7 @@ class GameAnalysis:
     def header_to_dict(self) -> dict[str, Any]:
         """Return the first line of the analysis file as a JSON object."""
         return {
-            "analysis": _FORMAT, "game": self.game, "evaluation_id": self.evaluation_id,
+            "analysis": _FORMAT_VERSION, "game": self.game, "evaluation_id": self.evaluation_id,
             "move_time_ms": self.move_time_ms, "first": self.first, "last": self.last,
             "final_scores": self.final_scores,
             "mistakes": self.mistakes
@@ -145,8 +145,10 @@ class GameAnalysis:
                     _convert_format_2_header(header),
                     map(_convert_format_2_position, lines),
                 )
-            elif header.get("analysis") != _FORMAT:
-                raise ReplayError(f"{path.name} is not an analysis of format 2 or {_FORMAT}")
+            elif header.get("analysis") != _FORMAT_VERSION:
+                raise ReplayError(
+                    f"{path.name} is not an analysis of format 2 or {_FORMAT_VERSION}"
+                )
             return cls(
                 json_fields.string(header, "game", ""),
                 float(header["move_time_ms"]),
@@ -251,6 +253,7 @@ def analyze_game(
 
 
 def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnalysis:
+    """Load the saved analysis if its time per move suffices; otherwise start an analysis."""
     existing = load_current_analysis(path)
     if existing is not None and existing.move_time_ms >= move_time_ms:
         return existing
@@ -278,6 +281,7 @@ def _assess_positions(
 
 
 def _assess_in_worker(seconds: float, position: tuple[int, Board]) -> dict[str, SnakeAssessment]:
+    """Assess a position in a pool process."""
     with cpu_time_budgets(True):
         return _analyzer(seconds).analyze(position[1])
 
@@ -320,12 +324,14 @@ def assessment_to_dict(assessment: SnakeAssessment) -> dict[str, Any]:
 
 
 def _position_from_dict(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
+    """Convert a line of the analysis file to a turn and a position."""
     assessments = {name: _assessment_from_dict(value) for name, value in line["snakes"].items()}
     position = AnalyzedPosition(assessments, dict(line["moves"]))
     return json_fields.integer(line, "turn", ""), position
 
 
 def _assessment_from_dict(value: dict[str, Any]) -> SnakeAssessment:
+    """Convert a JSON object to an assessment."""
     candidates = [
         CandidateMove(
             candidate["move"],
@@ -342,17 +348,20 @@ def _assessment_from_dict(value: dict[str, Any]) -> SnakeAssessment:
 
 
 def _mistake_from_dict(value: dict[str, Any]) -> MoveAssessment:
+    """Convert a JSON object to a mistake."""
     names = [field.name for field in dataclasses.fields(MoveAssessment)]
     return MoveAssessment(**{name: value[name] for name in names})
 
 
 def _convert_format_2_header(header: dict[str, Any]) -> dict[str, Any]:
+    """Convert the first line of a file of format version 2."""
     header = _rename_keys(header)
     header["mistakes"] = header["mistakes"] and list(map(_rename_keys, header["mistakes"]))
     return header
 
 
 def _convert_format_2_position(line: dict[str, Any]) -> dict[str, Any]:
+    """Convert the line of a position of format version 2."""
     assessments = {name: _rename_keys(value) for name, value in line["snakes"].items()}
     for assessment in assessments.values():
         assessment["candidates"] = list(map(_rename_keys, assessment["candidates"]))
@@ -360,4 +369,5 @@ def _convert_format_2_position(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename_keys(value: dict[str, Any]) -> dict[str, Any]:
+    """Replace keys of format version 2 by the current keys."""
     return {_FORMAT_2_KEYS.get(key, key): item for key, item in value.items()}

@@ -77,6 +77,7 @@ def static_win_probability(evaluation: Evaluation, board: Board) -> float:
 
 
 def _win_probabilities(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
+    """Evaluate network inputs, int16 (N, inputs); return win probabilities, float64 (N,)."""
     values = _search.evaluate_batch(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
     assert (
         values is not None

@@ -35,7 +35,7 @@ SCREENING_GAMES, ROLLOUT_GAMES = 12, 64
 _SCREENING_NODES = 3000
 """Nodes per snake and turn in the search for decreases of the win probability."""
 
-_LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
+_NUM_LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
 """Limits per snake: last moves to screen, suspects to screen, and mistakes to measure.
 
 The suspects are the moves with the largest decreases of the win probability. Only the worst
@@ -203,6 +203,7 @@ def find_mistakes(
         after, seen = now, seen + 1
 
     def assess(snake_id: str, at: int, games: int, seed: int) -> MoveAssessment:
+        """Assess the move of a snake on the turn with index ``at``."""
         return assess_move(boards[at], snake_id, replay.turns[at].moves, games, seed)
 
     assessments = []
@@ -210,7 +211,7 @@ def find_mistakes(
         places = {
             at
             for _, at in (
-                *snake_losses[:_LAST_MOVES],
+                *snake_losses[:_NUM_LAST_MOVES],
                 *sorted(snake_losses, reverse=True)[:_MAX_SUSPECTS],
             )
         }

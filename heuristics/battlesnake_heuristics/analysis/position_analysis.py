@@ -154,6 +154,7 @@ class PositionAnalyzer:
         return not load_builtin().unsupported_reason(board)
 
     def _win_probabilities(self, board: Board, values: Mapping[str, float]) -> dict[str, float]:
+        """Convert search values by snake id to win probabilities by snake id."""
         return win_probability.win_probabilities(values, board.turn, self.uses_network(board))
 
     def _win_probability_after(
@@ -281,6 +282,7 @@ def _iter_replies(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
 
 
 def _nearest_opponent(board: Board, snake: Snake) -> Snake:
+    """Return the living opponent with the smallest distance between the heads."""
     opponents = [opponent for opponent in board.living if opponent.id != snake.id]
     shape = grid(board.width, board.height, rules.wraps(board.game))
     return min(opponents, key=lambda opponent: shape.distance(snake.head, opponent.head))
@@ -299,4 +301,5 @@ def _default_move(board: Board, snake: Snake) -> str:
 
 
 def _truncate_line(line: Mapping[str, tuple[str, ...]]) -> Line:
+    """Limit a line to `_MAX_LINE_TURNS` turns."""
     return {name: tuple(itertools.islice(moves, _MAX_LINE_TURNS)) for name, moves in line.items()}

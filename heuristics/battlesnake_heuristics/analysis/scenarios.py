@@ -177,6 +177,7 @@ def from_json(value: object) -> list[Scenario]:
 
 
 def _parse_text_block(lines: list[str]) -> Scenario:
+    """Parse the lines of one scenario in a text file."""
     facts: dict[str, str] = {}
     picture = []
     for line in lines:
@@ -197,6 +198,7 @@ def _parse_text_block(lines: list[str]) -> Scenario:
 
 
 def _parse_json_object(value: object) -> Scenario:
+    """Convert a decoded JSON object to a scenario."""
     if not isinstance(value, Mapping):
         raise ScenarioError(f"a scenario must be a JSON object, got {type(value).__name__}")
     name = str(value.get("name", "unnamed"))

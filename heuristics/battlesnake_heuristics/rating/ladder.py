@@ -248,6 +248,7 @@ class PlacementRun:
         )
 
     def _information_per_cost(self, rung: Rung, current_elo: float) -> float:
+        """Return the priority of a rung: information about the Elo relative to CPU time."""
         expected = float(_expected_score(current_elo - rung.elo))
         cost = (1 + self.pairs_requested[rung.name]) * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game)
         return expected * (1 - expected) / math.sqrt(cost)
@@ -281,6 +282,7 @@ class PlacementRun:
         return max(1.0, spread / independent) if independent else 1.0
 
     def _range_side(self, elo: float) -> str:
+        """Return "above" or "below" if the Elo is beyond the ladder, otherwise ""."""
         ranked = sorted(self.ladder.rungs, key=lambda rung: rung.elo)
         if elo > ranked[-1].elo + 200:
             return "above"
@@ -288,6 +290,7 @@ class PlacementRun:
 
 
 def _expected_score(difference: float | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Any:
+    """Return the expected score for an Elo difference."""
     return 1 / (1 + np.exp(-_LOGITS_PER_ELO * difference))
 
 

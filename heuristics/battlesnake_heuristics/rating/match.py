@@ -170,6 +170,7 @@ def limit_nodes(strategy: Strategy, settings: MatchSettings) -> Strategy:
 def _start_board(
     settings: MatchSettings, count: int, seed: int, names: Sequence[str], game_id: str
 ) -> Board:
+    """Create the start position of a game."""
     game = Game(settings.ruleset, settings.map, settings.settings, seed=seed, id=game_id)
     seats = [str(seat) for seat in range(count)]
     board = Board.new(settings.width, settings.height, seats, game=game)

@@ -98,6 +98,7 @@ def run_tasks(
 
 
 def _was_killed(future: Future[Any]) -> bool:
+    """Return whether the process of a completed task was killed."""
     return isinstance(future.exception(), BrokenProcessPool)
 
 
@@ -226,6 +227,7 @@ busy = False
 
 
 def _initialize_worker(initializer: Initializer | None) -> None:
+    """Install the signal handler and the parent watch in a new pool process."""
     signal.signal(signal.SIGTERM, _on_sigterm)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if initializer is not None:
@@ -244,6 +246,7 @@ def _exit_with_parent() -> None:
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    """Exit on SIGTERM, or interrupt the task that is running."""
     if not busy:
         os._exit(128 + number)
     raise InterruptedBySignal  # The pool returns this exception to the parent process.

@@ -33,7 +33,7 @@ PAIR_SCORES = np.arange(5) / 4
 Z95 = 1.959964
 """Quantile of the standard normal distribution for a two-sided 95% interval."""
 
-_EMPTY_CELL_PRIOR = 1e-3
+_EMPTY_OUTCOME_PRIOR = 1e-3
 """Number of pairs assumed for an outcome that did not occur.
 
 The number is positive, so that the probability of every outcome is positive.
@@ -136,7 +136,7 @@ def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDAr
     counts = np.asarray(pairs, np.float64)
     if counts.shape[-1:] != PAIR_SCORES.shape or (counts < 0).any():
         raise ValueError(f"pairs must be five numbers of pairs, not negative, got {pairs!r}")
-    counts = np.where(counts == 0, _EMPTY_CELL_PRIOR, counts)
+    counts = np.where(counts == 0, _EMPTY_OUTCOME_PRIOR, counts)
     share = counts / counts.sum(-1, keepdims=True)
     ratio = _log_density_ratio(share, score1) - _log_density_ratio(share, score0)
     result: NDArray[np.float64] = (counts * ratio).sum(-1)

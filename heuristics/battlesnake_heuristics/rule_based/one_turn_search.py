@@ -24,6 +24,7 @@ def foresight(view: View, move: str) -> float:
 
 
 def _head_distance(view: View, opponent: Snake) -> int:
+    """Return the distance between the heads of ``view.you`` and an opponent, in cells."""
     return view.grid.distance(view.you.head, opponent.head)
 
 

@@ -79,6 +79,7 @@ def _reduce_rule(rule: Filter | Preference, function: Measure, *more: float) -> 
 
 
 def _restore_rule(kind: Callable[..., Any], location: tuple[str, str], *more: float) -> Any:
+    """Create a rule from its pickle state."""
     return kind(_rule_function(*location), *more)
 
 
@@ -234,6 +235,7 @@ def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_
 
 
 def _filter_moves(steps: Sequence[PipelineStep], view: View, remaining: list[str]) -> list[str]:
+    """Return the moves that remain after the filters in ``steps``."""
     for step in steps:
         if isinstance(step, When):
             remaining = _filter_moves(
@@ -254,11 +256,11 @@ def to_mask_function(steps: Sequence[PipelineStep]) -> Callable[[Game, State, st
     >>> masks.register("as-cautious", to_mask_function(SAFE))
     """
 
-    def allows(game: Game, state: State, snake_id: str) -> list[bool]:
+    def compute_mask(game: Game, state: State, snake_id: str) -> list[bool]:
         allowed: list[bool] = filter_mask(Board.from_state(state, game, snake_id), steps).tolist()
         return allowed
 
-    return allows
+    return compute_mask
 
 
 def explain(decision: Decision) -> str:
@@ -274,8 +276,10 @@ def explain(decision: Decision) -> str:
 
 
 def _function_name(function: Callable[..., object]) -> str:
+    """Return the name of a function, or the class name of another callable."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 def _first_docstring_line(function: Callable[..., object]) -> str:
+    """Return the first line of a docstring without its period."""
     return (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")

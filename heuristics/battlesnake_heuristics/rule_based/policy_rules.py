@@ -109,6 +109,7 @@ def _scale_values(values: Mapping[str, float], moves: Sequence[str]) -> dict[str
 
 
 def _describe_decision(move: str, wanted: str, reasons: Sequence[Reason]) -> str:
+    """Return the name of the step that determined the move, with an explanation."""
     if move == wanted:
         return f"the policy; no rule outweighs its {move}"
     for reason in reasons:

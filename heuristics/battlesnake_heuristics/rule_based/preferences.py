@@ -85,10 +85,12 @@ def unharmed(view: View, move: str) -> float:
 
 
 def _discount_turns(turns: int | None) -> float:
+    """Return the discounted score of a goal that is ``turns`` turns away, in [0, 1]."""
     return 0.0 if turns is None else _DISCOUNT ** (turns - 1)
 
 
 def _discount_distance(view: View, move: str, goals: list[Point]) -> float:
+    """Return the discounted score of the nearest goal after a move, in [0, 1]."""
     target = view.targets[move]
     if target is None or not goals:
         return 0.0

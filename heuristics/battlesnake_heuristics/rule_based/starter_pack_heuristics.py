@@ -30,8 +30,8 @@ from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, PipelineStep, Verdict
 from battlesnake_heuristics.rule_based.view import View
 
-# `_BASE` is the name of a module in the directory of the file.
-_CLASS, _BASE = "MyBattlesnakeHeuristics", "heuristics"
+# `_BASE_MODULE` is the name of a module in the directory of the file.
+_CLASS_NAME, _BASE_MODULE = "MyBattlesnakeHeuristics", "heuristics"
 
 
 class Heuristics:
@@ -105,23 +105,29 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
         ValueError: If the file does not define the class.
     """
     path = Path(path).resolve()
-    sys.modules.pop(_BASE, None)  # A loaded module with this name may belong to another file.
-    if not path.with_name(f"{_BASE}.py").exists():
-        vars(sys.modules.setdefault(_BASE, ModuleType(_BASE)))["Heuristics"] = Heuristics
+    sys.modules.pop(
+        _BASE_MODULE, None
+    )  # A loaded module with this name may belong to another file.
+    if not path.with_name(f"{_BASE_MODULE}.py").exists():
+        vars(sys.modules.setdefault(_BASE_MODULE, ModuleType(_BASE_MODULE)))["Heuristics"] = (
+            Heuristics
+        )
     sys.path.insert(0, str(path.parent))
     try:
-        heuristics = extensions.load_object(f"{path}:{_CLASS}", "the starter pack's heuristics")()
+        heuristics = extensions.load_object(
+            f"{path}:{_CLASS_NAME}", "the starter pack's heuristics"
+        )()
     finally:
         sys.path.remove(str(path.parent))
-        sys.modules.pop(_BASE, None)
+        sys.modules.pop(_BASE_MODULE, None)
     marked = {key: getattr(one, "__qualname__", "") for key, one in vars(type(heuristics)).items()}
     rules = [getattr(heuristics, key) for key, made in marked.items() if "negative" in made]
 
-    def allows(game: Game, state: State, snake_id: str) -> list[bool]:
+    def compute_mask(game: Game, state: State, snake_id: str) -> list[bool]:
         given = starter_pack_arguments(Board.from_state(state, game, snake_id))
         return [bool(move) for move in np.all([rule(*given) for rule in rules], axis=0)]
 
     if rules:
-        masks.register(name, allows)
+        masks.register(name, compute_mask)
     snakes.register(name, lambda seed: Pipeline(StarterPackRule(heuristics, name, seed), seed=seed))
     return [StarterPackRule(heuristics, name)]

@@ -97,6 +97,7 @@ class View:
         return self._floods[move]
 
     def _flood_fill(self, start: int) -> list[int]:
+        """Return the cells reachable within 1, 2, ... turns from ``start``, as bits."""
         layers = [start] if start else []
         reached, grown = start, 0
         while start and (grown != reached or len(layers) < self._horizon):
