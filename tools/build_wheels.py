@@ -106,7 +106,7 @@ def compile_extensions(unpacked: Path, platform: str, windows: Path) -> None:
     on_windows = platform.startswith("win")
     for old in (*unpacked.rglob("*.abi3.so"), *unpacked.rglob("*.pyd")):
         old.unlink()
-    importlib.import_module("setuptools")  # setuptools provides distutils
+    importlib.import_module("setuptools")  # The import of setuptools provides distutils.
     distutils = importlib.import_module("distutils.core")
     for part in distutils.run_setup(str(_ROOT / "setup.py"), stop_after="init").ext_modules:
         target = unpacked / part.name.replace(".", "/")

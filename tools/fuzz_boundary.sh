@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzes the compiled modules through Python: libFuzzer (clang) supplies the requests, AddressSanitizer
-# and UBSan detect errors. MINUTES sets the duration. tools/boundary_corpus.zip stores the inputs that
+# Fuzzes the compiled modules through Python. libFuzzer (clang) supplies the requests. AddressSanitizer
+# and UBSan detect errors. The variable MINUTES sets the duration. tools/boundary_corpus.zip stores the inputs that
 # reach a new branch.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Builds the training image without an image registry, and runs it like SageMaker: make image-check.
+# Builds the training image without an image registry, and runs the image as SageMaker does:
+# make image-check.
 #
-# The base image is not available without a registry, so packages of the same Debian release replace
-# it (bookworm, which also has Python 3.11). All other steps are those of deployment/training/Dockerfile.
+# The base image is not available without a registry. Packages of the same Debian release (bookworm,
+# which also has Python 3.11) replace the base image. All other steps are those of
+# deployment/training/Dockerfile.
 # Requires root, 30 GB, and: apt-get install buildah mmdebstrap debian-archive-keyring runc iproute2
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=localhost/python:3.11-slim-bookworm
 image=localhost/battlesnake-training
-pip_cert=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}  # certificates of the local network, for steps that download
+pip_cert=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}  # CA certificates of the local network, for the steps with downloads
 
 if ! buildah inspect --type image "$base" > /dev/null 2>&1; then
     work=$(mktemp -d)

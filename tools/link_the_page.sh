@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# link_the_page.sh ADDRESS: sets the README's first link to the playable page that CI published.
+# link_the_page.sh ADDRESS: sets the first link of the README to the playable page that CI published.
 #
-# Commits and pushes the changed line; readers of the README can then play after one click.
+# The script commits and pushes the changed line, so that readers of the README can play after one
+# click.
 set -euo pipefail
 address=$1
 cd "$(git rev-parse --show-toplevel)"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Plays a million random turns and searches 5,000 random boards with the C code built with
-# AddressSanitizer and UBSan (gcc); stops at the first error. TURNS, REQUESTS and SEED change the defaults.
+# AddressSanitizer and UBSan (gcc). The script stops at the first error. The variables TURNS, REQUESTS
+# and SEED change the defaults.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
@@ -14,8 +15,8 @@ compile() { # compile SOURCES TARGET
         "$1"/*.c -o "$2"
 }
 
-# Leak checks are off, because Python leaks by design. PYTHONMALLOC gives every array and object a
-# separate block, which AddressSanitizer checks.
+# Leak checks are off, because Python leaks by design. With PYTHONMALLOC, every array and object has a
+# separate memory block, which AddressSanitizer checks.
 watched() {
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \

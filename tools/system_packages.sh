@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that some tests need, if this is possible without a password: as root or
-# with passwordless sudo. Otherwise, the script lists the packages; the tests that need them are skipped
-# and report the missing package.
+# with passwordless sudo. Otherwise, the script lists the packages. The tests that need a missing package
+# are skipped and report the package.
 set -euo pipefail
 packages=(libgomp1 chromium chromium-driver iproute2 postgresql libqt5gui5 systemd tini)
 
