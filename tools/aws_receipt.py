@@ -78,7 +78,7 @@ class ReceiptJob:
     algorithm: str
     stopped: bool = False
 
-    def dollars(self, seconds: float) -> float:
+    def price_dollars(self, seconds: float) -> float:
         """Return the price of ``seconds`` of this job on all instances, in dollars."""
         return (
             sum(_DOLLARS_PER_HOUR[kind] * count for kind, count in self.groups.values())
@@ -299,7 +299,7 @@ def wait_for_job(
         "id": name,
         "status": status,
         "seconds": seconds,
-        "dollars": round(job.dollars(seconds), 4),
+        "dollars": round(job.price_dollars(seconds), 4),
     }
     if status != ("Stopped" if job.stopped else "Completed"):
         raise RuntimeError(f"{name} {status}: {described.get('FailureReason', lines[-3:])}")

@@ -55,13 +55,15 @@ def run_command(*arguments: object) -> None:
     The program exits if the command fails.
     """
     command = [str(argument) for argument in arguments]
-    print_line(f"\n$ {shlex.join(shown(command))}")
+    print_line(f"\n$ {shlex.join(displayed_command(command))}")
     status = subprocess.run(command, cwd=_ROOT, check=False).returncode
     if status:
-        sys.exit(f"demo: this command ended with status {status}: {shlex.join(shown(command))}")
+        sys.exit(
+            f"demo: this command ended with status {status}: {shlex.join(displayed_command(command))}"
+        )
 
 
-def shown(command: list[str]) -> list[str]:
+def displayed_command(command: list[str]) -> list[str]:
     """Return the command as a user types it in the virtual environment."""
     return [Path(command[0]).name, *command[1:]]
 
@@ -78,7 +80,7 @@ def serve_snake(*options: object) -> Iterator[str]:
     """Serve a snake while the context is active, and yield the URL of the server."""
     port = free_port()
     command = [str(PROGRAM_PATH), "serve", *map(str, options), "--port", str(port)]
-    print_line(f"\n$ {shlex.join(shown(command))} &")
+    print_line(f"\n$ {shlex.join(displayed_command(command))} &")
     server = subprocess.Popen(
         command, cwd=_ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )

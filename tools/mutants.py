@@ -106,7 +106,7 @@ class Mutant(NamedTuple):
 
 def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
     """Select up to ``most`` mutants of a file in a reproducible pseudorandom order."""
-    found = {mutant.name: mutant for mutant in all_mutants(path, text)}
+    found = {mutant.name: mutant for mutant in iter_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
     valid = (found[name] for name in order if is_valid_code(path, found[name].apply_to(text)))
     return list(itertools.islice(valid, most))
@@ -119,7 +119,7 @@ def is_valid_code(path: str, text: str) -> bool:
     return False
 
 
-def all_mutants(path: str, text: str) -> Iterator[Mutant]:
+def iter_mutants(path: str, text: str) -> Iterator[Mutant]:
     """Yield all mutants of a file.
 
     C loop bounds are excluded, because sanitizers check the bounds.
@@ -165,7 +165,7 @@ class ProjectCopy:
         self._needs: dict[Path, list[str]] = {}
         self._written = 0
 
-    def write(self, path: str, text: str) -> bool:
+    def write_file(self, path: str, text: str) -> bool:
         """Write a file of the copy, and compile the C code that depends on the file.
 
         Returns:
@@ -247,11 +247,11 @@ def test_module(
         key = hashlib.sha256(changed.encode()).hexdigest()
         if key not in results:
             if not limit:
-                copy.write(path, text)
+                copy.write_file(path, text)
                 if failed := copy.run_tests(tests, 1000):
                     raise SystemExit(f"{path}: {failed} fails without mutants")
                 limit = 15 + 4 * (time.monotonic() - began)
-            if not copy.write(path, changed):
+            if not copy.write_file(path, changed):
                 continue  # The mutant does not compile and does not count.
             results[key] = copy.run_tests(tests, limit)
             with _RESULTS_PATH.open("a") as file:
@@ -261,7 +261,7 @@ def test_module(
         counts.update(["mutants", what])
         if what == "missed":
             print(f"NOT DETECTED {mutant.name}", flush=True)
-    copy.write(path, text)
+    copy.write_file(path, text)
     took = time.monotonic() - began
     print(f"{path}: {counts['detected']} of {counts['mutants']}, {took:.0f} s", flush=True)
     return counts

@@ -41,7 +41,7 @@ def test_what_is_rehearsed_has_a_test() -> None:
 
 
 def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
-    most = sum(job.dollars(tool._MAX_RUN_S) for job in tool._JOBS.values())
+    most = sum(job.price_dollars(tool._MAX_RUN_S) for job in tool._JOBS.values())
     assert most < 1
     page = (DOCS / "receipt.md").read_text()
     assert f"costs {most:.2f} dollars at most" in " ".join(page.split())
