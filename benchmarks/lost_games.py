@@ -231,7 +231,7 @@ def has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
     )
 
 
-def summarize_planted(games: Sequence[GameSummary]) -> str:
+def summarize_planted_mistakes(games: Sequence[GameSummary]) -> str:
     """Summarize the games with planted mistakes as one line of text."""
     named = [line for line in games if "named" in line]
     exact = sum(line["named"] == line["turn"] for line in named)
@@ -282,7 +282,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     play: Callable[[int, int], GameSummary | None] = check_planted_mistake
-    summarize = summarize_planted
+    summarize = summarize_planted_mistakes
     if options.kind == "values":
         play, summarize = (
             functools.partial(check_calibration, nodes=options.nodes),
