@@ -58,9 +58,8 @@ def run_command(*arguments: object) -> None:
     print_line(f"\n$ {shlex.join(displayed_command(command))}")
     status = subprocess.run(command, cwd=_ROOT, check=False).returncode
     if status:
-        sys.exit(
-            f"demo: this command ended with status {status}: {shlex.join(displayed_command(command))}"
-        )
+        text = shlex.join(displayed_command(command))
+        sys.exit(f"demo: this command ended with status {status}: {text}")
 
 
 def displayed_command(command: list[str]) -> list[str]:
