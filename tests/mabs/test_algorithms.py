@@ -140,5 +140,5 @@ def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
     }
     with pytest.raises(ValueError, match="needs RLLIB_PPO, got DQN"):
         algorithms.configure("DQN", SMALL, "per_seat")
-    with pytest.raises(ValueError, match="policy_sharing must be .*got 'both'"):
+    with pytest.raises(ValueError, match=r"policy_sharing must be .*got 'both'"):
         algorithms.configure("RLLIB_PPO", SMALL, "both")

@@ -145,7 +145,9 @@ def test_the_memory_keeps_the_newest(made: Any) -> None:
         learner = algorithm.learner_group._learner
         for first in range(0, 1300, 130):
             numbers = np.arange(first, first + 130, dtype=np.float32)
-            learner._write_labels({"regrets": np.zeros((130, 4), np.float16), "value_targets": numbers})
+            learner._write_labels(
+                {"regrets": np.zeros((130, 4), np.float16), "value_targets": numbers}
+            )
         kept = learner._label_buffer["value_targets"]
     np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
 

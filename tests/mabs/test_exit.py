@@ -115,7 +115,7 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
     shutil.copytree(newest, checkpoint)
     (checkpoint / "champion.evaluation").unlink()
     delivered = BattlesnakeLauncher().export_model(checkpoint, tmp_path / "model")
-    assert "no network was as good as the hand-set weights yet" in delivered.model
+    assert "no network was as strong as the handcrafted weights yet" in delivered.model
     assert not (tmp_path / "model").exists()
 
 
@@ -326,7 +326,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
 @pytest.mark.parametrize(
     ("call", "why"),
     [
-        (["--num-snakes", "2"], "num_snakes is 2, but EXIT plays a family of games"),
+        (["--num-snakes", "2"], "num_snakes is 2, but EXIT plays its own mix of games"),
         (["--rewards", "survival"], "leave the option out"),
         (
             ["--start-positions", "[[1, 1], [5, 5], [9, 9], [1, 9]]"],

@@ -94,7 +94,7 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
     (name, plain), (_, named) = configured(), configured("--experiment", DEFAULT_EXPERIMENT)
     assert settings(plain) == settings(named)
     assert name == "DISTIL-11x11-2"
-    assert f"the experiment {DEFAULT_EXPERIMENT}" in str(BattlesnakeLauncher.__doc__)
+    assert DEFAULT_EXPERIMENT in str(BattlesnakeLauncher.__doc__)
     name, four = configured("--num-snakes", "4", "--board-size", "7", "--ruleset", "wrapped")
     assert name == "DISTIL-7x7-4"
     changed = {"num_snakes": 4, "width": 7, "height": 7, "ruleset": "wrapped"}

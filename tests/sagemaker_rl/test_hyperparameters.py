@@ -88,6 +88,13 @@ def test_numbers_that_are_not_finite_are_refused(name: str, value: str, text: st
         split_rllib_overrides(given, Wanted)
 
 
+def test_infinity_disables_a_limit_of_rllib() -> None:
+    given = {"rl.training.config.vf_clip_param": float("inf")}
+    assert split_rllib_overrides(given, Wanted)[1] == {"vf_clip_param": float("inf")}
+    with pytest.raises(HyperparameterError, match="must be finite"):
+        split_rllib_overrides({"rl.training.config.vf_clip_param": float("nan")}, Wanted)
+
+
 def test_sagemakers_spelling_of_flags() -> None:
     values = read(["--num_agents", "7", "--rl.training.config.lr", "1e-4"])
     assert values == {"num_agents": 7, "rl.training.config.lr": 1e-4}

@@ -77,7 +77,10 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
             "is in eu-east-1, but the job runs in us-east",
         ),
         ({"image_uri": "battlesnake-training"}, "is not in ECR"),
-        ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, "amazonaws.com/x; build an image"),
+        (
+            {"image_uri": IMAGE.replace("battlesnake-training", "x")},
+            "amazonaws.com/x; build an image",
+        ),
         ({"output_path": "runs/x"}, "output_path: 'runs/x' is not an S3 URI; use s3://"),
         ({"output_path": "s3://My bucket/x"}, "My bucket is not a valid bucket name"),
         (

@@ -92,7 +92,9 @@ def test_a_locked_database_is_waited_for(words: tuple[str, ...], tmp_path: Path)
             stack.enter_context(contextlib.closing(database))
             database.execute("begin exclusive")
         engine.dispose()
-        assert "arena.sqlite is locked by another program; waiting for the lock" in read_line(process)
+        assert "arena.sqlite is locked by another program; waiting for the lock" in read_line(
+            process
+        )
         database.execute("rollback")
         out, err = process.communicate()
     assert process.returncode == 0, err

@@ -194,7 +194,7 @@ class PositionAnalyzer:
         fraction = (1.0 if decision is None else 0.5) / max(1, len(rest))
         for move in rest:
             value, line = self._evaluate_move(board, snake, move, fraction)
-            if tried:  # The longer search preferred the first move, so the value of the first move is a bound.
+            if tried:  # The longer search preferred the first move: its value is an upper bound.
                 value = min(value, tried[0][1])
             tried.append((move, value, _truncate_line(line)))
         tried[1:] = sorted(tried[1:], key=lambda choice: -choice[1])

@@ -24,6 +24,9 @@ from battlesnake_gym.common.suggestions import nearest_name
 CONFIG_PREFIX = "rl.training.config."
 """Prefix of hyperparameters that set fields of RLlib's configuration."""
 
+_UNBOUNDED = ("vf_clip_param",)
+"""RLlib's limits that infinity disables."""
+
 LEGACY_RLLIB_NAMES = {
     "num_sgd_iter": "num_epochs",
     "sgd_minibatch_size": "minibatch_size",
@@ -239,6 +242,8 @@ def split_rllib_overrides(
 def _check_finite(name: str, value: Any) -> None:
     """Reject NaN and infinity in ``value``, which may be nested in lists and dictionaries.
 
+    The limits in `_UNBOUNDED` may be infinite.
+
     Raises:
         HyperparameterError: If a number is not finite.
     """
@@ -247,6 +252,8 @@ def _check_finite(name: str, value: Any) -> None:
         entries = value.values()
     elif isinstance(value, list | tuple):
         entries = value
+    elif name.endswith(_UNBOUNDED) and str(value).lower() in ("inf", "infinity"):
+        return
     elif str(value).lower().lstrip("+-") in ("nan", "inf", "infinity"):
         raise HyperparameterError(
             f"hyperparameter {name} must be finite, got {value}; use a finite "

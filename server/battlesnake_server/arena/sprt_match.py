@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
-from battlesnake_heuristics.rating.match import side0_points, assign_sides
+from battlesnake_heuristics.rating.match import assign_sides, side0_points
 from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, estimate_elo, pair_outcome
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.guarded_strategy import make_strategy
@@ -156,7 +156,8 @@ def show_progress(
     If the bar is disabled, a line is printed whenever the number of pairs has doubled.
     """
     pairs = score.pair_counts
-    text = f"{estimate_elo(pairs)}, LLR {float(sprt.log_likelihood_ratios(pairs)):.2f} of {_format_llr_bounds(sprt)}"
+    ratio = float(sprt.log_likelihood_ratios(pairs))
+    text = f"{estimate_elo(pairs)}, LLR {ratio:.2f} of {_format_llr_bounds(sprt)}"
     if settings.has_search_limit:
         text += f", {format_games_per_cpu_hour(len(score.points), score.total_move_ms)}"
     if not bar.disable:

@@ -31,10 +31,10 @@ from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rating import process_pool
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
-    play_game,
     assign_sides,
     derive_seed,
     limit_nodes,
+    play_game,
 )
 from battlesnake_heuristics.rating.process_pool import (
     WORKER_TERMINATE_TIMEOUT_S,
@@ -545,9 +545,7 @@ def _play_without_referee(
     guards: list[GuardedStrategy] = []  # ``guards`` is in seat order.
 
     def make_guarded_strategy(entrant: Entrant, seed: int) -> GuardedStrategy:
-        strategy = limit_nodes(
-            make_strategy(local_strategy_factory(entrant), seed), match_settings
-        )
+        strategy = limit_nodes(make_strategy(local_strategy_factory(entrant), seed), match_settings)
         guards.append(GuardedStrategy(strategy))
         return guards[-1]
 
