@@ -1,4 +1,4 @@
-"""Address policy of the referee: the IP addresses to which the referee may connect.
+"""Address policy: the IP addresses to which the referee may connect.
 
 A snake's URL is untrusted. The host name of the URL may resolve to a machine of the operator's
 network, and to another machine a second later. The policy therefore ignores host names. The policy
@@ -174,7 +174,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=frozenset(),
         metavar="NETWORKS",
         help="comma-separated classes of addresses to allow in addition: "
-        f"{', '.join(_ALLOWABLE_CLASSES)} (default: only public addresses and those typed in URLs)",
+        f"{', '.join(_ALLOWABLE_CLASSES)} (default: only public addresses, "
+        "and addresses typed in URLs)",
     )
     parser.add_argument(
         "--follow-redirects",

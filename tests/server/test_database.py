@@ -39,7 +39,7 @@ from battlesnake_server.arena.league_config import parse_league_config
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands import arena_command
 from battlesnake_server.web import create_app
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 from tests.processes import free_port, until
 from tests.server.fast_league import FastClock, play_here
@@ -181,7 +181,7 @@ def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
         f"sqlite:///{tmp_path}/no/such/folder/arena.sqlite",
         f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/nothing",
     ):
-        with pytest.raises(DatabaseError, match="give a URL like sqlite:///"):
+        with pytest.raises(DatabaseError, match="sqlite:///"):
             open_database(url)
 
 
@@ -194,7 +194,7 @@ def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None
         session.add_all([a_game(0, tournament.id), a_game(1, tournament.id)])
         session.commit()
         number = tournament.id
-    client = create_app(engine, Roster(), Broadcast(), tmp_path).test_client()
+    client = create_app(engine, Roster(), LiveGames(), tmp_path).test_client()
     (best, worst) = client.get(f"/leaderboard.json?tournament={number}").get_json()
     assert (best["snake"], best["wins"], worst["snake"]) == ("ä0", 2, "ä1")
     assert "ä0, ä1 · standard 11x11" in client.get("/").text

@@ -30,7 +30,7 @@ from battlesnake_server.replay_viewer.replay_library import LibraryEntry
 from battlesnake_server.runs import report
 from battlesnake_server.runs.run_view import RunsView
 from battlesnake_server.web import create_app, replay_pages, runs_page
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 from tests.battlesnake_gym import hostile_replays
 from tests.battlesnake_gym.test_replay import FUZZED
@@ -108,7 +108,7 @@ def test_unexpected_errors_mark_their_own_card(
         training_runs.played(1).save(tmp_path / name)
     page = listed(tmp_path)
     assert GOOD.findall(page) == ["good.jsonl"]
-    assert "cannot be read: KeyError(&#39;any&#39;)" in page
+    assert "KeyError(&#39;any&#39;)" in page
 
 
 def test_long_games_do_not_delay_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def test_damaged_rows_mark_their_own_card(
             with contextlib.suppress(sqlite3.IntegrityError):
                 cast = "CAST(? AS TEXT)" if isinstance(value, bytes) and number % 2 else "?"
                 database.execute(f"UPDATE {table} SET {column} = {cast} WHERE id = 2", (value,))
-        app = create_app(engine, Roster(), Broadcast(), arena_folder / "replays", league=LEAGUE)
+        app = create_app(engine, Roster(), LiveGames(), arena_folder / "replays", league=LEAGUE)
         client = app.test_client()
         pages = {
             address: client.get(address)

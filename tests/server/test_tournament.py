@@ -22,7 +22,7 @@ from battlesnake_server.arena.tournament import (
     parse_entrants,
     play_tournament,
 )
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from tests.processes import until
 
 
@@ -96,7 +96,7 @@ def _die_while_writing(board: Board) -> None:
 
 
 def test_a_game_lost_with_its_process_ends_at_once() -> None:
-    broadcast = Broadcast()
+    broadcast = LiveGames()
     with tournament.open_pool(1, broadcast.publish_event) as pool:
         board = Board.new(7, 7, ["one", "two"])
         with pytest.raises(BrokenProcessPool):

@@ -20,7 +20,7 @@ from battlesnake_server.commands.arena_command import play_missing_games, start_
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
 from battlesnake_server.web.arena_site import NUM_THREADS
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
 SETUP = TournamentSettings(
@@ -34,7 +34,7 @@ class Pages:
     """The application, the games that it is told of, and where everything is kept."""
 
     app: Flask
-    broadcast: Broadcast
+    broadcast: LiveGames
     database: Engine
     folder: Path
 
@@ -66,7 +66,7 @@ def make(
 ) -> Pages:
     """Pages over a fresh database, after a small tournament where ``games`` are asked for."""
     database = open_database(f"sqlite:///{folder / 'arena.sqlite'}")
-    broadcast = Broadcast()
+    broadcast = LiveGames()
     roster = Roster(invited, allow_urls=allow_urls)
     pages = Pages(
         create_app(database, roster, broadcast, folder / "replays", token),
@@ -87,7 +87,7 @@ def play(pages: Pages, games: int) -> None:
     )
 
 
-def announce(broadcast: Broadcast, game_id: str, turns: int, *, end: bool = False) -> Board:
+def announce(broadcast: LiveGames, game_id: str, turns: int, *, end: bool = False) -> Board:
     """Let a game of two straight snakes be on, as far as some turns."""
     board = Board.from_text(
         "A < . . . .\n. . . . . .\n. . . . . .\n. . . . > B\nA: name=Ann\nB: name=Bob"

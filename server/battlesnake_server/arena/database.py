@@ -164,8 +164,8 @@ class StoredGame(Base):
 
     ``number`` is the index of the game in the tournament's schedule. ``uuid`` is the game id sent
     to the snakes. ``finished`` is False if the turn limit ended the game. ``replay`` is the path of
-    the replay file, or None without a replay. ``played`` is the time in UTC at which the game was
-    stored.
+    the replay file, or None if no replay was saved. ``played`` is the time in UTC at which the game
+    was stored.
     """
 
     __tablename__ = "games"
@@ -213,10 +213,10 @@ class Seat(Base):
 class LeagueSnake(Base):
     """Table row with the state of a snake in a standing league.
 
-    A snake without a row is healthy. ``benched`` is True while the operator excludes the snake from
-    games. ``failures`` is the number of cooldowns since the snake's last successful game.
-    ``cooldown_until`` is the time of the next health check in UTC, or None without a cooldown.
-    ``reason`` describes the failure that started the cooldown.
+    A snake is healthy if the table has no row for the snake. ``benched`` is True while the operator
+    excludes the snake from games. ``failures`` is the number of cooldowns since the snake's last
+    successful game. ``cooldown_until`` is the time of the next health check in UTC, or None if the
+    snake is not in a cooldown. ``reason`` describes the failure that started the cooldown.
     """
 
     __tablename__ = "league_snakes"
@@ -260,7 +260,7 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
 def _pool_class(url: str) -> type[Pool] | None:
     """Return the class of the connection pool, or None for SQLAlchemy's default.
 
-    SQLite files use no pool, because opening a file takes only 0.1 ms.
+    SQLite files use no pool, because opening a file needs only 0.1 ms.
     """
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
@@ -349,8 +349,8 @@ def find_tournament(
 
     Args:
         session: The database session.
-        settings: The settings, including `SNAKE_VERSIONS_KEY`. A tournament of an earlier release
-            without this key matches if the other settings are equal.
+        settings: The settings, including `SNAKE_VERSIONS_KEY`. Settings that an earlier release
+            stored lack this key. They match if the other settings are equal.
         any_version: Whether to ignore the versions of the snakes.
     """
     unversioned = _remove_snake_versions(settings)

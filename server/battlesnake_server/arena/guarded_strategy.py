@@ -31,7 +31,7 @@ class GuardedStrategy:
 
     Attributes:
         failures: Number of moves on which the strategy failed.
-        error: Text of the first exception (`describe_exception`), or "" without an exception.
+        error: Text of the first exception (`describe_exception`), or "" if no exception occurred.
     """
 
     def __init__(self, strategy: Strategy) -> None:

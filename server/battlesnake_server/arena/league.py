@@ -114,7 +114,7 @@ class SteadyClock:
         return now
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait as `Clock.wait` describes, but at most `_LEAGUE_POLL_INTERVAL_S`."""
+        """Wait like `Clock.wait`, for at most `_LEAGUE_POLL_INTERVAL_S` seconds."""
         seconds = min(seconds, _LEAGUE_POLL_INTERVAL_S)
         if games:
             wait(games, seconds, FIRST_COMPLETED)
@@ -223,12 +223,12 @@ class League:
 
     Args:
         plan: The league's configuration.
-        sources: Source of every entrant by name, as in `tournament.Entrant`.
+        sources: Source of every entrant, keyed by name, in the format of `tournament.Entrant`.
         engine: The database.
         health: Function that checks the health of snakes.
         jobs: Maximum number of games in parallel.
         replays: Directory for replays; None disables replays.
-        address_policy: Network addresses that games may contact.
+        address_policy: Network addresses to which games may connect.
         clock: Clock of the league; None creates a `SteadyClock`.
     """
 
@@ -266,7 +266,10 @@ class League:
         return self._season
 
     def run(self, play: StartGame, games: int | None = None) -> None:
-        """Run the league until ``games`` games have been played, or forever if None."""
+        """Run the league until ``games`` games have been played.
+
+        If ``games`` is None, the league runs until interrupted.
+        """
         while games is None or self.games < games:
             self.run_once(play, None if games is None else games - self.games)
 
@@ -322,7 +325,7 @@ class League:
             length = timedelta(days=self.plan.season_days)
             missed = max(0, (now - found.ends) // length)
             found = self._add_season(found.number + 1, found.ends + missed * length)
-            log(f"season {found.number} starts and ends at {found.ends:%Y-%m-%d %H:%M} UTC")
+            log(f"season {found.number} starts; end: {found.ends:%Y-%m-%d %H:%M} UTC")
         if found.tournament != self._season.tournament:
             self._restore_season(found)
         self._season = found

@@ -66,7 +66,7 @@ class MoveResponse:
     """A snake's response to a move request.
 
     Attributes:
-        move: The snake's move or the fallback move; None without a valid move.
+        move: The snake's move or the fallback move; None if the response contains no valid move.
         milliseconds: Response time in milliseconds.
         problem: Kind of problem, or "" for a valid move. The kinds are ``timeout``, ``connection``,
             ``address`` (not allowed), ``redirect`` (not allowed), ``status`` (not 200), ``answer``
@@ -251,7 +251,7 @@ aiohttp raises ValueError for invalid HTTP responses.
 
 
 def _classify_error(error: Exception) -> str:
-    """Convert a request error to a value of `MoveResponse.problem`."""
+    """Return the value of `MoveResponse.problem` for a request error."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, RedirectError | aiohttp.TooManyRedirects):
@@ -295,7 +295,7 @@ async def check_responds(
 
     Args:
         url: The snake's URL.
-        address_policy: Addresses that the client may contact.
+        address_policy: Addresses to which the client may connect.
         json_required: Whether the response must be a JSON object; if False, a connection suffices.
 
     Raises:
@@ -435,7 +435,7 @@ async def request_single_move(
 ) -> Decision:
     """Play a game of one move with a snake behind a URL.
 
-    Without a valid response, the decision's move is ``""``.
+    If the snake sends no valid response, the decision's move is ``""``.
     """
     async with open_client(address_policy) as client:
         timeout = body["game"]["timeout"] / 1000

@@ -93,7 +93,7 @@ class ProgramSupervisor:
 
 
 def _terminate_program(watchdog: subprocess.Popen[bytes]) -> None:
-    """Close the watchdog's standard input, so that the watchdog terminates the program."""
+    """Terminate a program by closing the standard input of its watchdog."""
     assert watchdog.stdin is not None
     watchdog.stdin.close()
 

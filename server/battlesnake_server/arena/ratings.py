@@ -73,7 +73,7 @@ class Ratings:
             self._ratings[name] = rating
 
     def get(self, name: str) -> Rating:
-        """Return a snake's rating, or the initial rating for a snake without games."""
+        """Return a snake's rating, or the initial rating if the snake has no games."""
         rating = self._ratings.get(name) or self._model.rating()
         return Rating(rating.mu, rating.sigma)
 

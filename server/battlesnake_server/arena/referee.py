@@ -1,9 +1,9 @@
-"""Referee that conducts one game as the official engine does.
+"""Referee that conducts one game in the same way as the official engine.
 
 The order of requests matches the official CLI. The referee first sends ``GET /`` and ``/start``,
-one snake after the other. Every turn, the referee sends ``/move`` to all living snakes at once,
-including the survivors after the last turn. The referee sends ``/end`` to every snake one turn
-later.
+one snake after the other. On every turn, the referee sends ``/move`` to all living snakes at once.
+After the last turn, the referee also sends ``/move`` to the survivors. One turn later, the referee
+sends ``/end`` to every snake.
 
 A snake behind a URL that does not respond in time repeats its previous move, initially "up". A
 strategy in this process plays the fallback move instead. The record of the turn names the problem

@@ -64,13 +64,13 @@ class StandingsRow:
         draws: Games drawn.
         turns: Mean game length, in turns.
         endings: Number of games, keyed by cause of elimination (``alive`` for survival).
-        p50: Median latency in milliseconds; None without moves.
-        p99: 99th percentile of the latency in milliseconds; None without moves.
+        p50: Median latency in milliseconds; None if no move was requested.
+        p99: 99th percentile of the latency in milliseconds; None if no move was requested.
         problems: Number of late or invalid moves, keyed by kind.
         rating: The snake's rating.
         moves: Number of moves requested.
-        error: Text of the first exception of a snake in this process, with its location; "" without
-            an exception in this run.
+        error: Text of the first exception of a snake in this process, with its location; "" if no
+            exception occurred in this run.
     """
 
     snake: str
@@ -203,7 +203,7 @@ def _build_standings_row(snake: str, history: History, rating: Rating) -> Standi
 def _percentile(values: Counter[float], percent: float) -> float | None:
     """Return a percentile of a multiset, rounded to two decimals; None if empty.
 
-    The interpolation matches ``numpy.percentile``.
+    The interpolation equals the linear interpolation of ``numpy.percentile``.
     """
     if not values:
         return None
@@ -352,11 +352,11 @@ def collect_errors(
 
 
 def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:
-    """Delete games whose replay file is empty or missing, to play them again.
+    """Delete games whose replay file is empty or missing.
 
-    A power failure can leave such games if the file system had not written the replay. The function
-    deletes no game that was played without a replay. If ``replays`` is None, the function deletes
-    nothing.
+    The arena then plays the deleted games again. A power failure can leave such games if the file
+    system had not written the replay. The function deletes no game that was played without a
+    replay. If ``replays`` is None, the function deletes nothing.
     """
     if replays is None:
         return

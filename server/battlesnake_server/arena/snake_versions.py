@@ -21,10 +21,11 @@ _PROJECT_PACKAGES = ("battlesnake_gym.", "battlesnake_heuristics.", "battlesnake
 
 
 def snake_version(source: str) -> dict[str, str]:
-    """Return the version of the code that plays a snake, and the hash of the snake's files.
+    """Return the version and the hash of a snake.
 
     Args:
-        source: Source of the snake, as in `tournament.Entrant`, or the command of a program.
+        source: Source of the snake, in the format of `tournament.Entrant`, or the command of a
+            program.
 
     Returns:
         A dict with the keys ``version`` and ``sha256``. ``version`` is the version of this project.

@@ -102,8 +102,8 @@ def check_settings(settings: TournamentSettings) -> None:
     everybody = parse_entrants(settings.snakes)
     if remote := [entrant.label for entrant in everybody if entrant.is_remote]:
         raise ValueError(
-            f"{remote[0]} runs outside this process; --nodes and --move-time cannot limit it; give "
-            "--timeout instead"
+            f"{remote[0]} runs outside this process, where --nodes and --move-time have "
+            "no effect; give --timeout instead"
         )
     if settings.nodes is not None and not any(
         isinstance(
@@ -199,7 +199,10 @@ def to_dict(
 
 
 def _finite_or_none(elo: float) -> float | None:
-    """Return a finite Elo difference, or None for infinity, which JSON does not support."""
+    """Return a finite Elo difference, or None for infinity.
+
+    JSON does not support infinity.
+    """
     return elo if np.isfinite(elo) else None
 
 

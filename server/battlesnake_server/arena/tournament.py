@@ -404,7 +404,7 @@ def _open_relay(on_game_event: OnGameEvent) -> Iterator[Callable[[], None]]:
 def _relay_events(reader: Connection, on_game_event: OnGameEvent) -> None:
     """Relay game events until the pool process ends.
 
-    The function then relays the end of each unfinished game.
+    The function then sends an end event for each unfinished game.
     """
     running: set[str] = set()
     with contextlib.suppress(EOFError, OSError):

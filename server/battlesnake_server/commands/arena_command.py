@@ -434,7 +434,7 @@ def find_resumable_tournament(
     if changed:
         sys.stderr.write(
             f"{', '.join(changed)} changed since the latest tournament with these settings, so a "
-            "new one starts\n"
+            "new tournament starts\n"
         )
     return found
 
@@ -446,10 +446,10 @@ def _settings_with_versions(setup: TournamentSettings) -> dict[str, Any]:
 
 
 def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:
-    """Build the sequential test from the options, or return None without ``--sprt``.
+    """Build the sequential test from the options, or return None if ``--sprt`` is absent.
 
     Raises:
-        ValueError: If other options of the test are given without ``--sprt``.
+        ValueError: If other options of the test are given, but ``--sprt`` is absent.
     """
     if arguments.sprt is None:
         for name in ("alpha", "beta"):

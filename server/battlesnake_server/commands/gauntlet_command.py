@@ -200,7 +200,7 @@ def parser() -> Parser:
         help="YAML file with the snakes and boards; see docs/league.md")  # fmt: skip
     add("--clock", choices=("cpu", "wall"), default="wall",
         help="wall: equal timeouts for all snakes; cpu: the first snake may use as much CPU time "
-        "as its opponents used, which must be local programs")  # fmt: skip
+        "as its opponents (local programs only)")  # fmt: skip
     add("--games", type=positive, default=20, metavar="N",
         help="games per matchup; use a multiple of the number of seats")  # fmt: skip
     add("--replays", type=output_dir, default=None, metavar="DIR",

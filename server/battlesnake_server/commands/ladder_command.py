@@ -192,7 +192,7 @@ def _is_precise_enough(placement: Placement, precision: float) -> bool:
 
 
 def _show_progress(placement: Placement, bar: tqdm[Any], speed: str) -> None:
-    """Show the placement in the progress bar, or print the placement without a bar."""
+    """Show the placement in the progress bar, or print it if the bar is disabled."""
     text = ", ".join(filter(None, (str(placement), speed)))
     bar.set_postfix_str(text)
     if bar.disable and (placement.games // 2).bit_count() == 1:

@@ -292,6 +292,6 @@ def parser() -> Parser:
     address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--token-file", type=Path, default=None, metavar="FILE",
         help="file with the access token for actions on the pages; created if missing (default: "
-        "a new token per start, only if others can reach the pages)")  # fmt: skip
+        "a new token per start, only if other machines can reach the pages)")  # fmt: skip
     address_policy.add_options(parser)
     return parser

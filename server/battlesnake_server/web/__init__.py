@@ -20,7 +20,7 @@ from battlesnake_server.web import (
 )
 from battlesnake_server.web.context import Arena
 from battlesnake_server.web.game_manager import GameManager
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.pages import create_application
 from battlesnake_server.web.roster import Roster
 
@@ -28,7 +28,7 @@ from battlesnake_server.web.roster import Roster
 def create_app(
     database: Engine,
     roster: Roster,
-    broadcast: Broadcast,
+    broadcast: LiveGames,
     replays: Path,
     token: str | None = None,
     league: LeagueConfig | None = None,

@@ -15,7 +15,7 @@ from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
 from battlesnake_server.web.access_control import access_hint, create_token
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
 NUM_THREADS = 24
@@ -59,7 +59,7 @@ class ArenaSite:
     ) -> None:
         names = list(names)
         token = token or create_token(host, names)
-        self._broadcast = Broadcast()
+        self._broadcast = LiveGames()
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = open_listener(host, port)
         self._server = PageServer(self._app, listener, names=[host, *names], threads=NUM_THREADS)

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Engine
 
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.web.game_manager import GameManager
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
 
@@ -24,7 +24,7 @@ class Arena:
 
     database: Engine
     roster: Roster
-    broadcast: Broadcast
+    broadcast: LiveGames
     game_manager: GameManager
     league: LeagueConfig | None
 

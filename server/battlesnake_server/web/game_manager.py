@@ -38,7 +38,7 @@ from battlesnake_server.arena.tournament import (
     replay_path,
 )
 from battlesnake_server.web.keyboard_player import KeyboardPlayer
-from battlesnake_server.web.live_games import Broadcast
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
 VISITOR_TOURNAMENT: dict[str, Any] = {"from": "the pages"}
@@ -198,7 +198,7 @@ class ManagedGame:
 class GameManager:
     """Manager that plays visitors' games in threads and stores their results."""
 
-    def __init__(self, engine: Engine, broadcast: Broadcast, replays: Path) -> None:
+    def __init__(self, engine: Engine, broadcast: LiveGames, replays: Path) -> None:
         self._engine = engine
         self._broadcast = broadcast
         self._replays = replays

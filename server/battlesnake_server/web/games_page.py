@@ -39,7 +39,7 @@ _MIN_FEATURED_TURNS, _FEATURED_CANDIDATES = 30, 8
 _MAX_LONG_POLLS = 12
 """Maximum number of concurrent long polls.
 
-Further requests return without waiting.
+Further requests return immediately.
 """
 
 _waiting = threading.BoundedSemaphore(_MAX_LONG_POLLS)

@@ -142,7 +142,10 @@ def load_standings(tournament: int | None) -> Sequence[StandingsRow]:
 
 
 def find_history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
-    """Return the standings row and the history of a snake, or None without games."""
+    """Return the standings row and the history of a snake.
+
+    The result is None if the snake has no games.
+    """
     return _cached_standings(current_arena().database, tournament).find(snake)
 
 
@@ -221,7 +224,10 @@ class IncrementalStandings:
             return self._lines
 
     def find(self, snake: str) -> tuple[StandingsRow, History] | None:
-        """Return the standings row and the history of a snake, or None without games."""
+        """Return the standings row and the history of a snake.
+
+        The result is None if the snake has no games.
+        """
         with self._lock:
             self._load_new_games()
             line = next((line for line in self._lines if line.snake == snake), None)

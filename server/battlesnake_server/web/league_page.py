@@ -113,7 +113,7 @@ def bench() -> Response:
 
 
 @blueprint.post("/league/season")
-def next_season() -> Response:
+def end_current_season() -> Response:
     """End the current season."""
     config = _league_config()
     try:

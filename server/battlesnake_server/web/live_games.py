@@ -113,7 +113,7 @@ class GameTimeline:
         }
 
 
-class Broadcast:
+class LiveGames:
     """Live games and recently finished games, by id."""
 
     def __init__(self) -> None:

@@ -52,7 +52,10 @@ A site shows only registered endpoints.
 
 
 class _Site(Flask):
-    """Application whose links are relative, so that a proxy may serve its pages below any path."""
+    """Application with relative links.
+
+    A proxy may therefore serve the pages below any path.
+    """
 
     def url_for(self, endpoint: str, **values: Any) -> str:
         """Return the relative URL of a page, for the current request."""
@@ -62,7 +65,7 @@ class _Site(Flask):
 def _relative(path: str) -> str:
     """Return ``path`` relative to the path of the current request.
 
-    The relative URL consists of the way up to the start page and of ``path``.
+    The relative URL starts with ``../`` for each directory level above the current page.
     """
     depth = request.environ["PATH_INFO"].count("/") - 1  # `request.path` merges leading slashes.
     return ("../" * depth or "./") + path.lstrip("/")

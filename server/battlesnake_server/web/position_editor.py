@@ -86,7 +86,7 @@ def builtin(number: int) -> Response:
     """Return a built-in scenario in the editor's JSON format."""
     known = _load_builtin_scenarios()
     if number >= len(known):
-        return error_response(f"there are {len(known)} scenarios, got number {number}", 404)
+        return error_response(f"number must be less than {len(known)}, got {number}", 404)
     return jsonify(_scenario_to_dict(known[number]))
 
 
