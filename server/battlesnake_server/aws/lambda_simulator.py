@@ -98,7 +98,7 @@ class SimulatedAccount:
         self._resources.close()
 
     def deploy(self, options: argparse.Namespace) -> str:
-        """Deploy a snake as ``battlesnake-gym aws deploy`` does.
+        """Deploy a snake with the options of ``battlesnake-gym aws deploy``.
 
         Returns:
             Local URL of the snake.

@@ -17,7 +17,7 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
     """Deploy ``bundle`` to a Lambda function.
 
     The next request already uses the new bundle. The bundle is the function's entire code, so an
-    update is one call and takes seconds. In ``everything.yaml``, the role of the notebook may make
+    update is one call that lasts seconds. In ``everything.yaml``, the role of the notebook may make
     this call for this function only.
 
     Args:

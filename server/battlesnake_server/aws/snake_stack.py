@@ -85,7 +85,8 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
     """Upload the stack's files and create the stack.
 
     Returns:
-        URL of the snake, or with ``--console-link`` the link to the console's form.
+        URL of the snake. With ``--console-link``, the result is the URL of the prefilled console
+        form instead.
     """
     bucket = options.bucket or account.bucket_name(options.name)
     account.ensure_bucket(bucket, create=options.bucket is None)
