@@ -190,7 +190,7 @@ class Bundle:
     def customization(self) -> dict[str, str]:
         """Customization of the snake.
 
-        The keys are those of ``color``, ``head``, ``tail`` and ``author`` that are set.
+        The possible keys are ``color``, ``head``, ``tail`` and ``author``. Unset keys are missing.
         """
         return dict(self.metadata["customization"])
 

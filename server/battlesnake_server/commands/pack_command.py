@@ -174,8 +174,8 @@ def _check_extension_used(options: argparse.Namespace, used: bool) -> None:
 def _select_filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
     """Return the names of the policy's move filters in the bundle.
 
-    ``--filters`` with names selects only the named filters. ``--filters`` without names adds the
-    safe filters to the filters of the extension.
+    If ``--filters`` lists names, the result contains only these filters. If ``--filters`` lists no
+    names, the result contains the safe filters and the filters of the extension.
     """
     if options.filters:
         for name in options.filters:
@@ -263,7 +263,7 @@ def parser() -> Parser:
         'same directory, or "shipped"')  # fmt: skip
     source.add_argument("--evaluation", metavar="FILE", help="learned evaluation for the search")
     add("--filters", nargs="*", metavar="FILTER", help="move filters applied to the policy; "
-        "without names: the default safe filters and those in EXTENSION")  # fmt: skip
+        "without names: the safe filters, and the filters in EXTENSION")  # fmt: skip
     add("--nodes", type=positive, metavar="N", help="nodes per move instead of a time limit; makes "
         "moves reproducible on any machine")  # fmt: skip
     add("--color", help="snake color, #rrggbb")
