@@ -96,9 +96,7 @@ def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
 
     Args:
         board: Position.
-        following: Turn after the position. The frame includes the moves of the turn. None means
-            that
-            the frame includes no moves.
+        following: Turn played from the position, whose moves the frame includes; None for no moves.
     """
     depths = Counter(board.hazards)
     return {
@@ -127,7 +125,7 @@ def _snake_to_dict(snake: Snake, following: Turn | None) -> dict[str, Any]:
 
 
 def _next_move_to_dict(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
-    """Convert a snake's next move to a dict, or return None without a move."""
+    """Convert a snake's next move to a dict, or return None if there is no move."""
     if following is None or snake.id not in following.moves:
         return None
     decision = following.decisions.get(snake.id) or Decision("")

@@ -90,9 +90,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _coach_on_last_games(options: argparse.Namespace) -> int:
-    """Analyze a snake's latest leaderboard games, and test the snake on lost positions.
+    """Coach a snake on its latest leaderboard games.
 
-    The report contains losses, latencies and better moves.
+    The function analyzes the games, and tests the snake on the lost positions. The report contains
+    losses, latencies and better moves.
     """
     addresses = address_policy.from_options(options)
     name, ids = game_fetcher.list_last_games(options.snake, options.last, addresses)
@@ -196,7 +197,10 @@ def _check_snake_name(options: argparse.Namespace, paths: list[Path]) -> None:
 
 
 def _select_last_eliminated(options: argparse.Namespace, replay: Replay) -> str:
-    """Return the id of the last snake eliminated, and set ``--snake`` to the snake's name."""
+    """Return the id of the snake that was eliminated last.
+
+    The function also sets ``--snake`` to the name of this snake.
+    """
     if not replay.deaths():
         raise ReplayError("--snake must name the snake to coach")
     last = replay.deaths()[-1][1]
@@ -294,7 +298,11 @@ def format_cause_table(losses: list[LossAnalysis]) -> str:
 def _test_snake(
     losses: list[tuple[Path, Replay, LossAnalysis]], options: argparse.Namespace
 ) -> int:
-    """Save the losing positions as scenarios, and test the current snake on the scenarios."""
+    """Save the losing positions as scenarios, and test the current snake.
+
+    Returns:
+        Exit status 0 if the snake passes all scenarios, otherwise 1.
+    """
     made = [
         loss.to_scenario(f"{path_text(path.name.partition('.')[0])} turn {loss.mistake.turn}")
         for path, _, loss in losses

@@ -92,10 +92,10 @@ def parser() -> Parser:
         help="turn to evaluate (default: the last turn with at least two living "
         "snakes)")  # fmt: skip
     add("--snake", metavar="NAME", help="name or id of the snake to evaluate (default: the "
-        "first)")  # fmt: skip
+        "first snake)")  # fmt: skip
     add("--top", type=bounded_number(int, 1, 1000), default=20, metavar="N",
         help="number of inputs to print, largest contribution first")  # fmt: skip
-    add("--evaluation", type=Path, metavar="FILE", help="evaluation file to use instead of the "
-        "champion's")  # fmt: skip
+    add("--evaluation", type=Path, metavar="FILE", help="evaluation file that replaces the "
+        "champion's evaluation")  # fmt: skip
     add_json_option(parser)
     return parser

@@ -134,7 +134,7 @@ def parser() -> Parser:
         prog="battlesnake-gym game scenarios",
         description="Test a snake on positions with known good moves. Failures are printed with "
         "the board and the rules that applied.",
-        epilog="Exit status: 0 if all pass, 1 if one fails, 2 for a usage error.",
+        epilog="Exit status: 0 if all scenarios pass, 1 if a scenario fails, 2 for a usage error.",
     )
     parser.add_argument(
         "files",

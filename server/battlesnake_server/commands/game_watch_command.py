@@ -65,8 +65,8 @@ def parser() -> Parser:
         prog="battlesnake-gym game watch",
         description="Show recorded games in the browser: play, step and scrub through them, and "
         "inspect the snakes' decisions.",
-        epilog="Reads our replays, the output files of the official CLI (.jsonl, .jsonl.gz), and "
-        "games of arena.battlesnake.com. Example: "
+        epilog="Reads replays of this project, the output files of the official CLI (.jsonl, "
+        ".jsonl.gz), and games of arena.battlesnake.com. Example: "
         "battlesnake-gym game watch replays",
     )
     add = parser.add_argument

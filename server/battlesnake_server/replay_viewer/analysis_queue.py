@@ -163,7 +163,7 @@ class AnalysisQueue:
 
 
 def _load_analysis(path: Path, game: Path) -> GameAnalysis | None:
-    """Return the analysis of ``game``, or None without a readable analysis file."""
+    """Return the analysis of ``game``, or None if its file is missing or unreadable."""
     try:
         status, game_status = path.stat(), game.stat()
         return _load_cached_analysis(

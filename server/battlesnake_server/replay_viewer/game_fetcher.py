@@ -169,9 +169,8 @@ def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tup
         Name of the snake, and ids of finished games, newest game first.
 
     Raises:
-        ReplayError: If the snake is unknown, the name is ambiguous, or the games require an API
-            token
-            (`TOKEN_VARIABLE`).
+        ReplayError: If the snake is unknown, the name is ambiguous, or the games require the API
+            token in `TOKEN_VARIABLE`.
     """
 
     async def list_games() -> tuple[str, list[str]]:
@@ -222,7 +221,7 @@ async def _find_snakes_by_name(arena: GameFetch, client: aiohttp.ClientSession) 
 
 
 def _build_game_object(ruleset: str, board_map: str) -> dict[str, Any] | None:
-    """Build a ``game`` object with the rules, or return None without a ruleset."""
+    """Build a ``game`` object with the rules, or return None if no ruleset is given."""
     if not ruleset and board_map:
         raise ReplayError("--map needs --ruleset")
     if not ruleset:
@@ -383,7 +382,7 @@ def _lower_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _token_header(address: str) -> dict[str, str]:
     """Return the header with the API token, or no header for other addresses.
 
-    Only arena.battlesnake.com gets the API token.
+    Only arena.battlesnake.com receives the API token.
     """
     token = (
         os.environ.get(TOKEN_VARIABLE, "")

@@ -72,7 +72,7 @@ def is_arena_id(source: str) -> bool:
 
 
 def is_game_source(source: str) -> bool:
-    """Return whether `engines` accepts ``source``."""
+    """Return whether `find_engines` accepts ``source``."""
     with contextlib.suppress(ReplayError):
         return bool(find_engines(source))
     return False

@@ -109,7 +109,10 @@ class CauseLayer(NamedTuple):
 
 
 class CauseChart(NamedTuple):
-    """Stacked chart of one run's causes of elimination, as fractions of all eliminations."""
+    """Stacked chart of one run's causes of elimination.
+
+    The height of each layer is the fraction of all eliminations, in [0, 1].
+    """
 
     name: str
     x_title: str
@@ -170,7 +173,7 @@ def _build_chart(
 
 
 def build_cause_chart(run: RunView, axis: str = "minutes") -> CauseChart | None:
-    """Build the chart of a run's causes of elimination, or return None without data."""
+    """Build the chart of a run's causes of elimination, or return None if it has no data."""
     over = AXES[axis]
     counted = run.eliminations()
     places = [value * over.scale for value in run.progress.column(over.column)]

@@ -208,7 +208,7 @@ class RunView:
 
     @property
     def strength(self) -> EloWithInterval | None:
-        """Elo of the best weights, or None without a measurement.
+        """Elo of the best weights, or None if the run has no measurement.
 
         The policy that the run exports has the best weights.
         """
@@ -287,12 +287,12 @@ class RunView:
         return next((row for row, elo in rows if abs(elo - best) < 1e-6), None)
 
     def _cell(self, column: str, row: int) -> float:
-        """Return a number of the progress table, or NaN without the column."""
+        """Return a number of the progress table, or NaN if the column is missing."""
         numbers = self.progress.column(column)
         return numbers[row] if numbers else math.nan
 
     def _last_value(self, column: str) -> float:
-        """Return the last value of a column, or 0 without a value."""
+        """Return the last value of a column, or 0 if the column has no value."""
         number = self.progress.last(column)
         return 0.0 if math.isnan(number) else number
 
