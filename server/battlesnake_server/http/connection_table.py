@@ -171,7 +171,10 @@ class ConnectionTable:
         self.handling.discard(connection)
 
     def set_deadline(self, connection: Closable, waiting: Deadlines, seconds: float) -> None:
-        """Move ``connection`` to the map ``waiting`` with a deadline in ``seconds`` seconds."""
+        """Move ``connection`` to the deadline map ``waiting``.
+
+        The deadline is ``seconds`` seconds from now.
+        """
         self.remove(connection)
         now = time.monotonic()
         waiting[connection] = now, now + seconds

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class ThreadPool:
     """Thread pool with a minimum and a maximum number of threads.
 
-    The minimum number of threads starts immediately, because starting a thread takes long on a busy
+    The minimum number of threads starts immediately, because starting a thread is slow on a busy
     machine. The most recently busy thread receives the next task. This order uses as few threads as
     possible, because each thread retains some memory of its past tasks. Threads are daemons, so
     that a hanging task does not prevent the exit of the process. The threads end when `close` is
