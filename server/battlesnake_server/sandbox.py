@@ -1,11 +1,15 @@
 """Isolation of the commands that run agents' code.
 
-On Linux, a command runs in its own namespaces (``unshare`` of util-linux): it has no network, and
-the kernel kills all its processes when its first process ends. Landlock restricts the files that it
-reads and writes. If the platform lacks one of them, the command runs without it.
+On Linux, a command runs in its own namespaces (``unshare`` of util-linux). The command has no
+network access. The kernel kills all processes of the command when the first process ends. Landlock
+restricts the files that the command can read and write. If the platform lacks namespaces or
+Landlock, the command runs with the remaining protection.
 
-Not limited are the total memory and the number of the command's processes, the total size of the
-files in its directories, and shared memory in ``/dev/shm``.
+The sandbox does not limit these resources:
+
+* the total memory and the number of the command's processes;
+* the total size of the files in the command's directories;
+* shared memory in ``/dev/shm``.
 
 References:
     https://man7.org/linux/man-pages/man7/pid_namespaces.7.html
@@ -47,7 +51,7 @@ _EXECUTE, _WRITE, _READ, _READ_FOLDER = 1, 2, 4, 8
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
 _NUM_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
-"""Number of file rights by Landlock version; later versions have 16."""
+"""Number of file access rights by Landlock version; later versions have 16 rights."""
 
 
 class _PathBeneath(ctypes.Structure):
@@ -59,7 +63,10 @@ class _PathBeneath(ctypes.Structure):
 
 @functools.cache
 def namespaces() -> tuple[str, ...]:
-    """Return the command that starts another in its own namespaces; () if it does not work."""
+    """Return the command prefix that runs a command in its own namespaces.
+
+    The tuple is empty if this system does not support namespaces.
+    """
     if program := shutil.which("unshare"):
         command = program, *_UNSHARE
         with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -74,7 +81,7 @@ def is_supported() -> bool:
 
 
 def isolated(folder: Path, temporary: Path, words: Iterable[str]) -> list[str]:
-    """Return the command line that runs ``battlesnake-gym`` with ``words``, isolated.
+    """Return the command line of an isolated ``battlesnake-gym`` process.
 
     Args:
         folder: Directory that the command may read and write.
@@ -86,13 +93,19 @@ def isolated(folder: Path, temporary: Path, words: Iterable[str]) -> list[str]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of processes whose parent ends, so that `kill_children` finds them."""
-    with contextlib.suppress(AttributeError):  # Other systems than Linux lack prctl.
+    """Adopt orphaned descendant processes, so that `kill_children` finds them.
+
+    This process becomes a child subreaper (``prctl``).
+    """
+    with contextlib.suppress(AttributeError):  # Only Linux has prctl.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_children() -> None:
-    """Kill the child processes of this process, and then their children, until none is left."""
+    """Kill the child processes of this process until no child process is left.
+
+    After `adopt_orphans`, the children of a killed process become children of this process.
+    """
     tasks = Path("/proc/self/task")
     while children := [
         int(child) for path in tasks.glob("*/children") for child in path.read_text().split()
@@ -104,14 +117,16 @@ def kill_children() -> None:
 
 
 def restrict_files(writable: Iterable[Path], readable: Iterable[str | Path]) -> bool:
-    """Restrict the files of this thread and of its later threads and child processes.
+    """Restrict the files that this thread can access.
+
+    The restriction also applies to threads and child processes that this thread starts later.
 
     Args:
         writable: Directories that may be read and written.
-        readable: Files and directories that may be read and executed; missing ones are ignored.
+        readable: Files and directories that may be read and executed; missing paths are ignored.
 
     Returns:
-        Whether the kernel supports it.
+        Whether the kernel supports Landlock.
     """
     version = _landlock_version()
     if version < 1:
@@ -121,7 +136,8 @@ def restrict_files(writable: Iterable[Path], readable: Iterable[str | Path]) -> 
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(ctypes.c_uint64(handled)), 8, 0)
     rules = [(Path(path), _EXECUTE | _READ | _READ_FOLDER) for path in readable]
     rules += [(path, handled) for path in writable]
-    rules += [(Path(path), handled) for path in (os.devnull, "/dev/shm")]  # semaphores
+    # Semaphores are files in /dev/shm.
+    rules += [(Path(path), handled) for path in (os.devnull, "/dev/shm")]
     for path, rights in rules:
         with contextlib.suppress(OSError):
             folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -139,7 +155,7 @@ def restrict_files(writable: Iterable[Path], readable: Iterable[str | Path]) -> 
 
 
 def _landlock_version() -> int:
-    """Return the version of Landlock; less than 1 if the kernel does not have it."""
+    """Return the version of Landlock, or a number below 1 if Landlock is missing."""
     if sys.platform != "linux":
         return 0
     version: int = ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)

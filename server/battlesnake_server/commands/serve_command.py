@@ -159,8 +159,8 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         result = _wait_for_child(child)
         if result is None:
             self.log.error(
-                "not reloaded, the old snake continues to play: loading the new one takes more "
-                "than %g s",
+                "not reloaded, the old snake continues to play: loading the new snake "
+                "lasted more than %g s",
                 _RELOAD_TIMEOUT_S,
             )
         if result == 0:
@@ -246,8 +246,8 @@ def _merge_configuration(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _select_filters(named: list[str] | None) -> tuple[str, ...] | None:
-    """Return the names of the selected filters, or None without ``--filters``.
+    """Return the names of the selected filters, or None if ``--filters`` is absent.
 
-    ``--filters`` without names selects the safe filters.
+    If ``--filters`` lists no names, the result contains the safe filters.
     """
     return None if named is None else tuple(named) or SAFE_FILTER_NAMES

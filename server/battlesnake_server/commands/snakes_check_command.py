@@ -180,7 +180,10 @@ def iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int)
 
 
 def describe_failure(failed: ScenarioResult) -> str:
-    """Describe a failed scenario, and name the filters that would have vetoed the move."""
+    """Describe a failed scenario.
+
+    The description names the filters that would have vetoed the move.
+    """
     scenario, move = failed.scenario, failed.decision.move
     helpful = []
     for name, rule in FILTERS.items():

@@ -237,7 +237,10 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
     @tool
     async def new_snake(file: str) -> str:
-        """Write a new snake from a template, as a Python file below the folder (my_snake.py)."""
+        """Write a new snake from a template.
+
+        `file` is the name of a Python file below the folder, such as my_snake.py.
+        """
         path = resolve_path(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_template(path)
@@ -256,7 +259,10 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
     @tool
     async def match(ctx: Context, one: str, other: str, games: int = 100) -> str:
-        """Compare two snakes by an SPRT on two-snake games; the replays are saved in `replays`."""
+        """Compare two snakes by an SPRT on two-snake games.
+
+        The replays are saved in `replays`.
+        """
         words = [resolve_snake(one), resolve_snake(other), "--num-snakes", "2", "--sprt", "0", "50"]
         words += ["--games", str(max(2, min(games, 1000))), "--jobs", "1", "--replays", "replays"]
         return await run_command(

@@ -32,7 +32,7 @@ def is_browser_request() -> bool:
 
 @functools.cache
 def read_page_file(name: str) -> str:
-    """Return the content of a file of the page.
+    """Return the contents of one of the page's files.
 
     Each file is read only once.
     """

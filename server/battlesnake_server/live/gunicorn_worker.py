@@ -43,7 +43,7 @@ _RESERVED_FDS = 100
 
 _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 1 << 20
 _M_ARENA_MAX, _MAX_ARENAS = -8, 2
-"""Parameters and values for ``mallopt`` in glibc: size in bytes, and number of arenas."""
+"""Parameters of glibc's ``mallopt`` and their values: size in bytes, and number of arenas."""
 
 
 class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]

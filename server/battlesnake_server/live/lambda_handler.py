@@ -34,7 +34,7 @@ _WARMUP_TIMEOUT_MS = 100
 def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """Return the handler that Lambda calls with events of payload format 2.0.
 
-    This function plays one warm-up move, because the first move of a process takes longer. Any
+    This function plays one warm-up move, because the first move of a process is slower. Any
     request that starts the process, such as ``/start``, thereby prepares the process for the game.
 
     Args:

@@ -32,7 +32,7 @@ from battlesnake_server.live.time_budget import (
 _MIN_TIME_BUDGET_S = 0.002
 """Minimum time budget in seconds.
 
-The strategy is not started with less time.
+If less time remains, the strategy is not started.
 """
 
 AVAILABLE_CORES = available_cores()
@@ -73,9 +73,9 @@ _TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, Inter
 class MoveRunner:
     """Runner that executes strategies with a deadline.
 
-    Instant strategies take milliseconds on normal boards and run in the request's thread. Only this
-    project's own strategies are instant. All other strategies run in other threads, because a
-    thread that misses its deadline can only be abandoned:
+    Instant strategies need only milliseconds per move on normal boards, and run in the request's
+    thread. Only this project's own strategies are instant. All other strategies run in other
+    threads, because a thread that misses its deadline can only be abandoned:
 
     * A strategy that overruns continues without a search slot. Until the strategy returns, the game
       is played with fallback moves.
@@ -84,15 +84,15 @@ class MoveRunner:
 
     If there are more games than search slots, the games share the time. The time budget of each
     request depends on the recent number of concurrent requests, so that the first requests leave
-    time for later requests. A request without a slot in time results in a fallback move. The runner
-    subtracts recent overruns from the time budget as a reserve.
+    time for later requests. If a request receives no slot in time, the snake plays the fallback
+    move. The runner subtracts recent overruns from the time budget as a reserve.
 
     Oversized boards share one slot, and requests do not wait for that slot. The slot is released
     only when the strategy returns, because the duration of a search on such boards is unknown.
 
     Args:
         metrics: Metrics to update.
-        is_instant: Function that returns whether a strategy takes only milliseconds.
+        is_instant: Function that returns whether a strategy needs only milliseconds per move.
         num_slots: Number of search slots.
         low_priority: Whether strategies beyond the number of cores run at a lower CPU priority than
             the threads that read requests and send responses. Servers set this option.

@@ -102,7 +102,7 @@ class Sessions:
         self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
     def get_or_create(self, key: Key) -> Session:
-        """Return the session of ``key``, or create a session without a strategy."""
+        """Return the session of ``key``, or create a session whose strategy is not built."""
         digest = _hash_ids(key)
         with self._lock:
             self._delete_idle_sessions()
