@@ -47,7 +47,7 @@ function reduceDepth(pixels) {
   return colors;
 }
 
-/** Returns a palette of the most frequent colors, and the index of the nearest color for each color. */
+/** Returns a palette of the most frequent colors, and each color's nearest palette index. */
 function palette(images) {
   const counts = new Uint32Array(32768);
   for (const image of images) for (const color of image) counts[color] += 1;

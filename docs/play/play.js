@@ -21,10 +21,10 @@ const PLAYERS = {
   hungry: { name: "Hungry", builtin: "hungry" },
 };
 const MIXED = ["champion", "policy", "territory"];
-// Duration of a turn if the game does not wait for the visitor.
+// Duration of a turn in ms if the game does not wait for the visitor.
 const TURN_MS = 450;
 const REPLAY_TURN_MS = 120;
-// Duration of an animated movement between two cells.
+// Duration of an animated movement between two cells, in ms.
 const GLIDE_MS = 110;
 // Maximum number of moves of a lost game that rollouts compare.
 const MAX_COMPARED = 5;
@@ -214,7 +214,7 @@ function showWinProbabilities() {
   }));
 }
 
-/** Returns the frame with the line of the first opponent, if the display of lines is on. */
+/** Returns the frame, with the first opponent's line if the display of lines is on. */
 function withLine(frame) {
   const assessment = $("sight").value === "lines" ? state.assessments.get(state.index) : null;
   const opponent = frame.snakes.findIndex(({ death }, seat) => !death && !isYou(seat));

@@ -28,7 +28,7 @@ const MAX_SNAKES = 16;
 let module;
 let policy = null; // The worker loads the policy on first use.
 let assessments = new Map(); // Assessments by turn of the current game.
-let trained = false; // Whether the network was trained for the settings of this game.
+let trained = false; // True if the network was trained for the settings of this game.
 
 /** Imports of the compiled code: a clock, and poll_oneoff (sleep), which is never called. */
 function clockTimeGet(_clock, _precision, at) {
@@ -76,7 +76,7 @@ function stateWords() {
   return all.slice(0, end);
 }
 
-/** Returns a list with true for each seat whose snake is alive (elimination cause 0). */
+/** Returns a list of booleans by seat: true if the snake is alive (elimination cause 0). */
 function living(words) {
   const alive = [];
   let at = 4;
@@ -178,7 +178,7 @@ function rolloutScore({ start: game, moves }, turn, move, games, seed) {
   return won / games;
 }
 
-/** Finds the costliest move: a few rollouts screen all moves, and more rollouts measure the worst. */
+/** Finds the costliest move: few rollouts of every move, then more rollouts of the worst move. */
 function compare({ losses, ...game }) {
   const scores = (loss, games, seed) =>
     [loss.best, loss.played].map((move) => rolloutScore(game, loss.turn, move, games, seed));
