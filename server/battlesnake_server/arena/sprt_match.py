@@ -102,8 +102,8 @@ def check_settings(settings: TournamentSettings) -> None:
     everybody = parse_entrants(settings.snakes)
     if remote := [entrant.label for entrant in everybody if entrant.is_remote]:
         raise ValueError(
-            f"{remote[0]} runs outside this process, where --nodes and --move-time have "
-            "no effect; give --timeout instead"
+            f"{remote[0]} runs outside this process; --nodes and --move-time limit only "
+            "snakes in this process; give --timeout instead"
         )
     if settings.nodes is not None and not any(
         isinstance(

@@ -95,8 +95,12 @@ def main(argv: list[str] | None = None) -> int:
     """Play a tournament and print its table.
 
     Returns:
-        Exit status 0; 1 if games could not be played, or a snake in this process failed on too many
-        moves; 2 for a usage error; 130 after an interruption.
+        The exit status:
+
+        * 0: all games were played;
+        * 1: games could not be played, or a snake in this process failed on too many moves;
+        * 2: usage error;
+        * 130: interruption.
     """
     arguments = parser().parse_args(argv)
     try:
@@ -446,7 +450,7 @@ def _settings_with_versions(setup: TournamentSettings) -> dict[str, Any]:
 
 
 def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:
-    """Build the sequential test from the options, or return None if ``--sprt`` is absent.
+    """Build the sequential test of ``--sprt``, or return None if the option is absent.
 
     Raises:
         ValueError: If other options of the test are given, but ``--sprt`` is absent.

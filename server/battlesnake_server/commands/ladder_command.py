@@ -65,8 +65,12 @@ def main(argv: list[str] | None = None) -> int:
     """Measure a snake or print the ladder.
 
     Returns:
-        Exit status 0; 1 if games could not be played, or the snake failed on too many moves; 2 for
-        a usage error; 130 after an interruption.
+        The exit status:
+
+        * 0: success;
+        * 1: games could not be played, or the snake failed on too many moves;
+        * 2: usage error;
+        * 130: interruption.
     """
     arguments = parser().parse_args(argv)
     try:
@@ -192,7 +196,10 @@ def _is_precise_enough(placement: Placement, precision: float) -> bool:
 
 
 def _show_progress(placement: Placement, bar: tqdm[Any], speed: str) -> None:
-    """Show the placement in the progress bar, or print it if the bar is disabled."""
+    """Show the placement in the progress bar.
+
+    If the bar is disabled, the function prints the placement.
+    """
     text = ", ".join(filter(None, (str(placement), speed)))
     bar.set_postfix_str(text)
     if bar.disable and (placement.games // 2).bit_count() == 1:

@@ -50,7 +50,7 @@ class TournamentOption:
     """
 
     id: int
-    format_title: str
+    title: str
     games: int
     when: str
     scheduled: bool
@@ -112,7 +112,7 @@ def list_tournaments() -> list[TournamentOption]:
 
 
 def _title(row: Tournament) -> str:
-    """Return the title of a tournament, whose settings may be damaged."""
+    """Return the title of a tournament; the settings may be damaged."""
     try:
         return format_title(row.settings)
     except (KeyError, TypeError, AssertionError):

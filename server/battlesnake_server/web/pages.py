@@ -32,7 +32,7 @@ _MIN_COMPRESSED_BYTES = 1024
 _COMPRESSED_TYPES = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 _MAX_QUERY_INT = 2**31 - 1
-"""Maximum integer in a query string, which is a valid id in all databases."""
+"""Maximum integer in a query string; a valid id in all databases."""
 
 
 _NAVIGATION = (

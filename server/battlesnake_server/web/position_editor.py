@@ -285,7 +285,7 @@ def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once
 
 
 def _parse_line(sent: dict[str, Any], key: str) -> str:
-    """Return a text field of a request that has only one line."""
+    """Return a single-line text field of a request."""
     value = json_fields.string(sent, key, "", "").strip()
     if len(value) > 200 or not value.isprintable():
         raise BoardError(
