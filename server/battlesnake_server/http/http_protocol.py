@@ -6,7 +6,7 @@ bounds the size and the duration of every client action. A connection that excee
 closed. If there are too many connections, a new connection replaces the connection that has waited
 longest.
 
-httptools, which wraps the parser of Node.js, parses the requests.
+The parser of the requests is httptools, a wrapper of the parser of Node.js.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def serve(
 
 async def _start_listening(table: ConnectionTable, listener: socket.socket) -> asyncio.Server:
     """Start a server that accepts connections on ``listener``."""
-    # asyncio accepts up to 32 connections before it handles the first of them. All other
+    # asyncio accepts up to 32 connections before it handles the first connection. All other
     # connections wait in the kernel.
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(table), sock=listener, backlog=32)

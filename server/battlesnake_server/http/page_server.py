@@ -1,4 +1,4 @@
-"""Web server of the pages, which runs in a background thread.
+"""Web server of the pages; the server runs in a background thread.
 
 An event loop handles the connections, and a few threads run the application
 (`battlesnake_server.http.http_protocol`).
@@ -49,7 +49,7 @@ _PAGE_DRAIN_TIMEOUT_S = 2.0
 
 
 class PageServer:
-    """Server of a WSGI application, which runs from `start` to `stop`.
+    """Server of a WSGI application; the server runs from `start` to `stop`.
 
     Args:
         app: WSGI application.

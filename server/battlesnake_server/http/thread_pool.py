@@ -22,8 +22,8 @@ None ends the thread.
 NICE_INCREMENT = 10
 """Niceness increment of search threads.
 
-A search thread uses a tenth of a core while other threads use the core fully. Without this
-increment, eight searches would leave a fifth of a core for requests and responses.
+With this increment, a search thread receives a tenth of a core while other threads are busy.
+Without this increment, eight searches would leave a fifth of a core for requests and responses.
 """
 
 log = logging.getLogger(__name__)
