@@ -37,7 +37,7 @@ _GAME_PATHS = ("snakes.py", "boards", "common", "rules", "engine/__init__.py",
         "engine/build_check.py",
         *(f"engine/csrc/{path.name}" for path in SHARED_SOURCES))  # fmt: skip
 _SNAKE_PATHS = ("__init__.py", "builtin_snakes.py", "rule_based", "search")
-"""Files and directories to copy from `battlesnake_gym` and `battlesnake_heuristics`."""
+"""Paths to copy from `battlesnake_gym` and `battlesnake_heuristics`."""
 
 
 def write_directory(folder: Path, metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> float:

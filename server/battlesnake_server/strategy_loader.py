@@ -62,12 +62,13 @@ The model card of the policy is in the same directory.
 DEFAULT_POLICY_NAME = snakes.BUILTIN_POLICY_NAME
 
 SAFE_FILTER_NAMES = tuple(rule.name for rule in SAFE)
-"""Names of the safe filters, which ``--filters`` selects by default."""
+"""Names of the safe filters, the default of ``--filters``."""
 
 _DEFAULT_POLICY_FALLBACK_S = 0.02
-"""Seconds per move of `DEFAULT_SNAKE` in games that the bundled policy cannot play.
+"""Time per move of `DEFAULT_SNAKE` in unsupported games, in seconds.
 
-The duration is short, because users choose a policy for fast moves.
+`DEFAULT_SNAKE` plays the games that the bundled policy cannot play. The duration is short, because
+users choose a policy for fast moves.
 """
 
 _BUILTIN_RULE_MODULES = frozenset(

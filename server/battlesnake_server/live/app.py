@@ -13,8 +13,8 @@ All configuration keys are optional. Without ``SNAKE`` and ``POLICY``, the defau
 ``POLICY_RULES``      path of a file of rules for the policy's values, in the format of
                       `battlesnake_heuristics.rule_based.policy_rules`
 ``COLOR``             snake color, ``#rrggbb``; ``HEAD``, ``TAIL`` and ``AUTHOR`` are names
-``PONDER``            if true, a search runs on one core while it waits for the next move; 1 or 0
-                      in the environment
+``PONDER``            if true, a search runs on one core while the snake waits for the next move;
+                      1 or 0 in the environment
 ``SEND_DECISIONS``    if true, every ``/move`` response includes the decision, for an arena
 ====================  ===========================================================================
 

@@ -60,7 +60,7 @@ def _iter_process_quotas(groups: Path, own: Path) -> Iterator[float]:
 
 
 def _iter_cgroup_quota(group: Path) -> Iterator[float]:
-    """Yield the quota of one cgroup in cores, or nothing if the cgroup has no quota.
+    """Yield the quota of a cgroup in cores, or nothing if the cgroup has no quota.
 
     The values "max" and -1 mean no quota.
     """

@@ -1,4 +1,4 @@
-"""The fallback move, which the safe filters find in less than a millisecond."""
+"""The fallback move; the safe filters find this move in less than a millisecond."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from battlesnake_server.live.fallback import is_normal_size
 from battlesnake_server.live.sessions import Key
 
 _TAKEOVER_IDLE_S = 10.0
-"""Seconds without a move after which another game may replace an unfinished game."""
+"""Idle time in seconds after which another game may replace an unfinished game."""
 
 _MAX_FRAME_BYTES = 1 << 22
 """Maximum size of the stored frames of one game, in bytes."""

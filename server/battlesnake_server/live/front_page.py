@@ -1,4 +1,4 @@
-"""The snake's page, which the server sends to browsers at ``/``.
+"""The snake's page; the server sends this page to browsers at ``/``.
 
 The page shows the customization, the featured game and the latency of the snake.
 """

@@ -1,12 +1,13 @@
 """gunicorn worker of the live snake.
 
-gunicorn's own thread worker assigns a thread to a connection before the request is complete, so
-slow clients occupy the threads of other clients. This worker reads all connections in one event
+gunicorn's own thread worker assigns a thread to a connection before the request is complete. Slow
+clients then occupy the threads of other clients. This worker reads all connections in one event
 loop (`battlesnake_server.http`). Complete requests go to one of three thread pools:
 
 * pages: all GET requests, so that health checks and metrics respond even if the snake is busy;
-* oversized requests, which are larger than requests of normal games; `ParseGate` orders parsing;
-* all other requests.
+* oversized requests: requests larger than the requests of normal games (`ParseGate` orders
+  parsing);
+* moves: all other requests.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ Most of these threads wait for the parser or for a search.
 """
 
 _LINGER_S = 1.5
-"""Duration in seconds for which a stopping worker accepts requests on open connections."""
+"""Time during which a stopping worker accepts requests, in seconds.
+
+The requests arrive on open connections.
+"""
 
 _SWITCH_INTERVAL_S = 0.001
 """Interval in seconds after which a thread must release the interpreter lock."""
@@ -43,7 +47,10 @@ _RESERVED_FDS = 100
 
 _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 1 << 20
 _M_ARENA_MAX, _MAX_ARENAS = -8, 2
-"""Parameters of glibc's ``mallopt`` and their values: size in bytes, and number of arenas."""
+"""Parameters of glibc's ``mallopt``, and their values.
+
+The parameters are a size in bytes and the maximum number of arenas.
+"""
 
 
 class AsyncGunicornWorker(BaseWorker):  # type: ignore[misc]

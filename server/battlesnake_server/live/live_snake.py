@@ -26,7 +26,7 @@ from battlesnake_server.strategy_loader import is_instant
 _MAX_TIMEOUT_MS = 10_000
 """Maximum timeout of a game in milliseconds.
 
-No engine waits longer.
+Engines never wait longer.
 """
 
 log = logging.getLogger(__name__)

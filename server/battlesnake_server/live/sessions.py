@@ -21,11 +21,11 @@ from battlesnake_server.live.time_budget import RoundTripEstimate
 Key = tuple[str, str]
 """Game id and snake id.
 
-One process may play several snakes of one game.
+One process may play several snakes of the same game.
 """
 
 SESSION_IDLE_TIMEOUT_S = 600.0
-"""Seconds without a request after which a session is deleted.
+"""Idle time in seconds after which a session is deleted.
 
 Some engines never send ``/end``.
 """
@@ -46,8 +46,8 @@ class Session:
     Attributes:
         strategy: Strategy, which plays one move at a time.
         name: Name in the log.
-        build: Function that builds the strategy, or None after the build. User code may take
-            arbitrarily long to build a strategy.
+        build: Function that builds the strategy, or None after the build. The duration of
+            the build in user code is unlimited.
         pending_move: Move that a thread is computing, or None.
         strategy_lock: Lock of the request thread that runs the strategy.
         build_lock: Lock of the thread that builds the strategy.

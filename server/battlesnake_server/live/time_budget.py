@@ -9,7 +9,7 @@ DEFAULT_TIMEOUT_S = 0.5
 """Timeout in seconds if an engine sends no timeout or a timeout of 0."""
 
 _INITIAL_ROUND_TRIP_FRACTION = 0.2
-"""Fraction of the timeout reserved for the round trip before the first measurement."""
+"""Fraction of the timeout reserved for the round trip, before any measurement."""
 
 _MARGIN_FRACTION = 0.1
 """Fraction of the timeout that is always reserved as a margin.

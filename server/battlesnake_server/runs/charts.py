@@ -173,7 +173,7 @@ def _build_chart(
 
 
 def build_cause_chart(run: RunView, axis: str = "minutes") -> CauseChart | None:
-    """Build the chart of a run's causes of elimination, or return None if it has no data."""
+    """Build the chart of a run's causes of elimination; None if the run has no data."""
     over = AXES[axis]
     counted = run.eliminations()
     places = [value * over.scale for value in run.progress.column(over.column)]
