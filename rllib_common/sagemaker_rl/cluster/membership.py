@@ -121,7 +121,7 @@ class Membership:
 
 
 def _sort_hosts_head_first(environ: Mapping[str, str]) -> list[str]:
-    """Return the host names of this job; the head node comes first."""
+    """Return the host names of this job, head node first."""
     hosts = sorted(json.loads(environ.get("SM_HOSTS") or '["localhost"]'))
     learning = [
         group for group in instance_groups(environ) if num_instance_gpus(group["instance_type"])
@@ -254,14 +254,17 @@ class HostNameDiscovery:
         """Do nothing, because `publish_address` published no address."""
 
     def find_head(self) -> ClusterRun:
-        """Return a run with the address of the head node, but without run id and secret.
+        """Return a run that contains only the head node's address.
 
         The head node sends the run id and the secret in its response.
         """
         return ClusterRun("", "", _resolve_host(self.head_host), self.port)
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Return a rejection reason unless ``address`` is the address of the worker's host name."""
+        """Return a reason if ``address`` is not the worker's host address, or "".
+
+        The head node resolves the worker's host name.
+        """
         try:
             expected = _resolve_host(str(hello.get("host")))
         except DiscoveryError as error:
@@ -320,7 +323,7 @@ class S3Discovery:
             ) from None
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Return a rejection reason unless run id and secret match."""
+        """Return a reason unless the run id and the secret match, or ""."""
         if hello.get("run_id") != run.run_id:
             return f"the worker belongs to run {hello.get('run_id')}"
         known = secrets.compare_digest(str(hello.get("token")), run.token)

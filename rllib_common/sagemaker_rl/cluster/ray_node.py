@@ -57,7 +57,10 @@ _PR_SET_PDEATHSIG = 1
 """Operation of Linux's ``prctl`` that sets the parent-death signal."""
 
 _MAX_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
-"""Maximum length of a socket path, in bytes (``sun_path`` without the final zero byte)."""
+"""Maximum length of a socket path, in bytes.
+
+The length excludes the final zero byte of ``sun_path``.
+"""
 
 _MAX_RAY_SOCKET_PATH = (
     "/bsgym-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
@@ -71,7 +74,7 @@ With less free space, a start fails after minutes. A short training writes about
 """
 
 _FALLBACK_DIR = "/tmp"
-"""Parent directory of Ray's files if the path of the temporary directory is too long."""
+"""Parent directory of Ray's files if the temporary directory has a long path."""
 
 
 class RayNodeError(RuntimeError):
@@ -276,11 +279,14 @@ def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> N
 def ray_connection(
     address: str, environment: dict[str, Any] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Connect to the Ray cluster at ``address``, and yield its numbers of CPUs and GPUs.
+    """Connect to the Ray cluster at ``address`` for the duration of the block.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
         environment: ``runtime_env`` of all tasks (see Ray's documentation).
+
+    Yields:
+        Number of CPUs and number of GPUs of the cluster.
 
     Raises:
         ClusterError: If no Ray cluster responds at ``address``.

@@ -34,7 +34,10 @@ _MAX_MESSAGE_BYTES = 1 << 16
 """Maximum length of a message, in bytes."""
 
 _HANDSHAKE_TIMEOUT_S = 5.0
-"""Duration that a worker node waits for the head node's response before a retry, in seconds."""
+"""Duration that a worker node waits for the head node's response, in seconds.
+
+Afterwards, the worker node tries again.
+"""
 
 _HEAD_POLL_INTERVAL_S = 1.0
 """Interval between two attempts to join the head node, in seconds."""
@@ -160,7 +163,7 @@ class ClusterHead:
         self._started = self._ended = False
 
     def accept_workers(self) -> None:
-        """Start to accept connections of worker nodes, and publish the head node's address.
+        """Accept connections of worker nodes, and publish the head node's address.
 
         Raises:
             DiscoveryError: If the address of the head node cannot be published.
@@ -243,7 +246,7 @@ class ClusterHead:
             self._discovery.withdraw_address(self.run)
 
     def _missing_workers_message(self) -> str:
-        """Return a message about worker nodes that did not join, were lost or rejected."""
+        """Return a message about absent, lost and rejected worker nodes."""
         never = [name for name in self._workers if name not in self._joined]
         late = [name for name, peer in self._joined.items() if not peer.ready]
         parts = []
@@ -282,7 +285,11 @@ class ClusterHead:
                 self._receive_messages(name, link)
 
     def _admit_worker(self, link: JsonConnection) -> str:
-        """Admit a worker node and return its name, or reject the worker node and return ""."""
+        """Admit or reject a worker node.
+
+        Returns:
+            Name of the admitted worker node, or "" for a rejected worker node.
+        """
         hello = link.receive()
         name = str(hello.get("name"))
         temporary = self._rejection_reason(name, hello, link)

@@ -143,7 +143,7 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
 
 
 def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node: RayNode) -> int:
-    """Run a Ray node until the shutdown message arrives or a stop signal ends the instance.
+    """Run a Ray node until a shutdown message or a stop signal arrives.
 
     Returns:
         Exit status of the head node.
@@ -163,7 +163,7 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
             while node.is_running and not shutdown_message.has_arrived():
                 shutdown_message.wait(_NODE_POLL_INTERVAL_S)
             if not shutdown_message.has_arrived():
-                log_line(f"the Ray node of {membership.name} has ended; restarting it")
+                log_line(f"the Ray node of {membership.name} has ended; restarting the node")
                 node.stop()
     try:
         end = shutdown_message.message()
@@ -193,7 +193,10 @@ class _ShutdownListener(threading.Thread):
             self.set_message(error)
 
     def set_message(self, message: dict[str, Any] | ConnectionLostError) -> None:
-        """Store the shutdown message, or the loss of the connection, unless one is stored."""
+        """Store the shutdown message or the loss of the connection.
+
+        The method keeps a message that is already stored.
+        """
         if not self._arrived.is_set():
             self._message = message
         self._arrived.set()
