@@ -1,1 +1,1 @@
-"""Parts of a training job: hyperparameters, directories, source files, channels and checks."""
+"""Parts of a training job: hyperparameters, directories, sources and checks."""

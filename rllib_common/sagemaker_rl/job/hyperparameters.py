@@ -42,12 +42,15 @@ LEGACY_RLLIB_NAMES = {
     "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
     "lambda_": "lambda",
 }
-"""Current names of RLlib's settings, keyed by their former names in published examples."""
+"""Current names of RLlib's settings, keyed by former names.
+
+Published examples use the former names.
+"""
 
 _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
 """Prefixes of the hyperparameters that SageMaker and its tuner add to a job.
 
-``sagemaker-training`` removes these hyperparameters; the start scripts of the SDK 3 do not.
+``sagemaker-training`` removes these hyperparameters; the start scripts of SDK 3 do not.
 """
 
 _HyperparametersT = TypeVar("_HyperparametersT")
@@ -206,7 +209,7 @@ def split_rllib_overrides(
     ignored: Iterable[str] = (),
     config_fields: Iterable[str] = ("lr",),
 ) -> tuple[_HyperparametersT, dict[str, Any]]:
-    """Split hyperparameters into an instance of ``cls`` and overrides of RLlib's configuration.
+    """Split hyperparameters into plain hyperparameters and RLlib overrides.
 
     Args:
         values: Values of all hyperparameters, keyed by name.
@@ -240,9 +243,9 @@ def split_rllib_overrides(
 
 
 def _check_finite(name: str, value: Any) -> None:
-    """Reject NaN and infinity in ``value``, which may be nested in lists and dictionaries.
+    """Reject NaN and infinity in ``value``.
 
-    The limits in `_UNBOUNDED` may be infinite.
+    The value may be nested in lists and dictionaries. The limits in `_UNBOUNDED` may be infinite.
 
     Raises:
         HyperparameterError: If a number is not finite.
@@ -313,7 +316,9 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
 
 
 def convert_value(name: str, value: Any, kind: Any) -> Any:
-    """Convert ``value`` to the type ``kind``: int, float, bool, str, or a union with None.
+    """Convert ``value`` to the type ``kind``.
+
+    The type is int, float, bool, str, or a union with None.
 
     >>> convert_value("gamma", 1, float)
     1.0
@@ -333,7 +338,10 @@ def convert_value(name: str, value: Any, kind: Any) -> Any:
 
 
 def unknown_name_error(name: str, known: Iterable[str]) -> HyperparameterError:
-    """Return the error for an unknown name; the message suggests the most similar known name."""
+    """Return the error for an unknown name.
+
+    The message suggests the most similar name in ``known``.
+    """
     close = nearest_name(name, sorted(known))
     hint = f"did you mean {close}?" if close else "--help lists all hyperparameters"
     return HyperparameterError(f"unknown hyperparameter {name}; {hint}")
@@ -370,7 +378,10 @@ def _parse_pair(text: str, flag: str) -> tuple[str, Any]:
 
 
 def _parse_options(rest: list[str]) -> Iterable[tuple[str, Any]]:
-    """Yield name and value of each option of the form ``--NAME VALUE`` or ``--NAME=VALUE``."""
+    """Yield the name and the value of each option.
+
+    An option has the form ``--NAME VALUE`` or ``--NAME=VALUE``.
+    """
     words = iter(rest)
     for word in words:
         if not word.startswith("--"):

@@ -21,10 +21,13 @@ from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 _SDK_CHANNELS = ("code", "sm_drivers")
-"""Channels through which `ModelTrainer` (SDK 3) passes source files and start scripts."""
+"""Channels through which `ModelTrainer` (SDK 3) passes source files and scripts."""
 
 _ARCHIVE_SUFFIX = ".tar.gz"
-"""File name suffix of model artifacts; SageMaker does not unpack these files in a channel."""
+"""File name suffix of model artifacts.
+
+SageMaker does not unpack these files in a channel.
+"""
 
 _VCPUS_BY_SIZE = {"medium": 2, "large": 2, "xlarge": 4}
 """Number of vCPUs, keyed by the size in an instance type.
@@ -40,7 +43,10 @@ _GPUS_BY_FAMILY = {
     "p5": {48: 8},
     "p6": {48: 8},
 }
-"""Number of GPUs, keyed by family and size, for instance types with more than one GPU."""
+"""Number of GPUs per instance, keyed by family and size of the instance type.
+
+The dictionary contains only instance types with more than one GPU.
+"""
 
 LOGGED_METRICS = (
     "training_iteration",
@@ -102,7 +108,10 @@ SageMaker shows the first 1,024 characters as ``FailureReason``.
 
 
 def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return SageMaker's directory ``/opt/ml``, or the equivalent directory of a simulated job."""
+    """Return SageMaker's directory ``/opt/ml``.
+
+    In a simulated job, the function returns the equivalent directory.
+    """
     return Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
 
 
@@ -179,7 +188,7 @@ def check_channels(
 
 
 def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the directory of a data channel, or None if the job does not have the channel.
+    """Return the directory of a data channel, or None for a missing channel.
 
     The function unpacks each archive (``model.tar.gz``) into a directory next to the archive
     (``model``).
@@ -206,7 +215,7 @@ def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path |
 
 
 def num_instance_vcpus(instance_type: str) -> int | None:
-    """Return the number of vCPUs of an instance type, or None if the number is unknown.
+    """Return the number of vCPUs of an instance type, or None if unknown.
 
     The size in the name determines the number, which is correct for nearly all instance types.
 
@@ -274,7 +283,10 @@ def metric_line(numbers: Mapping[str, float]) -> str:
 
 
 def find_disk_full_error(error: BaseException | None) -> OSError | None:
-    """Return the disk-full error that directly or indirectly caused ``error``, or None."""
+    """Return the disk-full error that directly or indirectly caused ``error``.
+
+    The function returns None if the disk was not full.
+    """
     while error is not None:
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             return error

@@ -1,13 +1,13 @@
-"""Support for the published code listings of the two starter kits and their blog posts.
+"""Support for published code listings of the two starter kits.
 
 Call `enable_legacy_listings` before a pasted listing, in an AWS account or in a simulation::
 
     legacy_listings.enable_legacy_listings(SimulatedSession())
 
 ``from sagemaker.rl import RLEstimator`` then imports this module's `RLEstimator`. This class
-accepts the arguments of the SDK 1 and 2. The class replaces the kits' scripts, folders and image
-with this project's versions, and logs a line for each replacement. The SDK 3 has no
-``RLEstimator``; see docs/sagemaker.md.
+accepts the arguments of SDK 1 and SDK 2. The class replaces the kits' scripts, folders and image
+with this project's versions, and logs a line for each replacement. SDK 3 has no ``RLEstimator``;
+see docs/sagemaker.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _STARTER_PACK_FOLDERS = (
     "common",
     "utils",
 )
-"""Folders of the starter kits that `PROJECT_DEPENDENCIES` replace; other folders are kept."""
+"""Folders of the starter kits that `PROJECT_DEPENDENCIES` replace.
+
+All other folders stay unchanged.
+"""
 
 _SDK1_ARGUMENT_NAMES = {
     "image_name": "image_uri",
@@ -44,7 +47,7 @@ _SDK1_ARGUMENT_NAMES = {
     "train_max_run": "max_run",
     "train_max_wait": "max_wait",
 }
-"""Current argument names, keyed by their names in the SDK 1."""
+"""Current argument names, keyed by their names in SDK 1."""
 
 PROCGEN_SCRIPT = "train-procgen.py"
 """Name of this project's training script for Procgen."""
@@ -57,7 +60,7 @@ _SCRIPT_REPLACEMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "train-sagemaker-distributed-cpu.py": (PROCGEN_SCRIPT, {"experiment": "homogeneous-cpu"}),
     "train-sagemaker-distributed-gpu.py": (PROCGEN_SCRIPT, {"experiment": "homogeneous-gpu"}),
 }
-"""This project's script and its hyperparameters, keyed by the name of the published script."""
+"""This project's script and its hyperparameters, keyed by published script."""
 
 _CURRENT_METRIC_NAMES = {
     "episodes_total": "num_episodes",
@@ -74,7 +77,7 @@ All instances of a simulation share this machine.
 
 
 class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
-    """Subclass of the SDK's estimator that accepts the arguments of published listings."""
+    """Estimator that accepts the arguments of published listings."""
 
     session: ClassVar[Any] = None
 

@@ -58,10 +58,10 @@ def check(estimator: Any, inputs: Any = None) -> None:
     ``HyperparameterTuner`` is checked with the first value of each range.
 
     Args:
-        estimator: An ``RLEstimator`` of the SageMaker SDK 2, a ``ModelTrainer`` of the SDK 3, or a
+        estimator: An ``RLEstimator`` of SageMaker SDK 2, a ``ModelTrainer`` of SDK 3, or a
             ``HyperparameterTuner``. The session of the estimator determines the AWS account.
-        inputs: Argument ``inputs`` of ``fit``, or of ``train`` in the SDK 3: channels and their
-            S3 URIs.
+        inputs: Argument ``inputs`` of ``fit``, or of ``train`` in SDK 3: channels and their S3
+            URIs.
 
     Raises:
         PreflightError: If the job cannot work; the message lists all problems.
@@ -106,7 +106,7 @@ def _check_instances(estimator: Any) -> Iterator[str]:
 
 
 def _list_instance_groups(estimator: Any) -> list[dict[str, Any]]:
-    """Return name, instance type and number of instances of each instance group.
+    """Return the name, instance type and size of each instance group.
 
     If all instances are equal, the only group has the name "".
     """
@@ -170,11 +170,11 @@ def _check_sources(estimator: Any) -> Iterator[str]:
 
 
 def _check_hyperparameter_names(estimator: Any) -> Iterator[str]:
-    """Yield hyperparameter names that the shell of the SDK 3 cannot export."""
+    """Yield hyperparameter names that the shell of SDK 3 cannot export."""
     for name in estimator.given if isinstance(estimator, ModelTrainerAdapter) else ():
         if not re.fullmatch(r"\w+", name):
             yield (
-                f"the hyperparameter {name} would end the job, because the SDK 3 exports it in a "
+                f"the hyperparameter {name} would end the job, because SDK 3 exports it in a "
                 "shell; pass RLlib's settings as additional_configs={NAME: VALUE}"
             )
 
@@ -188,7 +188,7 @@ def _check_image(estimator: Any) -> Iterator[str]:
         return
     match = re.fullmatch(r"(\d+)\.dkr\.ecr\.([\w-]+)\.amazonaws\.com[\w.]*/([^:@]+)(?::(.+))?", uri)
     if match is None:
-        yield f"image_uri {uri} is not in ECR, where SageMaker needs it; {build}"
+        yield f"image_uri {uri} is not in ECR, but SageMaker pulls images from ECR; {build}"
         return
     account, region, repository, tag = match.groups()
     if repository.startswith("sagemaker-rl"):
@@ -196,7 +196,7 @@ def _check_image(estimator: Any) -> Iterator[str]:
     elif region != session.boto_region_name:
         yield (
             f"image_uri {uri} is in {region}, but the job runs in {session.boto_region_name}; push "
-            "the image there, too"
+            "the image to the job's region"
         )
     else:
         image = {"imageTag": tag or "latest"}
@@ -311,10 +311,13 @@ def _check_network(estimator: Any) -> Iterator[str]:
 
 
 def _channel_uris(inputs: Any) -> dict[str, str]:
-    """Return the S3 URI of each channel; ``inputs`` is an argument of ``fit`` or ``train``."""
+    """Return the S3 URI of each channel, keyed by channel name.
+
+    ``inputs`` is an argument of ``fit`` or ``train``.
+    """
     if inputs is None:
         return {}
-    if isinstance(inputs, list):  # The SDK 3 passes a list.
+    if isinstance(inputs, list):  # SDK 3 passes a list.
         return {one.channel_name: str(one.data_source) for one in inputs}
     named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
     return {
@@ -345,9 +348,10 @@ def _check_channel_data(estimator: Any, addresses: Mapping[str, str]) -> Iterato
 
 
 def _split_tuner(given: Any) -> tuple[Any, Any]:
-    """Split ``given`` into an estimator and its tuner; the tuner is None for a plain estimator.
+    """Split ``given`` into an estimator and its tuner.
 
-    In the returned estimator, each tuned hyperparameter has the first value of its range.
+    The tuner is None for a plain estimator. In the returned estimator, each tuned hyperparameter
+    has the first value of its range.
     """
     if not hasattr(given, "objective_metric_name"):
         return given, None
@@ -368,7 +372,7 @@ def _check_tuner(estimator: Any, tuner: Any) -> Iterator[str]:
     if tuner.objective_metric_name not in names:
         yield (
             f"objective_metric_name is {tuner.objective_metric_name}, which is not one of the "
-            f"metric_definitions: {', '.join(names) or 'there are none'}; use one of them"
+            f"metric_definitions: {', '.join(names) or 'none'}; use a defined metric"
         )
     if estimator.checkpoint_s3_uri:
         yield (
@@ -430,7 +434,7 @@ def _call_error_code(call: Callable[..., Any], **arguments: Any) -> str:
 
 @dataclass
 class ModelTrainerAdapter:
-    """Adapter that gives a `ModelTrainer` (SDK 3) the attributes of an estimator (SDK 2)."""
+    """Adapter from a `ModelTrainer` (SDK 3) to an estimator (SDK 2)."""
 
     source_dir: str
     entry_point: str
@@ -456,7 +460,10 @@ class ModelTrainerAdapter:
     metric_definitions: None = None
 
     def hyperparameters(self) -> dict[str, str]:
-        """Return each hyperparameter as JSON text; a string that is valid JSON stays unchanged."""
+        """Return each hyperparameter as JSON text, keyed by name.
+
+        A string that is valid JSON stays unchanged.
+        """
         return {
             name: value if isinstance(value, str) and _is_json(value) else json.dumps(value)
             for name, value in self.given.items()
@@ -493,7 +500,10 @@ def as_estimator(given: Any) -> Any:
 
 
 def _get_attribute(part: Any, name: str) -> Any:
-    """Return an attribute of ``part``, or None if the SDK 3 marks the attribute as unassigned."""
+    """Return an attribute of ``part``, or None if the attribute is unassigned.
+
+    SDK 3 marks unassigned attributes with a special object.
+    """
     value = getattr(part, name, None)
     return None if type(value).__name__ == "Unassigned" else value
 

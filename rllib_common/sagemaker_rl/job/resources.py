@@ -22,10 +22,16 @@ _CGROUP_MEMORY_FILES = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
 )
-"""Files with the memory limit and the memory usage of a container (cgroup v2 and v1)."""
+"""Files with the memory limit and the memory usage of a container.
+
+The files belong to cgroup v2 and to cgroup v1.
+"""
 
 _PROCESS_BYTES = 500 * 2**20
-"""Memory of a training process without its buffers, in bytes; mostly used by torch and RLlib."""
+"""Memory of a training process without its buffers, in bytes.
+
+torch and RLlib use most of this memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,7 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
         also = f", learners and evaluation use {others}" if others else ""
         raise HyperparameterError(
             f"num_env_runners must be between 0 and {most}, got {config.num_env_runners}: "
-            f"there are {cpus} CPUs, and the driver uses one{also} "
+            f"there are {cpus} CPUs, and the driver uses 1{also} "
             "(with 0 env runners, the driver samples)"
         )
 

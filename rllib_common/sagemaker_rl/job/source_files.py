@@ -20,7 +20,10 @@ from typing import Any, TypedDict
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 
 _COMPILED_SUFFIXES = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
-"""File name suffixes of compiled files, which fit only one operating system and processor."""
+"""File name suffixes of compiled files.
+
+A compiled file fits only one operating system and processor.
+"""
 
 PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 """Folders of a clone that a job needs in addition to the training script."""
@@ -96,15 +99,17 @@ With ``entry_script`` instead, SageMaker would start a shell, which does not for
 def merge_source_dir(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> str:
-    """Copy all folders of a job into one folder for the SageMaker SDK 3.
+    """Copy all folders of a job into one folder for SageMaker SDK 3.
 
         SourceCode(
             source_dir=merge_source_dir(source_dir=..., dependencies=[...]),
             command=SCRIPT_COMMAND.format(script="train-mabs.py"),
         )
 
-    Like the copies of `copy_sources`, the folder has no compiled files and is deleted when this
-    process ends.
+    The folder has no compiled files. When this process ends, the folder is deleted.
+
+    Returns:
+        Path of the folder.
 
     Raises:
         ValueError: If a folder does not exist, or two dependencies have the same name.
@@ -116,7 +121,11 @@ def merge_source_dir(
 
 
 def _copy_folder(folder: Path, parent: Path) -> str:
-    """Copy ``folder`` into ``parent`` without compiled files, and return the path of the copy."""
+    """Copy ``folder`` into ``parent`` without compiled files.
+
+    Returns:
+        Path of the copy.
+    """
     folder = folder.resolve()
     return str(shutil.copytree(folder, parent / folder.name, ignore=_ignored_names))
 

@@ -52,9 +52,10 @@ class PendingSignals(list[int]):
 
     @contextmanager
     def abort_after(self, seconds: float) -> Iterator[None]:
-        """Raise `IterationAbortedError` if the block lasts ``seconds`` longer than a stop signal.
+        """Abort the block ``seconds`` seconds after a stop signal.
 
-        Only the main thread may call this method.
+        If the block still runs at that time, the method raises `IterationAbortedError`. Only the
+        main thread may call this method.
 
         Args:
             seconds: Time limit after the first stop signal, in seconds, or 0 for no limit.

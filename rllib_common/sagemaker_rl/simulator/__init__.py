@@ -1,1 +1,4 @@
-"""Simulator of SageMaker on this machine: training jobs, tuning jobs and SDK session."""
+"""Simulator of SageMaker: training jobs, tuning jobs and SDK session.
+
+All simulated jobs run on this machine.
+"""

@@ -46,7 +46,7 @@ _CONTAINER_DIR = "/opt/ml"
 """Directory of a job in the container of a real instance."""
 
 _DRIVER_CHANNEL = "sm_drivers"
-"""Channel through which the SDK 3 passes the programs that start a script."""
+"""Channel through which SDK 3 passes the programs that start a script."""
 
 
 @dataclass(slots=True)
@@ -59,11 +59,14 @@ class Instance:
     hyperparameters: Mapping[str, Any]
     cpus: set[int]
     channels: Sequence[str] = ()
-    """Names of the data channels; the caller fills their directories in ``input/data``."""
+    """Names of the data channels.
+
+    The caller fills their directories in ``input/data``.
+    """
     groups: Sequence[Mapping[str, Any]] = ()
     """Instance groups of the job, in the format of ``resourceconfig.json``."""
     program: Sequence[str] = ()
-    """Command of the SDK 3, which replaces ``sagemaker-training``; empty for the SDK 2.
+    """Command of SDK 3, which replaces ``sagemaker-training``; empty for SDK 2.
 
     The command and the files of the channel `_DRIVER_CHANNEL` contain container paths, which start
     with `_CONTAINER_DIR`.
@@ -77,7 +80,10 @@ class Instance:
         return path.read_text() if path.exists() else ""
 
     def prepare(self) -> None:
-        """Create the input files, and delete the files of an earlier attempt except checkpoints."""
+        """Create the input files, and delete the files of an earlier attempt.
+
+        The checkpoints of the earlier attempt remain.
+        """
         for old in ("code", "input", "output", "model"):
             shutil.rmtree(self.folder / old, ignore_errors=True)
         config = self.folder / "input" / "config"
@@ -349,9 +355,10 @@ def cpus_of_instance(position: int, instances: int) -> set[int]:
 
 
 def pack_sources(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
-    """Return the content of ``sourcedir.tar.gz``, as the SageMaker SDK packs it.
+    """Return the content of ``sourcedir.tar.gz``.
 
-    The dependencies are next to the script. Like `copy_sources`, the function omits compiled files.
+    The SageMaker SDK packs the same content. The dependencies are next to the script. The function
+    omits compiled files (see `copy_sources`).
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
@@ -369,7 +376,11 @@ def _filter_source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 @contextmanager
 def simulated_aws() -> Iterator[dict[str, str]]:
-    """Simulate AWS on this machine, and yield the environment variables of AWS clients."""
+    """Simulate AWS on this machine for the duration of the block.
+
+    Yields:
+        Environment variables of AWS clients.
+    """
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -429,9 +440,10 @@ def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
 
 
 def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
-    """Parse hyperparameters from ``NAME=VALUE`` arguments, JSON objects and JSON files.
+    """Parse hyperparameters from command-line arguments.
 
-    Later arguments override earlier arguments.
+    An argument is ``NAME=VALUE``, a JSON object or a JSON file. Later arguments override earlier
+    arguments.
 
     >>> parse_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}

@@ -1,12 +1,12 @@
 """Session of the SageMaker SDK with a simulated AWS account and simulated jobs.
 
-With the SDK 2::
+With SDK 2::
 
     session = SimulatedSession("sagemaker-local")
     estimator = RLEstimator(..., sagemaker_session=session)
     estimator.fit()
 
-With the SDK 3, which reads the log from CloudWatch if ``wait`` is True::
+With SDK 3, which reads the log from CloudWatch if ``wait`` is True::
 
     trainer = ModelTrainer(..., sagemaker_session=session)
     trainer.train(wait=False)
@@ -36,11 +36,11 @@ from sagemaker_rl.simulator.local_job import REGION, simulated_aws
 from sagemaker_rl.simulator.training_jobs import JOB_FAILED, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
-# On import, the SDK 2 warns that the SDK 3 exists; docs/sagemaker.md covers both SDKs.
+# On import, SDK 2 warns that SDK 3 exists; docs/sagemaker.md covers both SDKs.
 logging.getLogger("sagemaker.deprecations").setLevel(logging.ERROR)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
-    try:  # The first import succeeds only with the SDK 3.
+    try:  # The first import succeeds only with SDK 3.
         from sagemaker.core.exceptions import UnexpectedStatusException
         from sagemaker.core.helper.session_helper import Session
     except ImportError:
@@ -48,7 +48,7 @@ with warnings.catch_warnings():
         from sagemaker.session import Session
 
 IMAGE_REPOSITORY = "battlesnake-training"
-"""Name of the training image's repository, as in docs/sagemaker.md."""
+"""Name of the training image's repository in docs/sagemaker.md."""
 
 ROLE_NAME = "simulated"
 """Name of the simulated IAM role."""
@@ -125,7 +125,9 @@ class SimulatedSession(Session):  # type: ignore[misc]
         return self._jobs.newest_job_name
 
     def interrupt(self, job_name: str, after: str = "") -> None:
-        """Replace a job's instances with new instances, like the interruption of a spot job.
+        """Replace a job's instances with new instances.
+
+        The method simulates the interruption of a spot job.
 
         Args:
             job_name: Name of the training job.
@@ -137,7 +139,10 @@ class SimulatedSession(Session):  # type: ignore[misc]
             job.interrupt()
 
     def get_caller_identity_arn(self) -> str:
-        """Return the ARN of the role that ``sagemaker.get_execution_role(session)`` returns."""
+        """Return the ARN of the simulated role.
+
+        ``sagemaker.get_execution_role(session)`` calls this method.
+        """
         return str(self.boto_session.client("iam").get_role(RoleName=ROLE_NAME)["Role"]["Arn"])
 
     def logs_for_job(
@@ -148,9 +153,17 @@ class SimulatedSession(Session):  # type: ignore[misc]
         log_type: str = "All",
         timeout: int | None = None,
     ) -> dict[str, Any]:
-        """Print a job's existing log lines, or all lines until the end if ``wait`` is True.
+        """Print the log lines of a job.
 
         The SDK's own method polls every 30 seconds.
+
+        Args:
+            job_name: Name of the training job.
+            wait: Whether to print all lines until the job ends; False prints only the existing
+                lines.
+            poll: Ignored.
+            log_type: Ignored.
+            timeout: Ignored.
 
         Returns:
             Description of the job.
@@ -194,7 +207,10 @@ def _raise_if_failed(what: str, status: str, description: Mapping[str, Any]) -> 
 
 
 class _SimulatedBotoSession(boto3.Session):  # type: ignore[misc]
-    """boto3 session with a simulated SageMaker client; all other clients use moto's URL."""
+    """boto3 session with a simulated SageMaker client.
+
+    All other clients use moto's URL.
+    """
 
     sagemaker: Any = None
 

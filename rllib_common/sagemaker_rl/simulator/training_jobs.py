@@ -1,4 +1,7 @@
-"""Simulated training jobs, which run SageMaker's requests as processes on this machine."""
+"""Simulated training jobs.
+
+The simulator runs SageMaker's requests as processes on this machine.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ _STOP_GRACE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """AWS clients that the simulated jobs use, and environment variables for the instances."""
+    """AWS clients of the simulated jobs, and the instances' environment variables."""
 
     s3: Any
     cloudwatch: Any
@@ -80,7 +83,11 @@ class BackgroundJob:
         self._thread.join()
 
     def iter_log(self, wait: bool) -> Iterator[str]:
-        """Yield the existing log lines, or all lines until the end if ``wait`` is True."""
+        """Yield the log lines of the job.
+
+        ``wait`` selects all lines until the job ends. Otherwise, the method yields only the
+        existing lines.
+        """
         seen = 0
         while True:
             with self._condition:
@@ -130,13 +137,16 @@ class TrainingJob(BackgroundJob):
         self._timers: list[threading.Timer] = []
 
     def stop(self) -> None:
-        """Send SIGTERM, as ``stop_training_job`` does, and SIGKILL after `_STOP_GRACE_S`."""
+        """Send SIGTERM, and SIGKILL after `_STOP_GRACE_S` seconds."""
         self._stop_requested = True
         self._send_signal(signal.SIGTERM)
         self._start_timer(_STOP_GRACE_S, lambda: self._send_signal(signal.SIGKILL))
 
     def interrupt(self) -> None:
-        """Replace the instances with new instances, like the interruption of a spot job."""
+        """Replace the instances with new instances.
+
+        The method simulates the interruption of a spot job.
+        """
         self._interrupt_requested = True
         self._send_signal(signal.SIGTERM)
 
@@ -172,7 +182,7 @@ class TrainingJob(BackgroundJob):
         return description
 
     def _secondary_status(self) -> str:
-        """Return the secondary status, as AWS reports it."""
+        """Return the secondary status in the format of AWS."""
         if self._status == JOB_IN_PROGRESS:
             return "Training"
         return (
@@ -272,7 +282,10 @@ class TrainingJob(BackgroundJob):
                     self._metrics.append(found | {"Timestamp": now})
 
     def _publish_metrics(self) -> None:
-        """Send the metrics to CloudWatch, from which ``TrainingJobAnalytics`` reads metrics."""
+        """Send the metrics to CloudWatch.
+
+        ``TrainingJobAnalytics`` reads the metrics from CloudWatch.
+        """
         dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
         data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
         for start in range(0, len(data), _MAX_METRICS):
@@ -367,7 +380,7 @@ class TrainingJobs:
         return {"TrainingJobArn": job.describe()["TrainingJobArn"]}
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
-        """Return the description of a training job, as AWS responds."""
+        """Return the description of a training job in the format of AWS."""
         return self.get_job(TrainingJobName).describe()
 
     def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803

@@ -168,7 +168,7 @@ class TuningJob(BackgroundJob):
         return [self._training.get_job(name) for name in self._drawn if name in self._training]
 
     def _objective_values(self) -> dict[str, float]:
-        """Return the last value of the objective metric, keyed by the name of the training job.
+        """Return the last value of the objective metric, keyed by training job.
 
         The result contains only completed jobs that reported the metric.
         """
@@ -182,7 +182,7 @@ class TuningJob(BackgroundJob):
         }
 
     def _summarize(self, job: TrainingJob) -> dict[str, Any]:
-        """Return the summary of a training job, as AWS lists it."""
+        """Return the summary of a training job in the format of AWS."""
         description = job.describe()
         names = ("TrainingJobName", "TrainingJobArn", "CreationTime", "TrainingJobStatus")
         times = ("TrainingStartTime", "TrainingEndTime", "FailureReason")
@@ -195,7 +195,7 @@ class TuningJob(BackgroundJob):
 
 
 class SimulatedSageMaker(TrainingJobs):
-    """Simulated boto3 client ``sagemaker`` with the methods for training jobs and tuning jobs."""
+    """Simulated boto3 client ``sagemaker`` for training jobs and tuning jobs."""
 
     def __init__(self, folder: Path, services: Services) -> None:
         super().__init__(folder, services)
@@ -226,7 +226,7 @@ class SimulatedSageMaker(TrainingJobs):
         self,
         HyperParameterTuningJobName: str,  # noqa: N803
     ) -> dict[str, Any]:
-        """Return the description of a tuning job, as AWS responds."""
+        """Return the description of a tuning job in the format of AWS."""
         return self.get_tuning_job(HyperParameterTuningJobName).describe()
 
     def list_training_jobs_for_hyper_parameter_tuning_job(
@@ -254,7 +254,7 @@ class SimulatedSageMaker(TrainingJobs):
 
 
 def _check_request(request: Mapping[str, Any]) -> None:
-    """Check that AWS would accept the request and that the simulator supports the request.
+    """Check that AWS and the simulator would accept the request.
 
     Raises:
         ClientError: If the objective is not a defined metric.
