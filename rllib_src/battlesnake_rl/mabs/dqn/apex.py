@@ -230,7 +230,11 @@ class APEX(DQN):
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
     def _store_fragments(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
-        """Send finished fragments to the shards in turn, and return the step counts and metrics."""
+        """Send finished fragments to the shards in turn.
+
+        Returns:
+            Step count and metrics of each fragment.
+        """
         try:
             given = ray.get(ready)
         except RayActorError:
@@ -261,7 +265,11 @@ class APEX(DQN):
         self._prefetch_batches(shard)
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
-        """Restore failed env runners, and send the latest weights to the restored env runners."""
+        """Restore failed env runners, and send the latest weights.
+
+        Returns:
+            Indices of the restored env runners.
+        """
         restored: list[int] = super().restore_env_runners(env_runner_group)
         for runner in restored:
             self._send_weights(runner)
@@ -281,7 +289,10 @@ class APEX(DQN):
             manager.actors()[runner].set_state.remote(self._sent_weights)
 
     def _prefetch_batches(self, shard: int) -> None:
-        """Request batches from a shard until `_NUM_PREFETCHED_BATCHES` batches are pending."""
+        """Request batches from a shard in advance.
+
+        The method ends when `_NUM_PREFETCHED_BATCHES` batches are pending.
+        """
         while self._num_pending_batches[shard] < _NUM_PREFETCHED_BATCHES:
             batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
             self._batches.append((shard, batch))
@@ -327,7 +338,10 @@ class APEX(DQN):
         )
 
     def _foreach_shard(self, method: str) -> list[Any]:
-        """Return the results of one method of all shards, except shards that are restarting."""
+        """Return the results of one method of all shards.
+
+        Shards that are restarting have no result.
+        """
         answers = []
         for reference in [getattr(shard, method).remote() for shard in self._shards]:
             try:

@@ -47,7 +47,7 @@ _TARGET_UPDATES_KEY = "last_target_updates"
 
 
 class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
-    """RLlib's DQN configuration with this project's env runner, replay buffer and network.
+    """Configuration of DQN with this project's env runner, buffer and network.
 
     Some options differ from RLlib's options:
 
@@ -61,9 +61,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         epsilon_per_game: ``(base, exponent)`` of a constant epsilon per game, which replaces the
             schedule ``epsilon``.
         reward_scale: Factor on the rewards in training; reported rewards are unscaled. The scale
-            should
-            keep TD errors below 1. Above 1, the Huber loss fits the median, which ignores rare
-            deaths.
+            should keep TD errors below 1. Above 1, the Huber loss fits the median, which ignores
+            rare deaths.
     """
 
     env_runner_class = DQNEnvRunner
@@ -155,12 +154,15 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             )
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
-        """Return the constructor arguments of `ReplayBuffer` from ``replay_buffer_config``."""
+        """Return the constructor arguments of `ReplayBuffer`.
+
+        The arguments come from ``replay_buffer_config``.
+        """
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
 
 
 def _interleaved_order(num_rows: int, num_learners: int) -> NDArray[np.int64] | slice:
-    """Return a row order that distributes the rows of a batch evenly over the learners.
+    """Return a row order that spreads a batch evenly over the learners.
 
     In the returned order, each learner's rows are contiguous. Each learner receives every
     ``num_learners``-th row of the batch.

@@ -65,7 +65,7 @@ class DQNEnvRunner(BatchedEnvRunner):
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return a module's Q-values, float32 (B, 4).
+        """Return a module's Q-values as action scores, float32 (B, 4).
 
         Args:
             module: Module of the policy.

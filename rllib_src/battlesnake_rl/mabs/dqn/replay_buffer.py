@@ -46,7 +46,7 @@ class Fragment:
     terminateds: NDArray[np.bool_]
     """bool (F,), whether the snake was eliminated or won within the transition."""
     n_step: NDArray[np.uint8]
-    """uint8 (F,), number of steps of the transition; 0 if no transition starts in this row."""
+    """uint8 (F,), number of steps of the transition; 0 for no transition."""
     td_errors: NDArray[np.float32]
     """float32 (F,), absolute TD errors, which determine the initial priorities.
 
@@ -78,7 +78,10 @@ class Batch:
     obs: NDArray[np.uint8]
     """uint8 (B, C, H, W), observations."""
     new_obs: NDArray[np.uint8]
-    """uint8 (B, C, H, W), observations of the next states; arbitrary for terminated transitions."""
+    """uint8 (B, C, H, W), observations of the next states.
+
+    The values are arbitrary for terminated transitions.
+    """
     new_action_mask: NDArray[np.bool_]
     """bool (B, 4), action masks of the next states."""
     actions: NDArray[np.int64]
@@ -88,7 +91,10 @@ class Batch:
     terminateds: NDArray[np.bool_]
     """bool (B,), whether the next state is terminal."""
     n_step: NDArray[np.float32]
-    """float32 (B,), number of steps, which is the exponent of the next state's discount."""
+    """float32 (B,), number of steps.
+
+    The number is the exponent of the next state's discount.
+    """
     weights: NDArray[np.float32]
     """float32 (B,), importance sampling weights, scaled to a maximum of 1."""
 
@@ -129,7 +135,10 @@ class SumTree:
             self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
 
     def find(self, masses: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the first index at which the cumulative sum exceeds each mass in [0, total)."""
+        """Return the index for each cumulative mass in [0, total).
+
+        At the first such index, the cumulative sum exceeds the mass.
+        """
         nodes = np.ones(len(masses), dtype=np.int64)
         for _ in range(self._depth):
             left = self._nodes[2 * nodes]
@@ -186,7 +195,11 @@ class ReplayBuffer:
         return min(self._added, self.capacity)
 
     def stats(self) -> dict[str, int]:
-        """Return the number of observations, their size in bytes, and the number of transitions."""
+        """Return statistics of the buffer, keyed by name.
+
+        The statistics are the number of observations, the number of transitions, and the size of
+        the observations in bytes.
+        """
         return {
             "num_frames": len(self),
             "num_transitions": int(np.count_nonzero(self._n_step)),
@@ -225,7 +238,9 @@ class ReplayBuffer:
         self._added += len(fragment)
 
     def sample(self, batch_size: int) -> Batch:
-        """Sample transitions with replacement, with probabilities proportional to priority.
+        """Sample transitions with replacement.
+
+        The probability of a transition is proportional to its priority.
 
         Raises:
             ValueError: If the buffer contains no transition.

@@ -24,7 +24,10 @@ class ReplayBufferShard:
         self._buffer.add(fragment)
 
     def sample(self, batch_size: int) -> Batch | None:
-        """Return a sampled batch (see `ReplayBuffer.sample`), or None while the buffer is empty."""
+        """Return a sampled batch, or None while the buffer is empty.
+
+        See `ReplayBuffer.sample`.
+        """
         return self._buffer.sample(batch_size) if len(self._buffer) else None
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
