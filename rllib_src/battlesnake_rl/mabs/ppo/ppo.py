@@ -41,10 +41,13 @@ The columns contain log-probs under the policy that selected the moves, advantag
 targets.
 """
 KICKSTART_PROBS = "kickstart_probs"
-"""Name of a column of a batch: move probabilities of the starting policy, float32 (M, 4)."""
+"""Name of a batch column: the starting policy's move probabilities.
+
+The column is float32 (M, 4).
+"""
 
 _METRIC_NAMES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
-"""Names of the reported metrics, as in RLlib's PPO."""
+"""Names of the reported metrics, which RLlib's PPO also uses."""
 
 
 @dataclass(slots=True)
@@ -65,9 +68,10 @@ class Rollout:
     acted: NDArray[np.bool_]
     """bool (T, N, S), whether a snake of the learner moved."""
     values: NDArray[np.float32]
-    """float32 (T + 1, N, S), values of the positions, from the network that selected the moves.
+    """float32 (T + 1, N, S), values of the positions.
 
-    The value is 0 for seats without a snake of the learner.
+    The network that selected the moves computed the values. The value is 0 for seats without a
+    snake of the learner.
     """
     rewards: NDArray[np.float32]
     """float32 (T, N, S), rewards."""
