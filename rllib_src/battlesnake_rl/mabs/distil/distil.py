@@ -65,7 +65,7 @@ the resumed training had fewer turns per game, the same number of turns is colle
 """
 
 _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
-"""Names of columns of a batch, as in `ExpertLabels`."""
+"""Names of batch columns, which are fields of `ExpertLabels`."""
 
 _LABEL_BYTES = 4 + 8 + 4
 """Bytes of a label in `ExpertLabels` without its observation."""
@@ -85,8 +85,7 @@ class ExpertLabels:
         obs: uint8 (M, C, H, W), observations.
         action_mask: bool (M, 4), action masks.
         regrets: float16 (M, 4), in cells, in [0, `MAX_REGRET`]. The regret of a move is the best
-            value
-            minus the value of the move. Masked moves have `MAX_REGRET`.
+            value minus the value of the move. Masked moves have `MAX_REGRET`.
         value_targets: float32 (M,), 2 * win probability - 1, in [-1, 1].
     """
 
