@@ -135,7 +135,7 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
 
 
 def _fit_logistic_curve(value: Floats, won: Floats, steps: int = 20) -> tuple[float, float]:
-    """Fit slope and bias of a logistic curve with Newton's method.
+    """Fit the slope and bias of a logistic curve with Newton's method.
 
     The prior is Gaussian with mean slope 1 and mean bias 0.
     """

@@ -69,9 +69,10 @@ from sagemaker_rl.runs.divergence import DivergedError, is_finite
 CHAMPION_FILE_NAME = "champion.evaluation"
 _MODEL_FILE_NAME, _STATE_FILE_NAME = "model.pt", "state.json"
 _LOSS_NAMES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quantized")
-"""Names of the loss metrics: the final loss of each stack and the loss of the quantized network.
+"""Names of the loss metrics.
 
-The loss of the quantized network is measured on the new samples.
+The metrics are the final loss of each stack and the loss of the quantized network. The loss of the
+quantized network is measured on the new samples.
 """
 _NON_NEGATIVE_SETTINGS = (
     "match_pairs",
@@ -114,28 +115,24 @@ class ExitSettings:
         moves_per_iteration: Number of searched moves per iteration.
         moves_per_fragment: Maximum number of searched moves requested per fragment.
         deep_search_after_moves: Number of searched moves after which games use `DEEP_NODE_CHOICES`;
-            0
-            disables the deep search.
+            0 disables the deep search.
         epochs: Passes over the buffered samples per iteration.
         bootstrap_epochs: Value of ``epochs`` before the first promotion.
         lr: Initial learning rate of each fit.
         bootstrap_lr: Value of ``lr`` before the first promotion.
         buffer_iterations: Number of latest iterations whose samples are buffered.
         bootstrap_buffer_iterations: Number of iterations after which the samples of the first
-            iteration
-            are dropped. In the first iteration, the search has handcrafted weights.
+            iteration are dropped. In the first iteration, the search has handcrafted weights.
         kept_fraction: Fraction of each iteration's samples that is buffered, in (0, 1].
         match_pairs: Maximum number of game pairs of candidate against champion. Half of the pairs
-            are
-            duels, half are games of four snakes. 0 promotes every candidate without a match.
+            are duels, half are games of four snakes. 0 promotes every candidate without a match.
         match_nodes: Nodes per move in the match.
         elo0: Elo difference of the match's null hypothesis.
         elo1: Elo difference of the match's alternative hypothesis.
         ladder_cpu_fraction: Maximum fraction of the CPU time used for ladder evaluation, in [0, 1).
         ladder_nodes: Nodes per move of the champion in ladder games.
         root_noise: Weight of Dirichlet noise in the root's priors of the decoupled search, in [0,
-            1).
-            Only games that start with three or more snakes use the noise.
+            1). Only games that start with three or more snakes use the noise.
     """
 
     moves_per_iteration: int = 100_000
@@ -171,7 +168,9 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         self.num_cpus_per_env_runner = _CPUS_PER_RUNNER
 
     def environment(self, env: str, *, env_config: Mapping[str, Any]) -> EXITConfig:
-        """Reject options of the games, because EXIT plays its own mix of games (`GAME_MIX`).
+        """Reject options of the games.
+
+        EXIT plays its own mix of games (`GAME_MIX`).
 
         Raises:
             ValueError: If an option differs from its default.
@@ -289,7 +288,11 @@ class SelfPlayRunner:
     def play_game_pair(
         self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
     ) -> tuple[int, float]:
-        """Play one game pair, and return the outcome for ``one`` and the cost in CPU seconds."""
+        """Play one game pair.
+
+        Returns:
+            The outcome for ``one``, and the cost in CPU seconds.
+        """
         began = time.process_time()
         return play_pair(one, other, snakes, seed), time.process_time() - began
 
@@ -362,8 +365,7 @@ class EXIT:
 
         Raises:
             IterationStoppedError: If `should_stop` returned True. The algorithm can still be saved;
-                the
-                state has no incomplete fit.
+                the state has no incomplete fit.
             DivergedError: If the fit led to weights that are not finite.
         """
         began = time.process_time()
@@ -443,7 +445,10 @@ class EXIT:
                 return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
-        """Place the champion on the ladder after the last iteration, and update ``results``."""
+        """Place the champion on the ladder, and update ``results``.
+
+        The training loop calls the method after the last iteration.
+        """
         self._place_champion(least=1.0)
         results |= self.strength.to_metrics()
 
@@ -530,7 +535,9 @@ class EXIT:
                 self._fragments[reference] = _PendingFragment(number, kind, self.promotions)
 
     def _choose_game(self) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
-        """Choose the game that is furthest behind its share of moves, and draw the players.
+        """Choose the game that is furthest behind its share, and draw the players.
+
+        The share of a game is a fraction of all searched moves.
 
         Returns:
             Index of the game in `GAME_MIX`, settings of the game, players, and indices of the
@@ -577,7 +584,10 @@ class EXIT:
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}
 
     def _play_game_pairs(self, one: SearchPlayer, other: SearchPlayer) -> Any:
-        """Yield the outcomes of game pairs in order; duels and games of four snakes alternate."""
+        """Yield the outcomes of game pairs in order.
+
+        Duels and games of four snakes alternate.
+        """
         references: list[ray.ObjectRef] = []
         base = 900_000_000 + 1000 * self.progress.iterations
         for index in range(self.settings.match_pairs):
@@ -597,7 +607,10 @@ class EXIT:
         candidate.save(self._folder / f"network-{self.promotions:04}.evaluation")
 
     def _place_champion(self, least: float) -> None:
-        """Place the champion on the ladder if at least ``least`` CPU seconds are available."""
+        """Place the champion on the ladder if enough CPU time is available.
+
+        ``least`` is the required CPU time in seconds.
+        """
         self.strength.training_seconds = self.progress.cpu_seconds
         owed = (
             self.settings.ladder_cpu_fraction * self.progress.cpu_seconds

@@ -40,9 +40,9 @@ NODE_CHOICES, DEEP_NODE_CHOICES = (100, 150, 200, 300), (400, 800, 1600)
 The deeper search of late games misses fewer short tactics.
 """
 SHARED_TREE_NODE_CHOICES = (200, 300, 400, 600)
-"""Node limits per turn of games whose snakes share one tree; each fragment draws one limit.
+"""Node limits per turn of games whose snakes share one tree.
 
-Such games start with three or more snakes.
+Each fragment draws one limit. Such games start with three or more snakes.
 """
 _WEIGHT_LOG_STD = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
 """Standard deviation of the logarithm of each handcrafted weight that varies.
@@ -78,7 +78,11 @@ class ExitProgress:
 
 
 class SearchOpponentSampler:
-    """Sampler of opponents: the player itself, earlier networks, or varied handcrafted weights."""
+    """Sampler of search opponents.
+
+    An opponent is the player itself, an earlier network, or a search with varied handcrafted
+    weights.
+    """
 
     def __init__(self, folder: Path, rng: np.random.Generator) -> None:
         self.rng = rng
