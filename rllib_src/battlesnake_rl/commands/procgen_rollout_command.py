@@ -256,9 +256,10 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
 
 
 def _format_generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a line of text with the generalization gap, or "" for fewer than two results.
+    """Return the generalization gap as a line of text.
 
-    The gap is the first mean reward minus the last mean reward.
+    The gap is the first mean reward minus the last mean reward. For fewer than two results, the
+    line is "".
     """
     (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
     if len(levels) < 2:

@@ -1,4 +1,7 @@
-"""``battlesnake-gym procgen train`` and ``train-procgen.py``: train a Procgen agent."""
+"""``battlesnake-gym procgen train``: train a Procgen agent.
+
+The script ``train-procgen.py`` runs the same command.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Test curve of a training: periodic evaluation on test levels.
 
-``evaluation_interval`` is the number of iterations between tests, and ``evaluation_duration`` the
+``evaluation_interval`` is the number of iterations between tests. ``evaluation_duration`` is the
 number of episodes per test. ``evaluation_config.env_config`` contains the differences from the
 training options. By default, the test uses all levels. The test replaces RLlib's own evaluation,
 which would count the episodes that end first and thereby favor short episodes.
@@ -29,7 +29,7 @@ _EVALUATION_DEFAULTS: dict[str, Any] = {
 """Default ``evaluation_config``: all levels, with sampled actions."""
 
 GENERALIZATION_COLUMNS = {"test_reward_mean": f"{EVALUATION_RESULTS}/{ENV_RUNNER_RESULTS}/reward"}
-"""Key of the training result for each column of the test curve in ``progress.csv``."""
+"""Result keys of the test curve's columns in ``progress.csv``."""
 
 _NUM_TEST_ENVS = 64
 """Maximum number of parallel games in a test."""
@@ -43,7 +43,10 @@ _SUPPORTED_VALUES: dict[str, tuple[Any, ...]] = {
 
 
 def enable_test_curve(config: AlgorithmConfig) -> None:
-    """Configure the test curve; RLlib runs tests only if ``evaluation_interval`` is set."""
+    """Configure the test curve.
+
+    RLlib runs tests only if ``evaluation_interval`` is set.
+    """
     config.evaluation(
         custom_evaluation_function=evaluate_on_test_levels,
         evaluation_config=copy.deepcopy(_EVALUATION_DEFAULTS),

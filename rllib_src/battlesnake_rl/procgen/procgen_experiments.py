@@ -46,8 +46,7 @@ def load_experiment(experiment: str) -> dict[str, Any]:
 
     Raises:
         ExperimentError: If the experiment does not exist, or if its file is invalid. The message
-            lists
-            all errors in the file.
+            lists all errors in the file.
     """
     path = (
         Path(experiment) if experiment.endswith((".yaml", ".yml")) else _experiment_path(experiment)

@@ -32,7 +32,10 @@ DEFAULT_FRAME_STACKS = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
 
 NETWORK_CLASSES = {"impala_cnn": ImpalaModule}
 _ALGORITHM_CLASSES = {"ProcgenPPO": ProcgenPPO}
-"""This project's algorithms by name; RLlib's and user-defined algorithms are also available."""
+"""This project's algorithms by name.
+
+RLlib's algorithms and user-defined algorithms are also available.
+"""
 _NETWORK_OPTIONS = {"impala_cnn": MODEL_CONFIG}
 """Keys and default values of ``custom_options``, by network name."""
 
@@ -104,7 +107,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return values, ""
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-        """Return RLlib's configuration of algorithm, network and callbacks for the game."""
+        """Return the RLlib configuration of a game's algorithm, network and callbacks."""
         config = configure(hyperparameters)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
@@ -152,7 +155,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
 
-        The settings are algorithm, game and network.
+        The settings are the algorithm, the game and the network.
         """
         generalization.check_evaluation_settings(config)
         spec = config.rl_module_spec
@@ -214,12 +217,11 @@ def _check_network_settings(values: Mapping[str, Any]) -> None:
 
 
 def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-    """Return RLlib's configuration of algorithm, network and callbacks for a game.
+    """Return the RLlib configuration of a game's algorithm, network and callbacks.
 
     Raises:
         ValueError: If a name is unknown or a setting is invalid. For an unknown name, the message
-            lists
-            the known names.
+            lists the known names.
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
     if env not in DEFAULT_FRAME_STACKS:

@@ -57,11 +57,14 @@ _UNUSED_SETTINGS = {
     "ladder_cpu_fraction": DEFAULT_CPU_FRACTION,
     "async_sampling": False,
 }
-"""Settings of this project's PPO that have no effect here, with their default values."""
+"""Settings of this project's PPO without an effect, with their defaults."""
 
 
 class SingleSeatProcgen(VectorProcgen):
-    """Procgen games with the attributes that PPO's env runner expects of multi-snake games."""
+    """Procgen games with the interface of multi-snake games.
+
+    PPO's env runner uses this interface.
+    """
 
     num_snakes = 1
 
@@ -109,24 +112,23 @@ class ProcgenRunner(PPOEnvRunner):
         self._needs_reset = False
 
     def _sample_actions(
-        self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
+        self, values: NDArray[np.float32], symmetries: NDArray[np.int64], explore: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], ...]:
-        """Write the values of the observations into ``values`` and sample the actions of one step.
+        """Compute the values of the observations, and sample the actions of one step.
 
         Procgen masks no action.
 
         Args:
-            values: float32 (N, 1), array to fill.
-            ways: Ignored.
-            by_chance: bool (N,), whether to sample the action of a game or choose the most probable
-                one.
+            values: float32 (N, 1), array to fill with the values.
+            symmetries: Ignored.
+            explore: bool (N,), whether to sample actions; if False, actions are greedy.
         """
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
             found = compute_logits_and_values(self.module[DEFAULT_MODULE_ID], frames)
         logits, values[:, 0] = (one.cpu().numpy() for one in found)
         luck = self._random.gumbel(size=logits.shape).astype(np.float32)
-        moves = (logits + luck * by_chance[:, None]).argmax(-1)
+        moves = (logits + luck * explore[:, None]).argmax(-1)
         chances = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)
         acts = ~self._ended
         allowed = np.ones((int(acts.sum()), logits.shape[1]), np.bool_)
@@ -151,7 +153,10 @@ class ProcgenRunner(PPOEnvRunner):
         return StepResult(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
 
     def _log_ended_episodes(self) -> None:
-        """Log the return and length of episodes that have just ended, and reset their counters."""
+        """Log the return and length of each episode that has just ended.
+
+        The method resets the counters of these episodes.
+        """
         recent = self.config.metrics_num_episodes_for_smoothing
         for name, column in (("return", self._totals), ("len", self._lengths)):
             for one in column[self._ended].tolist():
@@ -277,7 +282,10 @@ class ProcgenPPOConfig(PPOConfig):
         self.kickstart_coeff = 0.0
 
     def _check_environment(self) -> None:
-        """Distribute the games evenly to the env runners, and reject settings without an effect."""
+        """Distribute the games evenly to the env runners.
+
+        The method also rejects settings without an effect.
+        """
         if not self.in_evaluation:
             self._distribute_games()
         for name, default in _UNUSED_SETTINGS.items():
@@ -290,7 +298,9 @@ class ProcgenPPOConfig(PPOConfig):
             )
 
     def _distribute_games(self) -> None:
-        """Set the number of games per env runner, so that all env runners share the games evenly.
+        """Set the number of games per env runner.
+
+        All env runners have the same number of games.
 
         Raises:
             ValueError: If the number of env runners does not divide the number of games.

@@ -19,7 +19,10 @@ NUM_ACTIONS = 15
 """Number of actions, which is the same in all games."""
 
 _LEVEL_NUMBER_INCREMENT = 997
-"""Difference between the numbers of consecutive levels with ``use_sequential_levels``."""
+"""Difference between the numbers of consecutive levels.
+
+The option ``use_sequential_levels`` uses this difference.
+"""
 
 
 class ProviderStep(NamedTuple):
@@ -133,7 +136,10 @@ class SequentialGames:
         )
 
     def _step_game(self, i: int, action: NDArray[np.int32]) -> ProviderStep:
-        """Play one env step of game ``i``; a completed level continues with the next level."""
+        """Play one env step of game ``i``.
+
+        A completed level continues with the next level.
+        """
         if self._ended[i] and self._now[i] is not self._first[i]:
             self._now[i], self._ended[i] = self._first[i], False
             return self._first[i].reset()
@@ -154,5 +160,5 @@ class SequentialGames:
 
 
 def _concatenate_steps(steps: Sequence[ProviderStep]) -> ProviderStep:
-    """Concatenate the steps of single games to one step of all games."""
+    """Concatenate the steps of single games into one batched step."""
     return ProviderStep(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))

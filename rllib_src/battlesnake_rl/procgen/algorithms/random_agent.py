@@ -65,7 +65,10 @@ class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
 
 
 class RandomAgent(Algorithm):  # type: ignore[misc]
-    """Random agent that plays ``train_batch_size_per_learner`` env steps per iteration."""
+    """Agent that plays random actions.
+
+    An iteration has ``train_batch_size_per_learner`` env steps.
+    """
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:

@@ -40,14 +40,14 @@ _UNSUPPORTED_MODULES = {
     "ray.rllib.models.tf": _NETWORK_ERROR,
     "ray.rllib.models.torch.torch_modelv2": _NETWORK_ERROR,
     "ray.rllib.agents.callbacks": "callbacks of RLlib's former API are not supported; subclass "
-    "ray.rllib.callbacks.callbacks.RLlibCallback, as callbacks/level_counter.py does",
+    "ray.rllib.callbacks.callbacks.RLlibCallback, like callbacks/level_counter.py",
     "ray.rllib.agents.trainer": "RLlib no longer has a Trainer; subclass "
-    "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does, or for the "
-    "kit's random agents use run: random_agent",
+    "ray.rllib.algorithms.algorithm.Algorithm, like algorithms/random_agent.py; for the kit's "
+    "random agents, use run: random_agent",
 }
 """Remedies for unsupported imports, by prefix of the module name."""
 
-_DEFAULT_NETWORK_REMEDY = "write it as an RLModule, as models/my_vision_network.py does"
+_DEFAULT_NETWORK_REMEDY = "write an RLModule, like models/my_vision_network.py"
 _IMPALA_REMEDY = "use custom_model: impala_cnn, the same network"
 _NETWORK_REMEDIES = {
     "impala_cnn_tf": _IMPALA_REMEDY,
@@ -93,7 +93,7 @@ def find_class(
         built_in = ALGORITHMS if kind == "algorithms" else ()
         raise ValueError(
             f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r}; "
-            f"there are {', '.join(sorted([*files, *project_classes, *built_in])) or 'none'}; "
+            f"available: {', '.join(sorted([*files, *project_classes, *built_in])) or 'none'}; "
             f"add your own file to {kind}/"
         )
     return _find_subclass(_load_module(kind, files[name]), _BASE_CLASSES[kind], files[name])
