@@ -1,4 +1,4 @@
-"""Package that runs training scripts on one machine, on a Ray cluster or as SageMaker jobs.
+"""Package that runs training scripts locally, on a Ray cluster or in SageMaker.
 
 A training script subclasses `sagemaker_rl.ray_launcher.SageMakerRayLauncher`.
 """

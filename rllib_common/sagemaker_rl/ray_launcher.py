@@ -88,7 +88,10 @@ _VALID_MESSAGE = "the hyperparameters are valid"
 """Last output line of ``--dry-run`` if all hyperparameters are valid."""
 
 _PARAMS_FILE = "params.json"
-"""Name of the JSON file in the model directory that contains the checkpoint's metadata."""
+"""Name of a JSON file in the model directory.
+
+The file contains the checkpoint's metadata.
+"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,10 @@ class TrainingHyperparameters:
 
 @dataclass(frozen=True)
 class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
-    """Hyperparameters that every experiment has; subclasses add further hyperparameters."""
+    """Hyperparameters that every experiment has.
+
+    Subclasses add further hyperparameters.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +168,16 @@ _REPORT_ENTRY_POINTS = "battlesnake_gym.run_reports"
 
 
 def _write_report(folder: Path) -> str:
-    """Write ``report.html``, and return a log message with its path or the reason for its absence.
+    """Write the report ``report.html`` into ``folder``.
 
     If a job's image contains only the training packages, the report is missing.
+
+    Returns:
+        Log message with the path of the report, or with the reason for its absence.
     """
     try:
         for entry in entry_points(group=_REPORT_ENTRY_POINTS):
-            return f"{entry.load()(folder)}, a page with the course and all settings of the run"
+            return f"{entry.load()(folder)}, a page with the curves and all settings of the run"
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("battlesnake_server", "jinja2"):
             raise
@@ -196,7 +205,10 @@ class SageMakerRayLauncher:
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
     main_curves: ClassVar[Mapping[str, str]] = MAIN_CURVES
     channels: ClassVar[tuple[str, ...]] = ()
-    """Names of the data channels that the experiment reads (see `job/job_environment.py`)."""
+    """Names of the data channels that the experiment reads.
+
+    See `job/job_environment.py`.
+    """
 
     def register_env_creator(self) -> None:
         """Register the environment with Ray Tune."""
@@ -234,7 +246,9 @@ class SageMakerRayLauncher:
         return {}, ""
 
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return the default number of env runners: one per CPU, minus one CPU for the driver.
+        """Return the default number of env runners.
+
+        By default, one env runner starts per CPU, except one CPU for the driver.
 
         Args:
             config: RLlib's configuration of the experiment.
@@ -249,7 +263,10 @@ class SageMakerRayLauncher:
         return Utilization(1 + runners, learners + runners * config.num_gpus_per_env_runner)
 
     def default_run_name(self, hyperparameters: Any) -> str:
-        """Return the default name of the run; each experiment has a different default name."""
+        """Return the default name of the run.
+
+        Each experiment has a different default name.
+        """
         return str(hyperparameters.algorithm)
 
     def check_host(self, config: AlgorithmConfig) -> None:
@@ -276,14 +293,14 @@ class SageMakerRayLauncher:
         return {"algorithm": config.algo_class.__name__}
 
     def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
-        """Run the experiment's last step after the last iteration and before the last checkpoint.
+        """Run the experiment's last step, before the last checkpoint.
 
-        The method may add metrics to ``results``. If a signal stops training, the launcher does not
-        call the method.
+        The launcher calls the method after the last iteration. The method may add metrics to
+        ``results``. If a signal stops training, the launcher does not call the method.
         """
 
     def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Play a game with the current policy, and write the replay of the game to ``path``.
+        """Play a game with the current policy, and write its replay.
 
         Args:
             algorithm: RLlib's algorithm, whose policy plays.
@@ -365,7 +382,7 @@ class SageMakerRayLauncher:
             config = self._configure(settings)
             messages = [settings.preset_message] if settings.preset_message else []
             if not (arguments.dry_run and utilization.load_instance_groups(os.environ)):
-                # A dry run before a job may run on another machine than the job.
+                # A dry run before a job may run on a different machine than the job.
                 messages += filter(None, [check_memory(config)])
             if arguments.dry_run:
                 self.checkpoint_identity(config)
@@ -440,7 +457,10 @@ class SageMakerRayLauncher:
         return parser
 
     def _read_settings(self, arguments: argparse.Namespace, rest: list[str]) -> _RunSettings:
-        """Return the settings of the run after checking names and types of the hyperparameters."""
+        """Return the settings of the run.
+
+        The method checks the names and types of the hyperparameters.
+        """
         cls = self.hyperparameters_class
         given = self.translate_legacy_hyperparameters(
             hyperparameters.resolve_aliases(
@@ -536,7 +556,10 @@ class SageMakerRayLauncher:
         config: AlgorithmConfig,
         lock_stack: ExitStack,
     ) -> TrainingRun:
-        """Lock the run directory until ``lock_stack`` is closed, and return the training run."""
+        """Lock the run directory, and return the training run.
+
+        The directory stays locked until ``lock_stack`` is closed.
+        """
         plain = settings.plain
         job = JobPaths.from_environment(
             arguments.name or self.default_run_name(plain), arguments.runs_dir
@@ -725,7 +748,7 @@ def _disk_full_message(run: TrainingRun, error: OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RunSettings:
-    """Settings of a run: hyperparameters, overrides of RLlib's configuration, and cluster."""
+    """Settings of a run: hyperparameters, RLlib overrides and cluster."""
 
     values: dict[str, Any]
     plain: Any
@@ -754,11 +777,11 @@ class _RunSettings:
 
 @contextmanager
 def local_ray(num_cpus: int | None = None) -> Iterator[None]:
-    """Start Ray on this machine for this process only, unless Ray is already initialized.
+    """Start Ray on this machine for this process only.
 
-    Ray listens only on the loopback interface, so that other machines cannot reach Ray. The node is
-    a `RayNode`, which survives a signal to the process group of this process. Containers and batch
-    systems send such signals.
+    If Ray is already initialized, the existing Ray is used. Ray listens only on the loopback
+    interface, so that other machines cannot reach Ray. The node is a `RayNode`, which survives a
+    signal to the process group of this process. Containers and batch systems send such signals.
 
     Args:
         num_cpus: Number of CPUs that Ray may use; None for all CPUs that this process may use.
@@ -785,7 +808,7 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
 def autoscaled_resources(
     resources: tuple[int, int], config: AlgorithmConfig, timeout_minutes: int | None
 ) -> Iterator[tuple[int, int]]:
-    """Wait for a cluster's autoscaler, and yield the cluster's numbers of CPUs and GPUs.
+    """Wait for a cluster's autoscaler to add machines.
 
     When the block ends, the autoscaler may remove machines.
 
@@ -793,6 +816,9 @@ def autoscaled_resources(
         resources: Current numbers of CPUs and GPUs of the cluster.
         config: RLlib's configuration with the required number of env runners.
         timeout_minutes: Maximum duration of the wait, in minutes; None to use the current machines.
+
+    Yields:
+        Number of CPUs and number of GPUs of the cluster.
 
     Raises:
         ClusterError: If the cluster has too few CPUs after ``timeout_minutes`` minutes.

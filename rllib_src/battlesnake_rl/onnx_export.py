@@ -31,7 +31,10 @@ _INPUT, _OUTPUT = "observations", "q_values"
 """Names of the input and the output of ``policy.onnx``."""
 
 _NUM_GAMES, _NUM_TURNS = 16, 40
-"""Number of parallel games, and minimum number of turns, in the check of an export."""
+"""Size of the check of an export.
+
+The numbers are the number of parallel games and the minimum number of turns.
+"""
 
 _MIN_POSITIONS = 500
 """Minimum number of positions in the check of an export."""
@@ -48,7 +51,10 @@ ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """Function from observations uint8 (B, C, H, W) to action scores float32 (B, 4)."""
 
 _MoveFn = Callable[[NDArray[np.uint8]], NDArray[np.integer[Any]]]
-"""Function from observations to the moves of the original policy, as action indices."""
+"""Function from observations to the moves of the original policy.
+
+The moves are action indices.
+"""
 
 
 def export(
@@ -81,8 +87,7 @@ def export(
             itself unless its environment returns floats. The file contains the normalization of a
             `VecNormalize` around the model's environment.
         ruleset: Rulesets of the policy's training, one or several. The check uses the first
-            ruleset,
-            which is also the default for evaluation.
+            ruleset, which is also the default for evaluation.
         map: Map of the policy's training.
         action_mask: Action mask of the policy's training.
         num_snakes: Number of snakes per game in the policy's training.
@@ -91,9 +96,11 @@ def export(
         ``path``.
 
     Raises:
-        PolicyError: If the policy is of an unsupported kind, does not fit the observation, was
-            trained under a normalization that the file would lack, or returns other values or
-            prefers other moves after the export. In these cases, no file is written.
+        PolicyError: If the export fails for one of these reasons; no file is written.
+
+            * The policy is of an unsupported kind, or does not fit the observation.
+            * The policy was trained under a normalization that the file would lack.
+            * The exported file returns other values or prefers other moves.
     """
     sizes = _check_board_sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
@@ -158,7 +165,9 @@ def _check_board_sizes(boards: Any) -> list[tuple[int, int]]:
     except (TypeError, ValueError):
         sizes = []
     if not sizes or any(side < 1 for size in sizes for side in size):
-        raise PolicyError(f"boards must be one (width, height) or a list of them, got {boards!r}")
+        raise PolicyError(
+            f"boards must be (width, height) or a list of (width, height), got {boards!r}"
+        )
     return sizes
 
 
@@ -183,9 +192,9 @@ def _write_policy(
     """Write the ONNX file and return the type of the policy as text.
 
     Args:
-        policy: Policy as in `export`.
+        policy: Policy to export (see `export`).
         shape: Shape (C, H, W) of an observation.
-        scale: Factor as in `export`.
+        scale: Factor of the input (see `export`).
         path: Output file.
         check: Function that compares the written file with the score function of the original
             policy.
@@ -394,8 +403,8 @@ def _network_from_sb3(
     policy = model.policy
     if getattr(policy, "lstm_actor", None) is not None:
         raise PolicyError(
-            f"{kind} is recurrent, but the file has no memory; use an observation with frame_stack "
-            "and an algorithm without memory"
+            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
+            "frame_stack and a non-recurrent algorithm"
         )
     if not hasattr(policy, "q_net") and not (
         hasattr(policy, "action_net") and hasattr(policy, "mlp_extractor")
@@ -480,8 +489,8 @@ def _network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[An
 
     if module.is_stateful():
         raise PolicyError(
-            f"{kind} is recurrent, but the file has no memory; use an observation with frame_stack "
-            "and a module without memory"
+            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
+            "frame_stack and a non-recurrent module"
         )
     _check_observation_range(kind, module.observation_space, scale)
     if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
@@ -632,7 +641,10 @@ def _score_fn_from_onnx(
 def _check_in_games(
     values: ScoreFn, expected: ScoreFn, config: EnvConfig, shape: tuple[int, int, int]
 ) -> None:
-    """Compare the written file with the original policy in games that the file's network plays."""
+    """Compare the written file with the original policy in games.
+
+    The file's network plays these games.
+    """
     games = VectorBattlesnake.from_config(config, _NUM_GAMES)
     seen, infos = games.reset(seed=1)
     num_positions = 0
@@ -655,8 +667,7 @@ def _compute_checked_scores(
 
     Raises:
         PolicyError: If the values have the wrong shape, are not finite, or differ from the values
-            of
-            the original policy.
+            of the original policy.
     """
     # A server evaluates single positions. The check therefore includes batch size 1.
     parts = [part for part in (frames[:1], frames[1:]) if len(part)]

@@ -32,7 +32,7 @@ def test_which_boards_when() -> None:
 def test_an_impossible_curriculum_is_refused(curriculum: Any) -> None:
     from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
-    with pytest.raises(ValueError, match="curriculum must be a list of"):
+    with pytest.raises(ValueError, match="curriculum"):
         make_vector_env(2, {"width": 7, "height": 7, "curriculum": curriculum})
 
 
@@ -68,7 +68,7 @@ def test_boards_grow_while_training(small_config: Any) -> None:
 def test_only_our_algorithms_have_one() -> None:
     from battlesnake_rl.mabs import algorithms
 
-    with pytest.raises(ValueError, match=r"curriculum needs PPO, DISTIL, .* got RLLIB_PPO"):
+    with pytest.raises(ValueError, match=r"curriculum.* PPO.* DISTIL.* RLLIB_PPO"):
         algorithms.configure("RLLIB_PPO", CURRICULUM)
 
 
@@ -106,10 +106,10 @@ def test_the_pack_s_sizes_come_in_turn(
 def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
     from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector_env
 
-    with pytest.raises(ValueError, match=r"observation of one size, such as max-.*, got planes"):
+    with pytest.raises(ValueError, match=r"max-.* planes"):
         make_vector_env(1, {"iterate_map_size": True, "observation": "planes"})
     bordered = {"iterate_map_size": True, "observation": "max-bordered-51s"}
-    with pytest.raises(ValueError, match="give one of the two"):
+    with pytest.raises(ValueError, match="set only one option"):
         make_vector_env(1, bordered | {"curriculum": [[0, 5]]})
     assert board_sizes(bordered | {"width": 11, "height": 11}) == [[7, 7], [11, 11], [19, 19]]
 
@@ -122,7 +122,7 @@ def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
     env = algorithms.make_multi_agent_env(cut)
     env.reset(seed=1)
     assert env.step({"snake_0": 0})[1] == {"snake_0": 1}
-    with pytest.raises(ValueError, match=r"env_config\.clip_rewards is not used \(set reward"):
+    with pytest.raises(ValueError, match=r"env_config\.clip_rewards.*reward"):
         supported_settings.check_settings(algorithms.configure("DQN", cut))
 
 

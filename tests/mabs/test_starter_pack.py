@@ -73,9 +73,9 @@ def test_the_command_takes_them(
     status = main(["--dry-run"])
     told = capsys.readouterr()
     assert status == 0, told.err
-    assert "rl.training.config.num_cpus is now called num_env_runners: 1" in told.out + told.err
+    assert re.search(r"rl\.training\.config\.num_cpus.* num_env_runners.* 1", told.out + told.err)
     assert main(["--dry-run", "--rl.training.config.num_workers", "1"]) == 2
-    assert "num_env_runners set the same value" in capsys.readouterr().err
+    assert "num_env_runners" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_the_command_takes_them(
     [
         ({"rl.training.checkpoint_freq": 50}, "set checkpoint_minutes"),
         ({"rl.training.config.model": {}}, "set rl.training.config.model_config"),
-        ({"rl.training.config.multiagent": {}}, "set policy_sharing to per_seat or shared"),
-        ({"additional_configs": 3}, "must be a dictionary"),
-        ({"rl.training.config.num_cpus": 0}, "must be a positive number of CPUs, got 0"),
-        ({"rl.training.config.num_cpus": 4, "num_env_runners": 3}, "give one of the two"),
+        ({"rl.training.config.multiagent": {}}, r"policy_sharing.* per_seat.* shared"),
+        ({"additional_configs": 3}, r"additional_configs.* 3"),
+        ({"rl.training.config.num_cpus": 0}, r"CPUs.* 0"),
+        ({"rl.training.config.num_cpus": 4, "num_env_runners": 3}, "set only one name"),
     ],
 )
 def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: str) -> None:

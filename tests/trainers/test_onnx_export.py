@@ -111,7 +111,7 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
     if name != "DQN":  # logits are known but for a constant
         wanted, got = (x - x.mean(1, keepdims=True) for x in (wanted, got))
     np.testing.assert_allclose(got, wanted, atol=1e-4)
-    with pytest.raises(PolicyError, match="use the observation and the boards of the model"):
+    with pytest.raises(PolicyError, match=r"observation.* boards"):
         export(model, "planes", (9, 9), tmp_path / "other.onnx")
 
 
@@ -168,7 +168,7 @@ def test_a_model_trained_on_floats(tmp_path: Path) -> None:
         wrapper_class=as_floats,
     )
     model = PPO("MlpPolicy", env, **SMALL_PPO)
-    with pytest.raises(PolicyError, match=r"trained on float32 in \[0, 1\], .* set scale"):
+    with pytest.raises(PolicyError, match=r"float32.* \[0, 1\]"):
         exported(model, tmp_path)
     policy = exported(model, tmp_path, scale=1 / 255)
     seen = planes(count=300).numpy()
@@ -192,7 +192,7 @@ def test_models_of_stable_baselines_that_the_file_would_not_equal(tmp_path: Path
     stacked = PPO("MlpPolicy", sb3_env(lambda env: VecFrameStack(env, 2)), **SMALL_PPO)
     PPO("MlpPolicy", sb3_env(VecNormalize), **SMALL_PPO).save(tmp_path / "model.zip")
     for model, frame_stack, message in (
-        (memory, 1, "RecurrentPPO is recurrent, but the file has no memory"),
+        (memory, 1, "RecurrentPPO is recurrent, but the file keeps no recurrent state"),
         (stacked, 2, "PPO was trained under VecFrameStack"),
         (PPO.load(tmp_path / "model.zip"), 1, "use model.set_env"),
         (QRDQN("MlpPolicy", sb3_env(), buffer_size=100), 1, "QRDQN is not supported"),
@@ -297,7 +297,7 @@ def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
     for given in (foreign, session):
         policy = exported(given, tmp_path, scale=1 / 255)
         np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
-    with pytest.raises(PolicyError, match="input is FLOAT; set scale"):
+    with pytest.raises(PolicyError, match=r"input.* FLOAT"):
         exported(foreign, tmp_path)
 
 
@@ -331,7 +331,7 @@ def test_an_onnx_file_is_compared_with_its_original(centered: bool, tmp_path: Pa
     opset = helper.make_opsetid("", 18)
     save(helper.make_model(graph, opset_imports=[opset], ir_version=8), str(foreign))
     if centered:
-        with pytest.raises(PolicyError, match="from the original policy"):
+        with pytest.raises(PolicyError, match="original"):
             exported(foreign, tmp_path, scale=1 / 255)
         return
     wanted = (planes().numpy().reshape(5, -1) / 255) @ weights
@@ -385,7 +385,7 @@ def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> Non
         with pytest.raises(PolicyError, match=message):
             exported(policy, tmp_path)
     assert not (tmp_path / "policy.onnx").exists()
-    with pytest.raises(PolicyError, match="boards must be"):
+    with pytest.raises(PolicyError, match="boards"):
         export(nn.Flatten(), "planes", (0, 7))
 
 

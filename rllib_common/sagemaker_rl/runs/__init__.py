@@ -1,1 +1,1 @@
-"""Training runs and their files: curves, checkpoints, recorded games and run status."""
+"""Training runs and their files: curves, checkpoints, games and run status."""

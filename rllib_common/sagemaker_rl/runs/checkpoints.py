@@ -22,7 +22,10 @@ from battlesnake_gym.common.files import sync, sync_tree
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
-"""Name of a checkpoint's metadata file: identity, options, hyperparameters and progress."""
+"""Name of a checkpoint's metadata file.
+
+The metadata include the identity, the options, the hyperparameters and the progress.
+"""
 
 _OLD_METADATA_FILE = "facts.json"
 """Name of the metadata file in checkpoints of version 0.1."""
@@ -72,7 +75,7 @@ def save(
     files: Sequence[Path] = (),
     keep: int = 2,
 ) -> Path:
-    """Write a new checkpoint into ``folder``, and delete all except the last ``keep`` checkpoints.
+    """Write a new checkpoint into ``folder``, and delete old checkpoints.
 
     The checkpoint is renamed to its final name when all files are complete and on disk. After that,
     the older checkpoints are deleted. A killed job therefore leaves a complete checkpoint, even
@@ -84,7 +87,7 @@ def save(
         folder: Directory of all checkpoints of the run.
         metadata: JSON values to store in the metadata file.
         files: Files to copy into the checkpoint.
-        keep: Number of checkpoints to keep.
+        keep: Number of latest checkpoints to keep, including the new checkpoint.
 
     Returns:
         Directory of the new checkpoint.
@@ -130,11 +133,14 @@ def delete_unfinished(folder: Path) -> None:
 def newest_checkpoint(
     folder: Path, report: Callable[[str], None] = lambda line: None
 ) -> Path | None:
-    """Return the newest complete checkpoint in ``folder``, or None if there is none.
+    """Return the newest complete checkpoint in ``folder``.
 
     Args:
         folder: Directory of all checkpoints of the run.
         report: Function called with a message about each newer checkpoint that is damaged.
+
+    Returns:
+        Directory of the checkpoint, or None if no checkpoint is complete.
     """
     for path in reversed(_list_checkpoints(folder)):
         damage = _find_damage(path)
@@ -145,7 +151,7 @@ def newest_checkpoint(
 
 
 def find_checkpoint(path: Path) -> Path:
-    """Return ``path`` if it is a checkpoint, or the newest checkpoint in the directory ``path``.
+    """Return the checkpoint ``path``, or the newest checkpoint in ``path``.
 
     Args:
         path: A checkpoint, a run directory, or a directory of checkpoints.
@@ -167,7 +173,7 @@ def find_checkpoint(path: Path) -> Path:
 
 
 def read_metadata(checkpoint: Path) -> dict[str, Any]:
-    """Return the metadata that `save` wrote; former names are replaced by current names.
+    """Return a checkpoint's metadata; current names replace former names.
 
     Raises:
         CheckpointError: If the directory is not a checkpoint.
@@ -229,7 +235,10 @@ def _file_sizes(checkpoint: Path) -> dict[str, int]:
 
 
 def _find_damage(checkpoint: Path) -> str:
-    """Return a message about the first file that differs from its size in the metadata, or ""."""
+    """Return a message about the first damaged file, or "".
+
+    A damaged file has a different size than in the metadata.
+    """
     metadata = _read_metadata_file(checkpoint)
     if metadata is None:
         return f"{CHECKPOINT_METADATA_FILE} is missing or damaged"
@@ -304,13 +313,13 @@ def _check_weights_file(path: Path) -> None:
 
 @contextmanager
 def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
-    """Yield a temporary directory with the files of ``checkpoint`` that contain only numbers.
+    """Yield a temporary directory with the numeric files of ``checkpoint``.
 
     The directory contains links, so a checkpoint with a large replay buffer needs no space. torch
     itself checks the files with its suffix ``.pt``.
 
     Raises:
-        CheckpointError: If a file contains other objects, or is damaged.
+        CheckpointError: If a file contains objects other than numbers, or is damaged.
     """
     with temporary_dir("checkpoint") as folder:
         copy = folder / checkpoint.name

@@ -33,7 +33,10 @@ _MAX_MAIN_CURVES = 12
 """Maximum number of curves on TensorBoard's first page."""
 
 _MAIN_TAG, _GAME_TAG, _PROGRESS_TAG, _RLLIB_TAG = "curves", "game", "progress", "rllib"
-"""Names of TensorBoard's groups; TensorBoard sorts the groups and expands the first two."""
+"""Names of TensorBoard's groups.
+
+TensorBoard sorts the groups and expands the first two groups.
+"""
 
 ENV_STEPS_RESULT = "env_runners/num_env_steps_sampled_lifetime"
 """RLlib result with the number of env steps, shown in the group `_PROGRESS_TAG`.
@@ -42,7 +45,7 @@ If there is no group `_GAME_TAG`, TensorBoard expands the group `_PROGRESS_TAG`.
 """
 
 _ELO, _ELO_X_RESULT = "elo", "elo_cpu_minutes"
-"""Results of the ladder evaluation: Elo, and CPU minutes of training at the evaluation.
+"""Results of the ladder evaluation: Elo, and CPU minutes of training.
 
 TensorBoard shows Elo over CPU seconds in the group `_PROGRESS_TAG`.
 """
@@ -51,11 +54,14 @@ _CONFIG_PREFIX = "config/"
 """Key prefix of the configuration that RLlib repeats in each result."""
 
 _COPY_INTERVAL_S = 30.0
-"""Interval between two copies of TensorBoard's file to the upload directory, in seconds."""
+"""Interval between two copies of TensorBoard's file, in seconds.
+
+The copies are in the upload directory.
+"""
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield key and value of every number in the nested mapping ``results``.
+    """Yield the key and value of each number in the nested mapping ``results``.
 
     The key joins the nested keys by slashes.
     """

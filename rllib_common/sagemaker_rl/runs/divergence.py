@@ -1,4 +1,7 @@
-"""Detection of training that diverges to NaN or infinity, and recovery of finite weights."""
+"""Detection of diverged training, and recovery of finite weights.
+
+Training has diverged if weights or losses are NaN or infinite.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +49,20 @@ def _learner_is_finite(learner: Any) -> bool:
 
 
 def is_finite(module: Any) -> bool:
-    """Return whether all weights of a torch module are finite; other modules have no weights."""
+    """Return whether all weights of a torch module are finite.
+
+    A module of another framework counts as finite.
+    """
     if not isinstance(module, torch.nn.Module):
         return True
     return all(bool(torch.isfinite(weights).all()) for weights in module.state_dict().values())
 
 
 def copy_learner_state(algorithm: Any) -> Any:
-    """Return a copy of the weights and the optimizer's state, or None without RLlib's learners."""
+    """Return a copy of the weights and of the optimizer's state.
+
+    If the algorithm has no RLlib learners, the function returns None.
+    """
     group = getattr(algorithm, "learner_group", None)
     if group is None:
         return None
@@ -71,7 +80,7 @@ def restore_learner_state(algorithm: Any, state: Any) -> None:
 
 
 def find_likely_cause(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
-    """Return name and value of the setting that probably made training diverge.
+    """Return the name and value of the setting that probably made training diverge.
 
     The function selects the user's setting with the largest ratio to its default. If the user
     changed no suspect setting, the function selects the learning rate.
@@ -94,7 +103,10 @@ def find_likely_cause(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
 
 
 def _magnitude(value: Any) -> float:
-    """Return the largest absolute value of a number or a schedule, or 0 for other settings."""
+    """Return the largest absolute value of a number or a schedule.
+
+    For other settings, the function returns 0.
+    """
     if isinstance(value, list | tuple):
         return max((_magnitude(point[-1]) for point in value if point), default=0.0)
     return abs(float(value)) if isinstance(value, int | float) else 0.0

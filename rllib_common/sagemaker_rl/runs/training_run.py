@@ -1,4 +1,7 @@
-"""Training run: iterations until a stop condition or signal, with curves and checkpoints."""
+"""Training run: iterations until a stop condition or a stop signal.
+
+The run writes curves and checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +53,11 @@ CSV_COLUMNS = {
     "transitions_per_s": "transitions_per_s",
     "cpu_percent": "cpu_percent",
 }
-"""RLlib results of the columns in every experiment's ``progress.csv``, keyed by column name.
+"""RLlib results of the ``progress.csv`` columns that every experiment has.
 
-`TrainingRun` computes the last four columns: the mean loss of all learners, env steps and
-transitions per second of wall-clock time, and CPU utilization. Each value covers one iteration. The
-CPU utilization includes all processes of the driver's machine.
+The keys are column names. `TrainingRun` computes the last four columns: the mean loss of all
+learners, env steps and transitions per second of wall-clock time, and CPU utilization. Each value
+covers one iteration. The CPU utilization includes all processes of the driver's machine.
 """
 
 _TRANSITIONS_RESULT = "learners/__all_modules__/num_env_steps_trained_lifetime"
@@ -77,22 +80,33 @@ MAIN_CURVES = {
     "length": "env_runners/episode_len_mean",
     "env_steps": ENV_STEPS_RESULT,
 }
-"""Result keys of TensorBoard's main curves in every experiment, keyed by curve name."""
+"""Result keys of TensorBoard's main curves, keyed by curve name.
+
+Every experiment has these curves.
+"""
 
 _NEW_MACHINE_CHECK_INTERVAL_S = 5.0
 """Interval between two checks for new machines, in seconds."""
 
 _ENV_RUNNER_START_TIMEOUT_S = 300.0
-"""Maximum duration without a responding env runner before training fails, in seconds."""
+"""Maximum duration without a responding env runner, in seconds.
+
+Afterwards, training fails.
+"""
 
 _ABORT_TIMEOUT_S, _SAGEMAKER_ABORT_TIMEOUT_S = 5.0, 60.0
-"""Time limits for the current iteration after a stop signal, outside and in SageMaker, in seconds.
+"""Time limits for the iteration in progress after a stop signal, in seconds.
 
-Docker sends SIGKILL 10 s after SIGTERM, SageMaker 120 s. The remaining time is for the checkpoint.
+The first limit applies outside SageMaker, the second limit in SageMaker. Docker sends SIGKILL 10 s
+after SIGTERM. SageMaker sends SIGKILL 120 s after SIGTERM. The remaining time is for the
+checkpoint.
 """
 
 _SEED_STEP = 1_000_003
-"""Difference between the seeds of runs that resume from successive iterations; a prime number."""
+"""Increment of the seed between runs that resume from successive iterations.
+
+The increment is a prime number.
+"""
 
 _PROGRESS_INTERVAL_S = 60.0
 """Interval between two progress lines if there is no progress bar, in seconds."""
@@ -105,7 +119,10 @@ class TrainingRun:
     config: AlgorithmConfig
     job: JobPaths
     checkpoint_metadata: dict[str, Any]
-    """Metadata of every checkpoint, in addition to iteration, training time and env steps."""
+    """Metadata of every checkpoint.
+
+    Checkpoints also contain the iteration, the training time and the env steps.
+    """
     checkpoint: Path | None
     """Checkpoint to resume from; after `train`, the last checkpoint of the run."""
     num_iters: int | None
@@ -128,7 +145,10 @@ class TrainingRun:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All hyperparameters, keyed by name, for `run_dir.RunStatus`."""
     max_env_runners: Callable[[], int] | None = None
-    """Function that returns the maximum number of env runners in a growing cluster, or None."""
+    """Function that returns the maximum number of env runners, or None.
+
+    The maximum changes while a cluster grows.
+    """
     record: RecordGame | None = None
     """Function that plays and records a game (see `run_dir.GameRecorder`), or None."""
     stopped_by: int = 0
@@ -188,9 +208,10 @@ class TrainingRun:
         )
 
     def cpu_contention_message(self) -> str:
-        """Return a message if training used less than `_LOW_CPU_FRACTION` of one CPU, or "".
+        """Return a message if training used less CPU time than expected, or "".
 
-        If env runners run in other processes, there is no message.
+        The limit is `_LOW_CPU_FRACTION` of one CPU. If env runners run in other processes, there is
+        no message.
         """
         if self.config.num_env_runners or not self._cpu_fraction < _LOW_CPU_FRACTION:
             return ""
@@ -268,7 +289,10 @@ class TrainingRun:
             ) from error
 
     def _change_seed(self) -> None:
-        """Change the seed of a resumed run, so that the run does not repeat random numbers."""
+        """Change the seed of a resumed run.
+
+        The new seed prevents the run from repeating random numbers.
+        """
         if self._iterations and self.config.seed is not None:
             seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
             self.config.debugging(seed=seed)
@@ -380,7 +404,7 @@ class TrainingRun:
     def _show_game(
         self, algorithm: Algorithm, curves: Curves, games: GameRecorder, *, last: bool = False
     ) -> None:
-        """Record a game if one is due, and add its animation to the curves."""
+        """Record a game if a recording is due, and add its animation to the curves."""
         film = games.add(algorithm, self._iterations, self._seconds, last=last)
         if film is not None:
             curves.add_animation(film, self._iterations)
@@ -413,7 +437,10 @@ class TrainingRun:
         self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, metadata, curves)
 
     def _remaining_fraction(self) -> float:
-        """Return the fraction of the run that remains until a stop condition is met, at most 1."""
+        """Return the remaining fraction of the run, at most 1.
+
+        The run ends when a stop condition is met.
+        """
         iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
         minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
         spent = 1 - self._cpu_minutes / self.cpu_minutes if self.cpu_minutes else 1.0
@@ -421,7 +448,7 @@ class TrainingRun:
         return min(iterations, minutes, spent, steps)
 
     def _progress_percent(self) -> float:
-        """Return the completed part of the run in percent, at most 100."""
+        """Return the completed fraction of the run in percent, at most 100."""
         return 100 * min(1 - self._remaining_fraction(), 1.0)
 
     def _make_progress_bar(self) -> Any:
@@ -445,7 +472,8 @@ class TrainingRun:
         bar.n = self._progress_percent()
         elo = numbers.get("elo", float("nan"))
         text = (
-            f"reward {reward:.1f}, length {length:.1f}, {self._steps / self._seconds:.0f} turns/s"
+            f"reward {reward:.1f}, length {length:.1f}, "
+            f"{self._steps / self._seconds:.0f} env steps/s"
             + ("" if math.isnan(elo) else f", {elo:.0f} Elo")
         )
         bar.set_postfix_str(text)
@@ -493,13 +521,15 @@ def build_algorithm(config: AlgorithmConfig) -> Algorithm:
         RuntimeError: If no env runner starts.
     """
     none_started = RuntimeError(
-        f"none of {config.num_env_runners} env runners started; the reason is in Ray's logs, "
-        "/tmp/*ray*/session_latest/logs/worker-*.err, or with num_env_runners 0 in the job's log"
+        f"none of {config.num_env_runners} env runners started; see Ray's logs, "
+        "/tmp/*ray*/session_latest/logs/worker-*.err, or set num_env_runners to 0 to see the error "
+        "in the job's log"
     )
     try:
         algorithm = config.build_algo()
     except IndexError as error:
-        # RLlib requested the environment's spaces from the env runners, and none responded.
+        # RLlib requested the environment's spaces from the env runners, and no env runner
+        # responded.
         raise none_started from error
     group = algorithm.env_runner_group
     if group is None or config.num_env_runners == 0:

@@ -1,4 +1,7 @@
-"""``battlesnake-gym evaluate``: measure a policy's Elo, or its score against built-in snakes."""
+"""``battlesnake-gym evaluate``: measure the strength of a policy.
+
+The result is the policy's Elo, or its score against built-in snakes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym runs export``: export a checkpoint's policy as ``policy.onnx``."""
+"""``battlesnake-gym runs export``: export a checkpoint's policy to ONNX."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--last",
         action="store_true",
-        help="export the latest weights instead of those with the highest Elo",
+        help="export the latest weights instead of the highest-Elo weights",
     )
     return parser
 

@@ -51,9 +51,15 @@ def _with_shared_network(config: AlgorithmConfig) -> AlgorithmConfig:
 def _set_policies(
     config: AlgorithmConfig, names: Sequence[str], mapping: Callable[..., str]
 ) -> AlgorithmConfig:
-    """Set one `SnakeActorCritic` per name in ``names`` as the policies of a configuration.
+    """Set the policies of a configuration.
 
-    ``mapping`` returns the name of the policy for an agent.
+    Args:
+        config: Configuration to change.
+        names: Names of the policies; each policy is a `SnakeActorCritic`.
+        mapping: Function that returns the name of the policy for an agent.
+
+    Returns:
+        The argument ``config``.
     """
     specs = {name: RLModuleSpec(module_class=SnakeActorCritic) for name in names}
     return config.multi_agent(
@@ -125,9 +131,10 @@ _SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
         )
     ),
 }
-"""Function from a configuration to its number of saturating env runners, by algorithm name.
+"""Functions that return the number of saturating env runners.
 
-The functions assume a learner on a CPU.
+The keys are names of algorithms. The argument of a function is the configuration. The functions
+assume a learner on a CPU.
 """
 
 
@@ -140,8 +147,7 @@ def configure(
         name: Name of an algorithm, or ``FILE.py:NAME``.
         env_config: Options of the games (`env_factory.ENV_CONFIG_DEFAULTS`).
         policy_sharing: `_SHARED_POLICY`, or `_POLICY_PER_SEAT` (RLLIB_PPO only). With one policy
-            per
-            seat, only the first seat's policy is evaluated and exported.
+            per seat, only the first seat's policy is evaluated and exported.
 
     Raises:
         ValueError: If the algorithm is unknown or does not support the options.

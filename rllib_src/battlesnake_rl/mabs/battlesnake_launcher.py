@@ -1,4 +1,4 @@
-"""Launcher of Battlesnake training: hyperparameters, RLlib's configuration and the export."""
+"""Launcher of Battlesnake training: hyperparameters, configuration and export."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 _POLICY_CHANNEL, _OPPONENTS_CHANNEL = "policy", "opponents"
-"""Data channels of a job: one for the initial policy, and one for the opponents' files."""
+"""Data channels of a job, for the initial policy and the opponents' files."""
 
 DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "duel-distil", "duel-ppo"
 """Default experiment, and default experiment if only PPO supports the settings."""
@@ -98,7 +98,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     opponents: dict[str, float] | list[str] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
         None,
         'fraction of seats for opponents, e.g. {"past": 0.3, "runs/mine": 0.2}; or a list, e.g. '
-        '["shipped", "my.onnx"], in which each gets as many seats as the learner',
+        '["shipped", "my.onnx"], in which each opponent has as many seats as the learner',
     )
     start_from: str | None = hyperparameter(
         None,
@@ -118,7 +118,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     )
     rewards: str | dict[str, float] | list[Any] = hyperparameter(  # noqa: RUF009  (it makes a field)
         ENV_CONFIG_DEFAULTS["rewards"],
-        "reward preset, or weights by event, or a list with one of these per seat; see "
+        "reward preset, weights by event, or a list with one entry per seat; see "
         "docs/observations.md#rewards",
     )
     start_positions: list[list[int]] | None = hyperparameter(  # noqa: RUF009
@@ -129,7 +129,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     )
     policy_sharing: str = hyperparameter(
         "shared",
-        "one policy for all snakes (shared), or one per seat (per_seat needs RLLIB_PPO)",
+        "one policy for all snakes (shared), or one policy per seat (per_seat; RLLIB_PPO only)",
     )
     action_mask: str = hyperparameter(
         ENV_CONFIG_DEFAULTS["action_mask"],
@@ -190,7 +190,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         register_env(ENV_NAME, algorithms.make_multi_agent_env)
 
     def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
-        """Return RLlib's configuration of the selected algorithm and games."""
+        """Return the RLlib configuration of the selected algorithm and games."""
         if not engine.COMPILED:
             _check_engine_compiled(hyperparameters)
         config = algorithms.configure(
@@ -282,8 +282,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
 
-        The settings are algorithm, board size, observation, actions and network. The method also
-        checks that the opponents' frozen policies fit the games.
+        The settings are the algorithm, the board size, the observation, the actions and the
+        network. The method also checks that the opponents' frozen policies fit the games.
 
         Raises:
             ValueError: If a frozen policy does not fit the games, or if a setting is invalid.
@@ -387,7 +387,9 @@ def _default_experiment(
 
 
 def _resolve_start_from(given: str | None) -> str | None:
-    """Return the path of the initial policy: ``given``, or the job's channel ``policy``.
+    """Return the path of the initial policy, or None.
+
+    The path is ``given`` or the job's channel ``policy``.
 
     Raises:
         HyperparameterError: If both the hyperparameter and the channel are set.

@@ -50,7 +50,10 @@ UNSUPPORTED_HINTS = {
     CONFIG_PREFIX + "multiagent": "set policy_sharing to per_seat or shared",
     CONFIG_PREFIX + "monitor": "the arena and `play --replay` record games; leave it out",
 }
-"""Alternative to each hyperparameter without an equivalent, by the starter pack's name."""
+"""Alternative to each hyperparameter without an equivalent.
+
+The keys are the starter pack's names.
+"""
 
 
 def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -84,9 +87,7 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
             raise HyperparameterError(f"{name} has no equivalent; {UNSUPPORTED_HINTS[name]}")
         current = RENAMED_HYPERPARAMETERS.get(name, name)
         if current in named or (current != name and current in values):
-            raise HyperparameterError(
-                f"{name} and {current} set the same value; give one of the two"
-            )
+            raise HyperparameterError(f"{name} and {current} set the same value; set only one name")
         named[current] = _translate_value(name, value)
         if current != name:
             messages.append(f"{name} is now called {current}: {named[current]}")
@@ -98,13 +99,15 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
         ):  # In the pack, a batch consists of fragments of single games, for any number of CPUs.
             named.setdefault(_NUM_ENVS_KEY, 1)
             messages.append(
-                f"an env runner plays one game, as in the starter pack: {_NUM_ENVS_KEY} is 1"
+                f"each env runner plays one game, the starter pack's default: {_NUM_ENVS_KEY} is 1"
             )
     return named, messages
 
 
 def _get_rllib_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the RLlib settings in the starter pack's hyperparameter ``additional_configs``.
+    """Return the RLlib settings in ``additional_configs``.
+
+    The starter pack has this hyperparameter.
 
     Raises:
         HyperparameterError: If the hyperparameter is not a dictionary.

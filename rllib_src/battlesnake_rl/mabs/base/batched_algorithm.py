@@ -279,7 +279,10 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return list(fragments)
 
     def _warn_if_stalled(self: Any, heard: bool) -> None:
-        """Log a warning each time that no fragment arrives for ``sample_timeout_s`` seconds."""
+        """Log a warning if no fragment arrives for ``sample_timeout_s`` seconds.
+
+        The method repeats the warning after each such period.
+        """
         now, longest = time.monotonic(), self.config.sample_timeout_s
         if not heard and now <= self._last_fragment_at + longest:
             return
@@ -356,7 +359,10 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         return restored
 
     def step(self: Any) -> dict[str, Any]:
-        """Run one iteration, and return results with game metrics averaged over all env runners."""
+        """Run one iteration, and return its results.
+
+        The game metrics are means over the latest games of all env runners.
+        """
         results: dict[str, Any] = super().step()
         self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))

@@ -80,7 +80,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
         self.board_size: int | None = None
-        """Board size of the current iteration in cells, or None without a `board_size_schedule`."""
+        """Board size of the current iteration in cells, or None.
+
+        Without a `board_size_schedule`, the value is None.
+        """
         self.module: Any = None
         self._weights_seq_no = 0
         self._episodes_left: NDArray[np.int64] | None = None
@@ -156,11 +159,12 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         force_reset: bool = False,
         **_: Any,
     ) -> list[Any]:
-        """Play one fragment, ``num_timesteps`` env steps, or ``num_episodes`` complete games.
+        """Play games, and return the recorded fragments.
 
-        With ``num_episodes``, all boards play the same number of complete games, with a difference
-        of at most one game. Otherwise, short games would be overrepresented. Only these games count
-        in the metrics.
+        Without a number of env steps or games, the env runner plays one fragment. With
+        ``num_episodes``, all boards play the same number of complete games, with a difference of at
+        most one game. Otherwise, short games would be overrepresented. Only these games count in
+        the metrics.
 
         Args:
             num_timesteps: Env steps to play, rounded up to whole turns of all games.
@@ -203,9 +207,12 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
     def sample_fragment(self) -> tuple[Any, dict[str, Any]]:
-        """Return a fragment and a dictionary with its number of agent steps and the metrics.
+        """Play one fragment.
 
         The algorithm calls this method asynchronously.
+
+        Returns:
+            The fragment, and a dictionary with its number of agent steps and the metrics.
         """
         fragment = self.sample()[0]
         return fragment, {
@@ -309,7 +316,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             )
 
     def get_metrics(self) -> Any:
-        """Return step counters and sums over finished games (see `game_metrics.average_games`)."""
+        """Return step counters and sums over finished games.
+
+        `game_metrics.average_games` converts the sums to means.
+        """
         for key, value in self._statistics.drain().items():
             how = EXTREME_METRICS[key].__name__ if key in EXTREME_METRICS else "sum"
             self.metrics.log_value(key, value, reduce=how)
@@ -353,7 +363,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             self._past_selves.set_state(state[COMPONENT_PAST_SELVES])
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
-        """Return the constructor arguments with which a checkpoint rebuilds this env runner."""
+        """Return the constructor arguments of this env runner.
+
+        A checkpoint rebuilds the env runner with these arguments.
+        """
         return (), {"config": self.config, "worker_index": self.worker_index}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
@@ -362,5 +375,5 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
 
 def _resolve_reference(weights: Any) -> Any:
-    """Return ``weights``; if ``weights`` is a Ray reference, return the referenced object."""
+    """Return ``weights``, or the object if ``weights`` is a Ray reference."""
     return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights

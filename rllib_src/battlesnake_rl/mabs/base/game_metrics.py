@@ -141,10 +141,10 @@ def average_games(results: dict[str, Any]) -> None:
 
 
 class RecentGames:
-    """Game metrics of the latest iterations, which have at least ``min_games`` games in total.
+    """Game metrics of the latest iterations.
 
-    Long games end rarely. Without the games of earlier iterations, the training curves would have
-    gaps.
+    These iterations have at least ``min_games`` games in total. Long games end rarely. Without the
+    games of earlier iterations, the training curves would have gaps.
     """
 
     def __init__(self, min_games: int) -> None:

@@ -70,7 +70,7 @@ _TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """Fields that Ray Tune adds to the configuration of a trial."""
 
 _FIXED_FIELD_VALUES = {"merge_env_runner_states": False}
-"""Fields without an effect whose value in this project differs from RLlib's default."""
+"""Fields without an effect whose value differs from RLlib's default."""
 
 _ALTERNATIVES = {
     "num_atoms": "distributional values are not supported",

@@ -87,7 +87,10 @@ class FastTorchLearnerMixin:
         return one.pin_memory().to(self.device, non_blocking=True)
 
     def postprocess_gradients(self: Any, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
-        """Clip gradients by their global norm; RLlib's method handles all other clipping modes."""
+        """Clip gradients by their global norm.
+
+        RLlib's method handles all other clipping modes.
+        """
         if self.config.grad_clip_by != "global_norm":
             clipped: dict[Any, Tensor] = super().postprocess_gradients(  # type: ignore[misc]
                 gradients_dict

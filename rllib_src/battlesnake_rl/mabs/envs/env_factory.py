@@ -49,8 +49,7 @@ def make_vector_env(
     Args:
         num_games: Number of games.
         env_config: Options; missing keys have the values of `ENV_CONFIG_DEFAULTS`. If
-            ``num_snakes`` is
-            a list, games cycle through its values.
+            ``num_snakes`` is a list, games cycle through its values.
         board_size: Width and height of all boards except the last board, in cells. The last board
             retains its full size, because the largest board determines the observation's shape.
 
@@ -123,7 +122,7 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
 
 
 def head_plane_index(env_config: Mapping[str, Any]) -> int | None:
-    """Return the index of the plane ``own_body``, or None if the observation has no such plane.
+    """Return the index of the plane ``own_body``, or None for no such plane.
 
     The maximum of this plane is at the own head.
     """
@@ -132,7 +131,10 @@ def head_plane_index(env_config: Mapping[str, Any]) -> int | None:
 
 
 def curriculum_board_size(env_config: Mapping[str, Any], env_steps: int) -> int | None:
-    """Return the board size after ``env_steps`` env steps, or None without a curriculum."""
+    """Return the curriculum's board size after ``env_steps`` env steps.
+
+    If there is no curriculum, the function returns None.
+    """
     sizes = [size for start, size in env_config.get("curriculum", []) if start <= env_steps]
     return sizes[-1] if sizes else None
 
@@ -146,10 +148,10 @@ def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
 
 
 def _check_iterate_map_size(observation: Any, curriculum: Any) -> None:
-    """Check that ``iterate_map_size`` is compatible with the observation and the curriculum.
+    """Check that ``iterate_map_size`` is compatible with the other options.
 
     Raises:
-        ValueError: If the options are incompatible.
+        ValueError: If the observation or the curriculum is incompatible.
     """
     seen = observations.get(observation)
     if len({seen.shape(size, size) for size in CYCLED_BOARD_SIZES}) > 1:
@@ -159,7 +161,7 @@ def _check_iterate_map_size(observation: Any, curriculum: Any) -> None:
         )
     if curriculum:
         raise ValueError(
-            "iterate_map_size and curriculum both set the board size; give one of the two"
+            "iterate_map_size and curriculum both set the board size; set only one option"
         )
 
 

@@ -47,8 +47,7 @@ class TrainingOpponents:
 
     Raises:
         ValueError: If the fractions are invalid (see `check_opponents`) or a frozen policy does not
-            fit
-            the games.
+            fit the games.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class TrainingOpponents:
         self._past.record_result(int(self._past_self[game]), float(outlived.mean()))
 
     def _is_past_self(self, who: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of the opponent indices ``who`` stand for a past self, as bool."""
+        """Return whether each opponent index in ``who`` is a past self, bool."""
         past: NDArray[np.bool_] = who == (
             self.names.index(PAST_SELF) if PAST_SELF in self.names else -1
         )

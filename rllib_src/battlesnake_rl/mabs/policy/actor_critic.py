@@ -63,7 +63,10 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.value: nn.Module = nn.Linear(self.network.trunk.hidden_size, 1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return logits and features; a masked move has the lowest float32 value as its logit."""
+        """Return logits and features.
+
+        A masked move has the lowest float32 value as its logit.
+        """
         planes, mask = split_observation(batch[Columns.OBS])
         embeddings = self.network.trunk(planes)
         logits = _mask_logits(self.network.policy(embeddings), mask)
@@ -123,12 +126,18 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         return self.network.policy(features), self.value(features).squeeze(-1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the logits of the weight average; a masked move has the lowest float32 value."""
+        """Return the logits of the weight average.
+
+        A masked move has the lowest float32 value as its logit.
+        """
         planes, mask = split_observation(batch[Columns.OBS])
         return {Columns.ACTION_DIST_INPUTS: _mask_logits(self.inference_network(planes), mask)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        """Return values and logits; a masked move has the lowest float32 value as its logit."""
+        """Return values and logits.
+
+        A masked move has the lowest float32 value as its logit.
+        """
         logits, values = self.logits_and_values(batch[Columns.OBS])
         masked = _mask_logits(logits, batch[ACTION_MASK])
         return {Columns.ACTION_DIST_INPUTS: masked, Columns.VF_PREDS: values}

@@ -31,7 +31,10 @@ Weights = dict[str, NDArray[Any]]
 """Arrays of a network, by name."""
 
 BEST_WEIGHTS_FILE = "best.npz"
-"""File of a checkpoint that contains the run's strongest weights (see `ladder_evaluator`)."""
+"""File of a checkpoint that contains the run's strongest weights.
+
+See `ladder_evaluator`.
+"""
 
 
 def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
@@ -64,7 +67,7 @@ def find_policy(path: Path) -> Path:
     """Return the path of the ``.onnx`` file or checkpoint in ``path``.
 
     ``path`` may be a ``.onnx`` file, a checkpoint, a run, unpacked model artifacts of a job, or a
-    directory that contains one of them.
+    directory that contains one such path.
 
     Raises:
         CheckpointError: If ``path`` contains no policy, or several policies.
@@ -94,21 +97,20 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
-    """Load a checkpoint's network, which maps uint8 (B, C, H, W) to scores, float32 (B, 4).
+    """Load a checkpoint's network.
 
-    Higher scores are better. The checkpoint's metadata determines the network. The function
-    unpickles only the weights of the checkpoint.
+    The network maps uint8 (B, C, H, W) to scores, float32 (B, 4). Higher scores are better. The
+    checkpoint's metadata determines the network. The function unpickles only the weights of the
+    checkpoint.
 
     Args:
         checkpoint: Directory of the checkpoint.
-        last: Whether to load the latest weights instead of the weights with the highest Elo.
-            Without
-            ladder evaluation, the function always loads the latest weights.
+        last: Whether to load the latest weights instead of the weights with the highest Elo. If the
+            run had no ladder evaluation, the function always loads the latest weights.
 
     Raises:
         CheckpointError: If the weights are missing, contain objects other than numbers, or do not
-            fit
-            the checkpoint's metadata.
+            fit the checkpoint's metadata.
     """
     limit_torch_threads()
     identity = policy_identity(checkpoint)
@@ -146,7 +148,10 @@ def inference_weights(module: Mapping[str, Any]) -> Weights:
 
 
 def load_value_head(checkpoint: Path) -> Weights:
-    """Load the arrays of an actor-critic's value head; the result is empty for other modules."""
+    """Load the arrays of an actor-critic's value head.
+
+    For other modules, the result is empty.
+    """
     weights = _load_module_state(checkpoint)
     return {name: np.array(one) for name, one in weights.items() if name.startswith("value.")}
 
@@ -171,7 +176,10 @@ def build_network(
 
 
 def load_best_weights(checkpoint: Path) -> Weights | None:
-    """Load the strongest weights of a run, or return None if the run had no ladder evaluation."""
+    """Load the strongest weights of a run.
+
+    If the run had no ladder evaluation, the function returns None.
+    """
     path = checkpoint / BEST_WEIGHTS_FILE
     if not path.is_file():
         return None
@@ -189,7 +197,7 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
     if "observation_shape" not in identity:
         raise CheckpointError(
             f"{checkpoint} contains no policy: {identity['algorithm']} trains an evaluation for "
-            "the search, which is the run's model/champion.evaluation"
+            "the search; use the run's model/champion.evaluation"
         )
     return identity
 
@@ -197,7 +205,8 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
 def _load_module_state(checkpoint: Path) -> dict[str, Any]:
     """Load the arrays of the trained module.
 
-    If the checkpoint contains several modules, the function loads the first module by name.
+    If the checkpoint contains several modules, the function loads the first module in alphabetical
+    order.
 
     Raises:
         CheckpointError: If the checkpoint contains no module, or if the arrays have no names.

@@ -47,9 +47,10 @@ The observation space has the same keys.
 
 
 def split_observation(observation: Any) -> tuple[Any, Any]:
-    """Return the planes and the action mask of an observation or of an observation space.
+    """Return the planes and the action mask of an observation.
 
-    The mask is None if the environment masks no moves.
+    The function also splits an observation space. The mask is None if the environment masks no
+    moves.
     """
     if isinstance(observation, Tensor | Box):
         return observation, None
@@ -206,8 +207,7 @@ class ConvTrunk(nn.Module):
         strides: Stride of each convolution, in cells.
         hidden_size: Number of units of the dense layer.
         head_crop: Width and height of the crop around the own head, an odd number of cells; 0 for
-            no
-            crop.
+            no crop.
         head_plane: Index of the plane with its maximum at the own head; None disables the crop.
     """
 
@@ -251,9 +251,10 @@ class ConvTrunk(nn.Module):
         return self.features_from(*self.prepare_input(planes))
 
     def prepare_input(self, planes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the arguments of `features_from`: scaled planes, and the crop around the own head.
+        """Return the arguments of `features_from`.
 
-        Several trunks with the same settings can share these arguments.
+        The arguments are the scaled planes, and the crop around the own head. Several trunks with
+        the same settings can share these arguments.
         """
         device = planes.device.type
         half = torch.is_autocast_enabled(device)
@@ -267,7 +268,10 @@ class ConvTrunk(nn.Module):
         return scaled, crop_around(scaled, heads // width, heads % width, self.head_crop)
 
     def features_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
-        """Return the features, float (B, ``hidden_size``), for the results of `prepare_input`."""
+        """Return the features, float (B, ``hidden_size``).
+
+        The arguments are the results of `prepare_input`.
+        """
         features: Tensor = self.convolutions(scaled)
         if near is not None:
             features = torch.cat((features, near), dim=1)
@@ -298,7 +302,10 @@ class DuelingQNetwork(nn.Module):
         return self.q_values_from(*self.trunk.prepare_input(planes))
 
     def q_values_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
-        """Return Q-values, float32 (B, actions), for the results of the trunk's `prepare_input`."""
+        """Return Q-values, float32 (B, actions).
+
+        The arguments are the results of the trunk's `prepare_input`.
+        """
         features = self.trunk.features_from(scaled, near).float()
         # The heads use full precision, because the differences of Q-values are small relative to
         # the Q-values.
@@ -317,10 +324,11 @@ With 512 observations, the output of a layer fits the CPU's cache.
 """
 
 POLY_DECAY_ETA = 3
-"""Exponent of the weight average; larger values increase the weight of late updates.
+"""Exponent of the weight average.
 
-Half of the average stems from the last sixth of training. The method is polynomial-decay averaging
-(Shamir & Zhang 2013, https://arxiv.org/abs/1212.1824).
+Larger values increase the weight of late updates. Half of the average stems from the last sixth of
+training. The method is polynomial-decay averaging (Shamir & Zhang 2013,
+https://arxiv.org/abs/1212.1824).
 """
 
 
@@ -445,7 +453,10 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         return {QF_PREDS: self._compute_q_values_of(planes, self.target_network)[0]}
 
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Return Q-values and the best unmasked moves; a masked move has the Q-value -infinity."""
+        """Return Q-values and the best unmasked moves.
+
+        A masked move has the Q-value -infinity.
+        """
         planes, mask = split_observation(batch[Columns.OBS])
         (q_values,) = self._compute_q_values_of(planes, self.inference_network)
         if mask is not None:

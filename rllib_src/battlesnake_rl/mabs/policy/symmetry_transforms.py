@@ -1,6 +1,6 @@
-"""Transformations of observations and actions by the eight symmetries of a square board.
+"""Symmetries of a square board, applied to observations and actions.
 
-The transformations serve data augmentation.
+The eight symmetries serve data augmentation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
 
 @cache
 def _plane_order(symmetry: int, planes: tuple[str, ...]) -> list[int]:
-    """Return the original index of each plane in a transformed observation of one turn."""
+    """Return the original index of each plane of a transformed observation.
+
+    The observation covers one turn.
+    """
     order = list(range(len(planes)))
     for old, name in enumerate(planes):
         move, _, rest = name.partition("_")

@@ -65,10 +65,10 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
 
 
 def load_policy_weights(path: Path) -> Weights:
-    """Load the arrays of the policy in ``path`` (see `policy_loader.find_policy`), by name.
+    """Load the arrays of the policy in ``path``, keyed by name.
 
-    For a checkpoint, the arrays are the exported weights and the latest value head, if a value head
-    exists.
+    See `policy_loader.find_policy`. For a checkpoint, the arrays are the exported weights and the
+    latest value head, if a value head exists.
     """
     if path.suffix != ".onnx":
         network = {name: one.numpy() for name, one in load_network(path).state_dict().items()}

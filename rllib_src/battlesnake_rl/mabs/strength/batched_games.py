@@ -1,4 +1,7 @@
-"""Complete games of a policy in parallel, against built-in snakes and ladder rungs."""
+"""Complete games of a policy, played in parallel.
+
+The opponents are built-in snakes or ladder rungs.
+"""
 
 from __future__ import annotations
 
@@ -60,17 +63,16 @@ def play_games_batched(
         values: Score function of the policy.
         env_config: Options of the games.
         opponents: Names of the built-in snakes in the other seats of each game; all games have the
-            same
-            number of opponents.
+            same number of opponents.
         own_seats: int (N,), seat of the policy in each game.
         seed: Random seed of start positions, food and opponents.
         starts: Start position of each game; empty for random positions.
-        rules: Policy rules that choose the move, as on a server
+        rules: Policy rules that choose the move
             (`battlesnake_heuristics.rule_based.policy_rules`).
         on_finished: Callback with the number of games that have just finished.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
-    # The opponents and the start positions may differ from those of the training.
+    # Training may use other opponents and other start positions.
     others = {
         "num_snakes": seats,
         "rewards": EnvConfig.rewards,
@@ -132,7 +134,7 @@ def _apply_policy_rules(
 def _is_over(
     vector: VectorBattlesnake, infos: Mapping[str, Any], own_seats: NDArray[np.integer[Any]]
 ) -> NDArray[np.bool_]:
-    """Return which games are over or have no living opponent, bool (N,).
+    """Return whether each game is over or has no living opponent, bool (N,).
 
     Some rulesets continue a game in which only the policy's snake is alive.
     """
@@ -182,7 +184,10 @@ def play_pairs(
 
 
 def duel_start(env_config: Mapping[str, Any], seed: int) -> State:
-    """Return the start position of a duel with the rules and the board of ``env_config``."""
+    """Return the start position of a duel.
+
+    ``env_config`` determines the rules and the board.
+    """
     sizes = with_defaults(env_config)
     game = replace(env_options(env_config).game, seed=seed)
     return start(game, sizes["width"], sizes["height"], _SNAKE_IDS)

@@ -14,10 +14,11 @@ A new measurement costs milliseconds.
 
 
 class ProcessTreeCpuClock:
-    """Clock for the CPU seconds of this process and its descendants, including Ray's processes.
+    """Clock for the CPU seconds of this process and its descendants.
 
-    A finished process counts if its parent waited for the process. Processes on other machines do
-    not count. If another process started the Ray cluster, the cluster's processes do not count.
+    The descendants include Ray's processes. A finished process counts if its parent waited for the
+    process. Processes on other machines do not count. If another process started the Ray cluster,
+    the cluster's processes do not count.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,10 @@ class ProcessTreeCpuClock:
 
 
 def _process_cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU seconds of a process and its finished children; 0 for an ended process."""
+    """Return the CPU seconds of a process and its finished children.
+
+    For an ended process, the function returns 0.
+    """
     try:
         times = process.cpu_times()
     except psutil.Error:

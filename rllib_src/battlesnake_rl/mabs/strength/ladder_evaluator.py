@@ -52,9 +52,10 @@ The confidence interval of a shorter measurement would be too wide.
 """
 
 _MEASUREMENT_COST_FRACTION = 0.25
-"""Minimum CPU time of a measurement, as a fraction of the CPU time of all earlier measurements.
+"""Minimum CPU time of a measurement, as a fraction of earlier measurements.
 
-Measurements therefore become longer during training.
+The fraction refers to the total CPU time of all earlier measurements. Measurements therefore become
+longer during training.
 """
 
 _FINAL_BUDGET_FRACTION = 0.3
@@ -68,7 +69,7 @@ _LONG_TRAINING_S, _FINAL_MAX_FRACTION, _FINAL_MAX_S = 60.0, 0.25, 60.0
 """Limits of the final games (training CPU seconds, fraction, maximum CPU seconds).
 
 After 60 CPU seconds of training, the final games may use 25% of the training time, at most 60 s.
-The two final measurements then have confidence intervals of about +-50 Elo.
+The confidence intervals of the two final measurements then extend about 50 Elo in each direction.
 """
 
 _TARGET_PRECISION_ELO = 40.0
@@ -78,7 +79,10 @@ NUM_PARALLEL_PAIRS = 8
 """Number of game pairs played in parallel."""
 
 _STRENGTH_FILE = "strength.json"
-"""File of a checkpoint with all measurements, beside `policy_loader.BEST_WEIGHTS_FILE`."""
+"""File of a checkpoint with all measurements.
+
+The file is next to `policy_loader.BEST_WEIGHTS_FILE`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,10 @@ class Measurement:
 
     @classmethod
     def from_placement(cls, placement: Placement, cpu_minutes: float) -> Measurement:
-        """Create a measurement from a placement after ``cpu_minutes`` CPU minutes of training."""
+        """Create a measurement from a placement.
+
+        ``cpu_minutes`` is the CPU time of training before the placement, in minutes.
+        """
         met = {meeting.other: list(meeting.pairs) for meeting in placement.results}
         elo, low, high = placement.elo, placement.low, placement.high
         return cls(
@@ -187,7 +194,11 @@ class StrengthHistory:
     ladder_seconds: float = 0.0
 
     def add(self, measurement: Measurement) -> bool:
-        """Add a measurement; return whether its lower confidence bound is the highest so far."""
+        """Add a measurement.
+
+        Returns:
+            Whether the measurement has the highest lower confidence bound so far.
+        """
         self.measurements.append(measurement)
         if self.best is None or measurement.low > self.measurements[self.best].low:
             self.best = len(self.measurements) - 1
@@ -246,7 +257,7 @@ class StrengthHistory:
 
 
 def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
-    """Return the score and the ends (low, high) of its 95% confidence interval, in [0, 1].
+    """Return the score and its 95% confidence interval (low, high), in [0, 1].
 
     A draw counts half a point.
 
@@ -262,7 +273,10 @@ def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
 
 
 def rung_table(placement: Placement, snakes: int = 2) -> str:
-    """Return lines of text with a placement and the score against each rung, weakest rung first."""
+    """Return a placement and the score against each rung as lines of text.
+
+    The weakest rung comes first.
+    """
     met = {meeting.other: meeting.pairs for meeting in placement.results}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
@@ -282,7 +296,7 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
 
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
-    """Return a JSON-compatible dictionary with a placement and the score against each rung."""
+    """Return a placement and its rung scores as a JSON-compatible dictionary."""
     return {
         "elo": placement.elo,
         "ci_low": placement.low,
@@ -398,7 +412,9 @@ def _estimate_cpu_seconds(rungs: Sequence[Rung]) -> float:
 
 
 class LadderEvaluator:
-    """Evaluator that plays ladder games during training, within a fraction of the CPU time.
+    """Evaluator that plays ladder games during training.
+
+    The games use a limited fraction of the CPU time.
 
     Args:
         env_config: Options of the games.

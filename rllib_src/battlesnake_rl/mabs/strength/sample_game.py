@@ -31,7 +31,10 @@ _NODES_PER_MOVE = 100
 def play_sample_game(
     values: ScoreFn, env_config: Mapping[str, Any], seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
 ) -> Replay:
-    """Play a game in which a policy plays all seats greedily, under the games' action mask."""
+    """Play a game in which a policy plays all seats greedily.
+
+    The games' action mask applies.
+    """
     vector = make_vector_env(1, {**env_config, "max_turns": turns})
     observations, infos = vector.reset(seed=seed)
     replay = Replay(_current_board(vector))
