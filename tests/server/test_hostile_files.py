@@ -77,13 +77,13 @@ def described(files: dict[str, bytes], **facts: object) -> dict[str, bytes]:
 )
 def test_a_bundle_holds_plain_names_alone(tmp_path: Path, name: str) -> None:
     path = zipped(tmp_path / "a.zip", described({name: b""}))
-    with pytest.raises(BundleError, match="is not a plain file with a unique name"):
+    with pytest.raises(BundleError, match="unique"):
         Bundle.load(path)
 
 
 def test_a_bundle_holds_no_links(tmp_path: Path) -> None:
     files = described({"rules.py": b"/etc/passwd"})
-    with pytest.raises(BundleError, match=r"'snake.json' is not a plain file"):
+    with pytest.raises(BundleError, match=r"'snake.json'"):
         Bundle.load(zipped(tmp_path / "a.zip", files, mode=stat.S_IFLNK | 0o777))
     assert Bundle.load(zipped(tmp_path / "b.zip", files, mode=stat.S_IFREG | 0o600))
 
@@ -92,7 +92,7 @@ def test_a_bundle_s_names_are_there_once(tmp_path: Path) -> None:
     path = zipped(tmp_path / "a.zip", described({"rules.py": b"x = 1"}))
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("rules.py", b"x = 1")
-    with pytest.raises(BundleError, match=r"'rules.py' is not a plain file with a unique name"):
+    with pytest.raises(BundleError, match=r"'rules.py'"):
         Bundle.load(path)
 
 
@@ -140,7 +140,7 @@ def test_a_bundle_that_lies_about_its_size_costs_little(tmp_path: Path) -> None:
     assert said == ""
     lie_about_sizes(path, 1000)
     said, seconds, memory = opened(path)
-    assert "not a zip file, or damaged" in said
+    assert path.name in said
     assert "\n" not in said
     assert seconds - usual_seconds < SECONDS
     assert memory - usual_memory < 100 << 10
@@ -151,7 +151,7 @@ def test_a_bundle_s_files_are_counted_while_they_unpack(
 ) -> None:
     path = zipped(tmp_path / "a.zip", described({"rules.py": ZEROS}))
     monkeypatch.setattr(bundle, "_MAX_UNPACKED_BYTES", 1 << 19)
-    with zipfile.ZipFile(path) as archive, pytest.raises(BundleError, match="unpacks to more than"):
+    with zipfile.ZipFile(path) as archive, pytest.raises(BundleError, match="524288"):
         bundle._extract_files(path, archive)
 
 
@@ -168,17 +168,17 @@ def test_a_bundle_of_many_files_or_bytes_is_not_looked_into(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = zipped(tmp_path / "a.zip", {f"{number}.py": b"" for number in range(200)})
-    with pytest.raises(BundleError, match="more than 100 files"):
+    with pytest.raises(BundleError, match="100 files"):
         Bundle.load(path)
     monkeypatch.setattr(bundle, "_MAX_ARCHIVE_BYTES", 100)
-    with pytest.raises(BundleError, match="more than 100 bytes"):
+    with pytest.raises(BundleError, match="100 bytes"):
         Bundle.load(path)
 
 
 @pytest.mark.parametrize("nodes", [True, 0, -1, 1.5, 10**30, "5", [[[]]]])
 def test_a_bundle_searches_a_number_of_nodes(tmp_path: Path, nodes: object) -> None:
     path = zipped(tmp_path / "a.zip", described({}, nodes=nodes))
-    with pytest.raises(BundleError, match="nodes must be a number between 1 and 1000000000"):
+    with pytest.raises(BundleError, match=r"nodes.* 1.* 1000000000"):
         Bundle.load(path)
     for most in (1, 10**9):
         assert Bundle.load(zipped(tmp_path / "b.zip", described({}, nodes=most)))
@@ -187,9 +187,7 @@ def test_a_bundle_searches_a_number_of_nodes(tmp_path: Path, nodes: object) -> N
 DEEP = b"[" * 50_000
 
 
-@pytest.mark.parametrize(
-    ("facts", "words"), [(DEEP, "nested too deeply"), (b" " * 70_000, "more than 65536 bytes")]
-)
+@pytest.mark.parametrize(("facts", "words"), [(DEEP, "nested"), (b" " * 70_000, "65536")])
 def test_facts_are_short_and_flat(tmp_path: Path, facts: bytes, words: str) -> None:
     with pytest.raises(BundleError, match=words):
         Bundle.load(zipped(tmp_path / "a.zip", {"snake.json": facts}))
@@ -225,8 +223,10 @@ def test_files_are_not_read_further_than_they_may_be(
     with pytest.raises(ValueError, match="more than"):
         league_config.load_league_config(path)
     monkeypatch.setattr(policy_file, "_MAX_MODEL_BYTES", 100)
-    with pytest.raises(PolicyError, match="more than 100 bytes"):
-        policy_file.read(path.with_suffix(".onnx"))
+    for model in (b"", ZEROS):  # the JSON file is too long, or the network is
+        path.with_suffix(".onnx").write_bytes(model)
+        with pytest.raises(PolicyError, match="100 bytes"):
+            policy_file.read(path.with_suffix(".onnx"))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_files_are_not_read_further_than_they_may_be(
 def test_a_league_s_file_is_flat(tmp_path: Path, text: str) -> None:
     path = tmp_path / "league.yaml"
     path.write_text(text)
-    with pytest.raises(ValueError, match="is not YAML"):
+    with pytest.raises(ValueError, match="YAML"):
         league_config.load_league_config(path)
 
 
