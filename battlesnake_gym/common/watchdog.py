@@ -32,11 +32,16 @@ class Watchdog:
         atexit.register(self._stop_all)
 
     @contextlib.contextmanager
-    def limit(self, seconds: float, stop: Callable[[], object]) -> Iterator[None]:
-        """Call ``stop`` in the watchdog thread if the context exceeds ``timeout_s`` seconds."""
+    def limit(self, timeout_s: float, stop: Callable[[], object]) -> Iterator[None]:
+        """Call ``stop`` in the watchdog thread if the context exceeds its timeout.
+
+        Args:
+            timeout_s: Timeout in seconds.
+            stop: Function that stops the call.
+        """
         call = object()
         with self._lock:
-            self._calls[call] = time.monotonic() + seconds, stop
+            self._calls[call] = time.monotonic() + timeout_s, stop
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._check_deadlines, name="watchdog", daemon=True
