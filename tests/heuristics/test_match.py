@@ -12,10 +12,10 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
-    cpu_time_budgets,
     derive_seed,
     play_game,
     play_pair,
+    use_cpu_clock,
 )
 from battlesnake_heuristics.search.search import Search
 
@@ -72,19 +72,19 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
 def test_milliseconds_are_cpu_time_however_long_they_take_on_the_wall() -> None:
     board = Board.new(11, 11, 2)
     board.you_id = board.snakes[0].id
-    with cpu_time_budgets(True):
+    with use_cpu_clock(True):
         began = time.process_time()
         Search()(board, seconds=0.05)
         spent = time.process_time() - began
     assert spent < 0.2  # wall-clock time may be longer
-    with cpu_time_budgets(False), cpu_time_budgets(True):
+    with use_cpu_clock(False), use_cpu_clock(True):
         pass
 
 
 def test_a_budget_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="not both"):
         MatchSettings(nodes=1, move_time_ms=1)
-    with pytest.raises(ValueError, match="nodes must be above 0"):
+    with pytest.raises(ValueError, match=r"nodes.* 0"):
         MatchSettings(nodes=0)
 
 

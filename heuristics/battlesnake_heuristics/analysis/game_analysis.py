@@ -31,7 +31,7 @@ from battlesnake_heuristics.analysis.position_analysis import (
     PositionAnalyzer,
     SnakeAssessment,
 )
-from battlesnake_heuristics.rating.match import cpu_time_budgets
+from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
 
@@ -101,7 +101,10 @@ class GameAnalysis:
         return self.mistakes is not None and len(self.positions) == self.last - self.first + 1
 
     def win_probabilities(self, turn: int) -> dict[str, float] | None:
-        """Return the win probability of each snake on a turn; None if the turn is not analyzed."""
+        """Return the win probability of each snake on a turn.
+
+        The result is None if the turn is not analyzed.
+        """
         if turn in self.positions:
             return {
                 name: assessment.win_probability
@@ -181,9 +184,10 @@ def file_sha256(game: Path) -> str:
 
 
 def load_current_analysis(game: Path) -> GameAnalysis | None:
-    """Load the saved analysis of a game; return None if the analysis is missing or outdated.
+    """Load the saved analysis of a game.
 
-    An analysis is outdated if the game file or the evaluation has changed.
+    The result is None if the analysis is missing or outdated. An analysis is outdated if the game
+    file or the evaluation has changed.
     """
     try:
         found = GameAnalysis.load(analysis_path(game))
@@ -253,7 +257,10 @@ def analyze_game(
 
 
 def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnalysis:
-    """Load the saved analysis if its time per move suffices; otherwise start an analysis."""
+    """Load the saved analysis, or start a new analysis.
+
+    The saved analysis is used if its time per move suffices.
+    """
     existing = load_current_analysis(path)
     if existing is not None and existing.move_time_ms >= move_time_ms:
         return existing
@@ -272,7 +279,7 @@ def _assess_positions(
     """Yield the turn and the assessments of each position, in the order of completion."""
     if jobs == 1:
         analyzer = PositionAnalyzer(seconds=seconds)
-        with cpu_time_budgets(True):
+        with use_cpu_clock(True):
             yield from ((turn, analyzer.analyze(board)) for turn, board in positions)
         return
     work = functools.partial(_assess_in_worker, seconds)
@@ -282,7 +289,7 @@ def _assess_positions(
 
 def _assess_in_worker(seconds: float, position: tuple[int, Board]) -> dict[str, SnakeAssessment]:
     """Assess a position in a pool process."""
-    with cpu_time_budgets(True):
+    with use_cpu_clock(True):
         return _analyzer(seconds).analyze(position[1])
 
 

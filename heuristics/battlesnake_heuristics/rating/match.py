@@ -62,7 +62,7 @@ class MatchSettings:
 
 @dataclass(slots=True)
 class PlayedGame:
-    """A played game: the first and the last position, and the turns between the two positions.
+    """A played game: its first and last position and the turns between them.
 
     ``cpu_ms`` contains, by seat, the CPU time of each move in milliseconds.
     """
@@ -74,9 +74,13 @@ class PlayedGame:
 
 
 def derive_seed(seed: int, index: int) -> int:
-    """Derive the seed of a start position from the seed of a match and the index of the pair.
+    """Derive the seed of a start position.
 
     Consecutive numbers are unsuitable as seeds, because their random streams overlap.
+
+    Args:
+        seed: Seed of the match.
+        index: Index of the game pair.
     """
     digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
     return int.from_bytes(digest[:8]) >> 1 or 1
@@ -147,7 +151,7 @@ def play_game(
     seconds = None if settings.move_time_ms is None else settings.move_time_ms / 1000
     if on_update is not None:
         on_update(board.copy())
-    with cpu_time_budgets(seconds is not None):
+    with use_cpu_clock(seconds is not None):
         for decisions in snakes.play(board, strategies, seconds, settings.max_turns):
             moves = {snake: decision.move for snake, decision in decisions.items()}
             turn = Turn(moves, decisions=decisions if reasons else {})
@@ -161,7 +165,10 @@ def play_game(
 
 
 def limit_nodes(strategy: Strategy, settings: MatchSettings) -> Strategy:
-    """Limit a search to the node limit of the settings; return any other strategy unchanged."""
+    """Limit a search to the node limit of the settings.
+
+    Any other strategy is returned unchanged.
+    """
     if settings.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
         return FixedNodesSearch(strategy, settings.nodes)
     return strategy
@@ -186,7 +193,10 @@ def _is_side_eliminated(board: Board, sides: Sequence[int]) -> bool:
 
 
 def _wrap_with_cpu_timer(strategy: Strategy, cpu_ms: list[float]) -> Strategy:
-    """Wrap a strategy so that the wrapper appends the CPU time of each move to ``cpu_ms``."""
+    """Wrap a strategy with a timer.
+
+    The wrapper appends the CPU time of each move, in milliseconds, to ``cpu_ms``.
+    """
 
     def decide(board: Board, seconds: float | None = None) -> Decision:
         began = time.process_time()
@@ -205,7 +215,9 @@ def play_pair(
     index: int,
     num_snakes: int = 2,
 ) -> tuple[int, float]:
-    """Play a game pair of a match: two games with the same start position and exchanged seats.
+    """Play a game pair of a match.
+
+    The two games have the same start position and exchanged seats.
 
     Args:
         settings: Settings of the games.
@@ -230,7 +242,7 @@ def play_pair(
 
 
 @contextmanager
-def cpu_time_budgets(on: bool) -> Iterator[None]:
+def use_cpu_clock(on: bool) -> Iterator[None]:
     """Select the clock of all searches in this process while the context is active.
 
     Time budgets are in CPU time if ``on`` is True, otherwise in wall-clock time. With CPU time,

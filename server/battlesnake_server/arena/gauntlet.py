@@ -22,7 +22,7 @@ import numpy as np
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Strategy
-from battlesnake_heuristics.rating.match import cpu_time_budgets
+from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.guarded_strategy import (
@@ -127,7 +127,7 @@ class EqualCpuPlayer(LocalPlayer):
         ]
         began = time.process_time()
         board = Board.from_api(body, tracker=self._session.eliminations)
-        with cpu_time_budgets(True):
+        with use_cpu_clock(True):
             decision = self._guard(board, float(np.mean(used)) if used else None)
         milliseconds = 1000 * (time.process_time() - began)
         problem, error = fallback_problem(decision)
