@@ -414,6 +414,9 @@ def _copy_snake(snake: Snake) -> Snake:
 
 @functools.lru_cache(maxsize=256)
 def _remove_randomness(game: Game) -> Game:
-    """Return a copy of ``game`` without map updates and shrinking hazards, which need the seed."""
+    """Return a copy of ``game`` without map updates and shrinking hazards.
+
+    Both need the seed.
+    """
     ruleset = "standard" if game.ruleset == "royale" else game.ruleset
     return dataclasses.replace(game, map="", ruleset=ruleset, seed=1)

@@ -7,7 +7,7 @@ no information:
 * Missing fields take the defaults of the official CLI, and null lists count as empty.
 * A latency may be text or a number.
 * Eliminated snakes may be listed or not (see `boards.elimination_tracker`).
-* ``you`` may be missing on the board.
+* ``you`` may be missing from the board.
 * The map may be empty.
 * An unknown ruleset is played as standard.
 
@@ -184,7 +184,11 @@ class _RequestReader:
         self._errors = errors
 
     def record_error(self, error: BoardError) -> None:
-        """Append the message of ``error`` to the list of errors; raise ``error`` without a list."""
+        """Append the message of ``error`` to the list of errors.
+
+        Raises:
+            BoardError: If the reader has no list of errors.
+        """
         if self._errors is None:
             raise error
         self._errors.append(str(error))
@@ -212,7 +216,15 @@ class _RequestReader:
     def at_least(
         self, minimum: int, parent: Mapping[str, Any], key: str, path: str, default: int
     ) -> int:
-        """Return the integer under ``key``, or ``default`` if the integer is below ``minimum``."""
+        """Return the integer under ``key``, or ``default`` if it is too small.
+
+        Args:
+            minimum: Minimum value of the integer.
+            parent: JSON object that contains the field.
+            key: Name of the field.
+            path: JSON path of ``parent``, for error messages.
+            default: Value for a missing field or for an integer below ``minimum``.
+        """
         value = self.integer(parent, key, path, default)
         if value < minimum:
             self.record_error(

@@ -1,4 +1,4 @@
-"""Text format of boards, which ``str(board)`` writes and ``Board.from_text`` reads.
+"""Text format of boards for ``str(board)`` and ``Board.from_text``.
 
 A board is a grid of cells, top row first. A line of attributes may precede the grid, and one line
 per snake may follow::
@@ -151,7 +151,10 @@ def _format_snake(
 
 
 def _draw_snake(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str] | None:
-    """Return the characters of a snake by cell, or None if arrows cannot draw the body."""
+    """Return the characters of a snake by cell.
+
+    The result is None if arrows cannot draw the body.
+    """
     body = snake.body
     end = len(body)
     while end > 1 and body[end - 1] == body[end - 2]:
@@ -169,7 +172,11 @@ def _draw_snake(snake: Snake, mark: str, game: Game, state: State) -> dict[Point
 
 
 def _split_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
-    """Return the hazard layers by cell that the grid can show, and the remaining hazards."""
+    """Split the hazards into the part that the grid can show and the rest.
+
+    Returns:
+        The hazard layers by cell for the grid, and a list of the remaining hazards.
+    """
     layers: Counter[Point] = Counter()
     hidden = []
     for cell in state.hazards:
@@ -338,7 +345,10 @@ def _parse_snake(
     game: Game,
     state: State,
 ) -> Snake:
-    """Create the snake ``mark``, and remove the arrows of the snake's body from ``arrows``."""
+    """Create the snake ``mark``.
+
+    The function removes the arrows of the snake's body from ``arrows``.
+    """
     for key in attributes:
         if key not in _SNAKE_ATTRIBUTES:
             raise BoardError(

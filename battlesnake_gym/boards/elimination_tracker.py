@@ -13,9 +13,9 @@ Two observations identify eliminated snakes:
 
 On the first observed turn of a running game (after a server restart), no earlier turns are known.
 An eliminated snake whose opponent has moved away then counts as living until the next turn. No
-other field of a request identifies such a snake: the health and body are those of the snake's last
-turn, and all latencies are 0. If the bodies of two opponents overlap, one of the two opponents is
-eliminated, but the position does not show which opponent.
+other field of a request identifies such a snake: the health and body are unchanged since the
+snake's last turn, and all latencies are 0. If the bodies of two opponents overlap, one of the two
+opponents is eliminated, but the position does not show which opponent.
 """
 
 from __future__ import annotations

@@ -31,7 +31,10 @@ class Grid:
         object.__setattr__(self, "east", column << self.width - 1)
 
     def bit(self, cell: Point | None) -> int:
-        """Return the set that contains only ``cell``; None and cells off the board return 0."""
+        """Return the set that contains only ``cell``.
+
+        The set is empty (0) if ``cell`` is None or off the board.
+        """
         if cell is None:
             return 0
         x, y = cell
@@ -39,14 +42,14 @@ class Grid:
         return 1 << y * self.width + x if inside else 0
 
     def bits(self, cells: Iterable[Point]) -> int:
-        """Return the set of those ``cells`` that are on the board."""
+        """Return the set of the ``cells`` on the board."""
         union = 0
         for cell in cells:
             union |= self.bit(cell)
         return union
 
     def spread(self, cells: int) -> int:
-        """Return the set of all cells that are one move away from a cell of the set ``cells``."""
+        """Return the set of all cells that are one move away from ``cells``."""
         steps = (
             cells << self.width
             | cells >> self.width

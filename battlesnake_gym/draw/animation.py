@@ -113,7 +113,10 @@ class Animation:
         return round(coordinate * self._cell_size)
 
     def _shapes_by_tile(self, board: State) -> list[list[Shape]]:
-        """Return one list per tile with the shapes that overlap the tile, from back to front."""
+        """Return, for each tile, the shapes that overlap the tile.
+
+        The shapes of a tile are ordered from back to front.
+        """
         background = drawing.background_shapes(board)
         if background is not self._background:
             self._background = background
@@ -315,7 +318,7 @@ class _Palette:
     def convert_changes(
         self, picture: Image.Image, boxes: list[PixelBox]
     ) -> tuple[Image.Image, tuple[int, int]]:
-        """Return the changed region of an image in palette colors, and the region's offset.
+        """Return the changed region of an image in palette colors, and its offset.
 
         Unchanged pixels are transparent.
         """

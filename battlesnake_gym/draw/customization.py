@@ -81,9 +81,14 @@ def _color_grid() -> tuple[str, ...]:
 
 
 def blend(top: str, bottom: str, alpha: float) -> str:
-    """Blend the color ``top`` with opacity ``alpha`` in [0, 1] over the color ``bottom``.
+    """Blend the color ``top`` over the color ``bottom``.
 
-    >>> mix("#ff0000", "#ffffff", 0.5)
+    Args:
+        top: Color in the foreground.
+        bottom: Color in the background.
+        alpha: Opacity of ``top`` in [0, 1].
+
+    >>> blend("#ff0000", "#ffffff", 0.5)
     '#ff8080'
     """
     pairs = zip(_rgb_channels(top), _rgb_channels(bottom), strict=True)

@@ -183,7 +183,10 @@ def _food_shapes(center: tuple[float, float]) -> list[Shape]:
 
 
 def _body_shapes(board: State, snake: Snake, fill: str) -> list[Shape]:
-    """Return the shapes of a body from tail to head, split at the edges of a wrapped board."""
+    """Return the shapes of a body from tail to head.
+
+    On a wrapped board, the body is split at the edges.
+    """
     body = [cell for cell, _ in itertools.groupby(snake.body)]
     stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
     tail = customization.tail_parts(snake.customizations.get("tail", ""))
@@ -241,7 +244,10 @@ def _tail_segment(
 
 
 def _head_direction(board: State, snake: Snake) -> tuple[float, float]:
-    """Return the direction of a head as (dx, dy) in image coordinates; up for a stacked body."""
+    """Return the direction of a head as (dx, dy) in image coordinates.
+
+    The direction of a stacked body is up.
+    """
     if len(snake.body) < 2 or snake.body[0] == snake.body[1]:
         return 0.0, -1.0
     (x, y), (neck_x, neck_y) = snake.body[:2]

@@ -20,7 +20,10 @@ _SNAKE_COLORS = ("green", "blue", "yellow", "red", "dim")
 
 
 def render_board(board: State, out: TextIO) -> str:
-    """Return a drawing of the board and one line per snake, colored if ``out`` supports colors."""
+    """Return a drawing of the board, followed by one line per snake.
+
+    The drawing is colored if ``out`` supports colors.
+    """
     cells = {food: colorize("*", "red", out) for food in board.food}
     for i, snake in reversed(list(enumerate(board.snakes))):
         if snake.alive:
