@@ -1,1 +1,4 @@
-"""Batch engines in C and Python, which play one turn of thousands of games in one call."""
+"""Batch engines in C and Python.
+
+One call plays one turn of thousands of games.
+"""

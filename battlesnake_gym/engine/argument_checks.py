@@ -125,13 +125,16 @@ def check_map_sizes(game: Game, sizes: NDArray[np.int32]) -> None:
 
 
 def check_load(games: Game, largest: tuple[int, int, int], state: State, given: Game) -> None:
-    """Raise ``ValueError`` if the games cannot load ``state`` with the rules ``given``.
+    """Check that the games can load ``state`` with the rules ``given``.
 
     Args:
         games: Rules of the games.
         largest: Maximum width, height and number of snakes of the games.
         state: Position to load.
         given: Rules of the position.
+
+    Raises:
+        ValueError: If the games cannot load the position.
     """
     if shared_rules(given) != shared_rules(games):
         raise ValueError(

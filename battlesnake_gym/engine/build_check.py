@@ -30,7 +30,10 @@ _unusable_reasons: dict[str, str] = {}
 
 
 def sources_hash(csrc: Path) -> str:
-    """Return a hash of the C files in a directory and of `SHARED_SOURCES`; "" without C files."""
+    """Return a hash of `SHARED_SOURCES` and the C files in a directory.
+
+    The result is "" if the directory contains no C files.
+    """
     files = {path.name: path for path in sorted(csrc.glob("*.[ch]")) if path.is_file()}
     if not files:
         return ""
@@ -81,7 +84,10 @@ def load_compiled_module(name: str, consequence: str) -> ModuleType | None:
 
 
 def missing_reason(name: str) -> str:
-    """Return the reason why a compiled module is not usable, or "" for a usable module."""
+    """Return the reason why a compiled module is not usable.
+
+    The result is "" if the module is usable.
+    """
     return _unusable_reasons.get(name, "")
 
 
@@ -113,5 +119,5 @@ def _try_load(spec: importlib.machinery.ModuleSpec, csrc: Path) -> ModuleType | 
         return f"{spec.origin} cannot be loaded ({error})"
     wanted = sources_hash(csrc)
     if wanted and getattr(module, "SOURCES_HASH", "") != wanted:
-        return f"{spec.origin} was compiled from other C sources than those in {csrc}"
+        return f"{spec.origin} was compiled from other C sources than the files in {csrc}"
     return module

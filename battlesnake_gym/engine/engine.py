@@ -1,8 +1,8 @@
-"""Batch engine in C, which plays one turn of many games in one call and returns numpy arrays.
+"""Batch engine in C, which plays one turn of many games in one call.
 
-`Games` plays N games of up to S snakes. The arrays are read-only views of the engine's memory, so
-every call updates the arrays. Without the compiled module (`COMPILED` is False), `python_engine`
-provides the same methods, based on the Python rules.
+The results are numpy arrays. `Games` plays N games of up to S snakes. The arrays are read-only
+views of the engine's memory, so every call updates the arrays. Without the compiled module
+(`COMPILED` is False), `python_engine` provides the same methods, based on the Python rules.
 
 >>> games = Games(2, num_snakes=2)
 >>> games.reset(np.array([1, 2]))

@@ -85,7 +85,7 @@ def test_an_unusable_module_gives_one_warning_with_reason_cost_and_remedy(
         path, reason = folder / f"{leaf}.cpython-311-darwin.so", f"is not for {sys.platform}"
         path.write_bytes(MACH_O)
     else:
-        path, reason = folder / f"{leaf}.abi3.so", "was compiled from other C sources than those in"
+        path, reason = folder / f"{leaf}.abi3.so", "was compiled from other C sources than"
         shutil.copy(built(part), path)
         changed = sorted((folder / "csrc").glob("*.c"))[0]
         changed.write_bytes(changed.read_bytes() + b"/* changed */")
@@ -115,7 +115,7 @@ def test_the_module_of_the_image_replaces_an_unusable_one(job: Path, part: str) 
     changed.write_bytes(changed.read_bytes() + b"\n")
     done = run("-c", TELL, path=[job, image])
     assert done.stdout == ("False True\n" if part == "engine" else "True False\n")
-    assert "was compiled from other C sources" in done.stderr
+    assert str(changed.parent) in done.stderr
 
 
 def test_version_lists_the_installation(job: Path) -> None:
@@ -127,5 +127,6 @@ def test_version_lists_the_installation(job: Path) -> None:
     (told,) = [line for line in lines if line.startswith("engine: ")]
     assert told.startswith("engine: compiled, ")
     assert f" {_engine.get_observation_isa()} (" in told
-    assert "search: missing: it was not compiled here; to fix it: " + BUILD_HINT in lines
+    (told,) = [line for line in lines if line.startswith("search: missing")]
+    assert told.endswith(BUILD_HINT)
     assert any(line.startswith("extra server: ") for line in lines)

@@ -46,7 +46,7 @@ static Bits first_reached(const View *view, int own, int start) {
 
 /* Returns the discount of a distance in turns, or 0 for an unreachable goal. */
 static double nearness(int turns) { return turns ? discount_powers[turns - 1] : 0; }
-/* Returns whether at most one move is left. */
+/* Returns whether the action mask `moves` contains at most one move. */
 static bool is_single(int moves) { return (moves & (moves - 1)) == 0; }
 
 /* Returns the distance in steps from a cell to (x, y). */

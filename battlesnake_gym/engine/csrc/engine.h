@@ -110,7 +110,7 @@ typedef struct {
 /* Computes the layout of records for the given maximum board size and number of snakes. */
 Layout make_layout(int max_width, int max_height, int max_snakes);
 
-/* Planes of a record: uint16 marks; uint8 number of food (0 or 1, more only in imported games);
+/* Planes of a record: uint16 marks; uint8 food count (0 or 1, more only in imported games);
  * uint8 number of hazard layers, where 255 means 255 or more. The pointers are valid as long as the
  * record. */
 static inline uint16_t *record_marks(const Layout *layout, const Record *record) {

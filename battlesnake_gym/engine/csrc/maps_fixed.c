@@ -10,8 +10,8 @@ static void add_hazards(Game *game, const PointList *places) {
     }
 }
 
-/* Marks a cell as taken. Food on these maps avoids all bodies, including those of eliminated
- * snakes. */
+/* Marks a cell as taken. Food on these maps avoids all bodies, including the bodies of
+ * eliminated snakes. */
 
 static void take_point(const Record *record, uint8_t *taken, int x, int y) {
     if (on_board(record, x, y)) taken[cell_at(record, x, y)] = 1;

@@ -61,7 +61,7 @@ static inline bool turn_will_change(int turn) { return (unsigned)turn % 8 == 7; 
 /* Returns whether the health value changes on the next turn if the snake does not eat. */
 static inline bool health_will_change(int health) { return (unsigned)health % 4 == 1; }
 
-/* Returns `one` if `first`, or `other` otherwise. The function has no branch, because the branch
+/* Returns `one` if `first`, or `other` otherwise. The function is branchless, because a branch here
  * would be unpredictable. */
 static inline uint8_t *select_branchless(bool first, uint8_t *one, uint8_t *other) {
     uintptr_t mask = (uintptr_t)0 - first;

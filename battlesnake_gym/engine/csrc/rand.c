@@ -138,8 +138,8 @@ static int shuffled_slowly(Rand *rand, int n, int position) {
 }
 
 /* Finds the index by following `position` through the swaps from the last to the first, without an
- * array. The draws equal those of rand_bounded(). If a draw must be repeated (one in millions), the
- * function shuffles an array instead. */
+ * array. Draws the same numbers as rand_bounded(). If a draw must be repeated (one in millions),
+ * the function shuffles an array instead. */
 int rand_shuffled(Rand *rand, int n, int position) {
     if (rand->fast || n > 400) return shuffled_slowly(rand, n, position);
     if (n < 2) return position;

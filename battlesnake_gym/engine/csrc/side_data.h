@@ -32,8 +32,8 @@ struct SideData {
     int32_t num_runs;
     int32_t off_board; /* number of hazard entries off the board */
     int32_t shrunk;    /* number of sides lost by the royale rectangle; -1: hazards must be rebuilt */
-    int32_t num_gates; /* castle maps: number of gates, whose current order is stored */
-    Point gates[MAX_GATES];
+    int32_t num_gates; /* castle maps: number of gates */
+    Point gates[MAX_GATES]; /* castle maps: gates in their current order */
     int32_t pools_drawn; /* healing pools: number of outputs used by removals */
     /* Offsets and sizes of the lists, equal for all games of a batch. */
     uint32_t runs_offset, max_runs, dead_points_offset, max_dead_points;

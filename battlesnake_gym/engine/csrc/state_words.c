@@ -2,7 +2,7 @@
  *
  *     turn, width, height, number of snakes;
  *     per snake: cause, killer (seat or -1), turn of elimination, health, segments, then x, y each;
- *     number of food, then x, y each;
+ *     number of food cells, then x, y each;
  *     number of hazard runs, then x, y, count each;
  *     number of castle gates, then x, y each; outputs used by healing pools. */
 #include <stdio.h>
