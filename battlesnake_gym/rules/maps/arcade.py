@@ -1,4 +1,7 @@
-"""Map ``arcade_maze``: the maze of an arcade game, with tunnels for wrapped rulesets."""
+"""Map ``arcade_maze``: the maze of an arcade game.
+
+The maze has tunnels for wrapped rulesets.
+"""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ def update_grow(game: Game, state: State) -> None:
 
 
 def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]:
-    """List the cells that growth step ``steps`` adds to a box, which starts as one random cell.
+    """List the cells that growth step ``steps`` adds to a box.
 
-    The list is empty if the box fills the board.
+    The box starts as one random cell. The list is empty if the box fills the board.
     """
     left = right = rand.between(2, width - 2)
     bottom = top = rand.between(2, height - 2)
@@ -84,7 +84,10 @@ def update_expand_box(game: Game, state: State) -> None:
 
 
 def update_expand_scatter(game: Game, state: State) -> None:
-    """Place the standard food, and then a hazard on the next cell of the shuffled rings."""
+    """Place the standard food and one hazard.
+
+    The hazard is on the next cell of the shuffled rings.
+    """
     standard_food(game, state)
     if not is_due(state, _SCATTER_INTERVAL_TURNS):
         return

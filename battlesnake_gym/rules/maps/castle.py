@@ -22,7 +22,7 @@ class Castle:
         layers: Distances of the wall cells from the border, in cells.
         gates: Coordinates along a side at which the wall is open.
         starts: Groups of start cells; a group is used if the previous groups have too few cells.
-        max_food: Maximum number of food on the board.
+        max_food: Maximum number of food cells on the board.
     """
 
     size: int
@@ -44,7 +44,10 @@ class Castle:
         return [(x, y) for x, y in self._wall_cells() if x in self.gates or y in self.gates]
 
     def hazards(self) -> list[Point]:
-        """List the wall cells in the official order; cells next to a gate are listed twice."""
+        """List the wall cells in the official order.
+
+        Cells next to a gate are listed twice.
+        """
         gates = set(self.gate_cells())
         wall = [cell for cell in self._wall_cells() if cell not in gates]
         next_to_gate = {gate + side for gate in self.gates for side in (-1, 1)}

@@ -1,4 +1,7 @@
-"""Map ``hz_hazard_pits``, whose pits deepen up to four hazard layers and then disappear."""
+"""Map ``hz_hazard_pits``, with pits that deepen and then disappear.
+
+A pit has at most four hazard layers.
+"""
 
 from __future__ import annotations
 

@@ -33,9 +33,10 @@ def setup(game: Game, state: State) -> None:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, and remove a random pool every ``shrink_every_n_turns`` turns.
+    """Place the standard food, and remove a random pool at intervals.
 
-    The official engine uses one generator for all removals of a game.
+    The interval is ``shrink_every_n_turns`` turns. The official engine uses one generator for all
+    removals of a game.
     """
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns

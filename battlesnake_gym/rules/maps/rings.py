@@ -29,7 +29,10 @@ def ring_cells(width: int, height: int, number: int) -> list[Point]:
 
 
 def setup_inner_wall(game: Game, state: State) -> None:
-    """Create the standard start position and one ring of hazards, one cell from the border."""
+    """Create the standard start position and one ring of hazards.
+
+    The ring is one cell away from the border.
+    """
     standard.setup(game, state)
     state.hazards = ring_cells(state.width, state.height, 2)
 

@@ -1,4 +1,7 @@
-"""Map ``hz_scatter``, which adds a random hazard every second turn until the board is full."""
+"""Map ``hz_scatter``, which adds a random hazard every second turn.
+
+The hazards finally fill the board.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Map ``sinkholes``, whose central disc of hazards widens and deepens at intervals."""
+"""Map ``sinkholes``, with a central disc of hazards.
+
+The disc widens and deepens at intervals.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _DEFAULT_RINGS = 5
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, and then one hazard layer on a disc with the next larger radius."""
+    """Place the standard food, and then one hazard layer on a growing disc.
+
+    Each layer has the next larger radius.
+    """
     standard_food(game, state)
     every = game.settings.shrink_every_n_turns
     if every <= 0:

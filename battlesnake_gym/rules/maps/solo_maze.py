@@ -89,9 +89,9 @@ def level_cells(level: int, width: int) -> list[Point]:
 
 
 def build_level(game: Game, state: State, level: int) -> None:
-    """Build the maze of ``level``, place the snake with ``level + 3`` segments, and place food.
+    """Build the maze of ``level``, and place the snake and the food.
 
-    The snake starts at the lower left of the maze.
+    The snake has ``level + 3`` segments. The snake starts at the lower left of the maze.
 
     Raises:
         RulesError: If the snake would be longer than 100,000 segments.
@@ -147,7 +147,10 @@ def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
 
 @dataclass(slots=True)
 class MazeGenerator:
-    """Maze generator by recursive division: walls with holes divide rooms into smaller rooms."""
+    """Maze generator by recursive division.
+
+    Walls with holes divide rooms into smaller rooms.
+    """
 
     rand: GoRand
 

@@ -1,4 +1,7 @@
-"""Map ``hz_spiral``, which adds a hazard on the next cell of a spiral every third turn."""
+"""Map ``hz_spiral``, which adds a hazard every third turn.
+
+The hazard is on the next cell of a spiral.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def spiral_cells(center: Point, rings: int) -> Iterator[Point]:
 
 
 def update(game: Game, state: State) -> None:
-    """Place the standard food, and then a hazard on the next spiral cell if on the board."""
+    """Place the standard food, and then a hazard on the next spiral cell.
+
+    A spiral cell off the board gets no hazard.
+    """
     standard_food(game, state)
     turn = state.turn + 1
     if turn < _SPAWN_INTERVAL_TURNS or turn % _SPAWN_INTERVAL_TURNS:
