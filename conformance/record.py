@@ -31,7 +31,10 @@ Most events of a map occur before this turn.
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Record new games for each file of recorded games, into a file with the same name."""
+    """Record new games for each file of recorded games.
+
+    Each output file has the name of its input file.
+    """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "engine",
@@ -74,7 +77,10 @@ def main(argv: list[str] | None = None) -> int:
 def record_game(
     engine: Engine, game: Recording, rng: random.Random, all_of: list[Recording]
 ) -> Iterator[Json]:
-    """Yield the lines of a new game with the header of ``game`` and random recorded settings."""
+    """Yield the lines of a new game with random recorded settings.
+
+    The game has the header of ``game``.
+    """
     seed = rng.choice((rng.randrange(1, 1000), rng.randrange(-(2**63), 2**63) or 1))
     header = {**game.header, "seed": seed, "recorder": engine.title}
     header["settings"] = rng.choice(all_of).header["settings"]
@@ -111,7 +117,10 @@ def record_game(
 
 
 def choose_move(header: Json, position: Json, snake: Json, rng: random.Random) -> str:
-    """Choose a move to a free cell, often toward food, or occasionally an invalid string."""
+    """Choose a move to a free cell, often toward food.
+
+    Occasionally, the move is an invalid string.
+    """
     if rng.random() < 0.03:
         return rng.choice((*_MOVES, *_INVALID_MOVES))
     taken = {cell for one in position["s"] if "x" not in one for cell in parse_cells(one["b"])[:-1]}

@@ -1,8 +1,8 @@
-"""Play recorded games of the official engine with other engines and compare the positions.
+"""Play recorded games of the official engine with other engines.
 
-``python conformance/run.py c "mine=./my-engine --lines"`` prints the number of agreeing games by
-ruleset and map, and the games per second. ``--mutants`` plays engines with one broken rule each.
-README.md describes the protocol.
+The script compares the positions. ``python conformance/run.py c "mine=./my-engine --lines"`` prints
+the number of agreeing games by ruleset and map, and the games per second. ``--mutants`` plays
+engines with one broken rule each. README.md describes the protocol.
 """
 
 from __future__ import annotations
@@ -346,7 +346,10 @@ def engine_command(word: str) -> tuple[str, list[str]]:
 
 
 def iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
-    """Yield the lines of a table with the numbers of agreeing, played and rejected games."""
+    """Yield the lines of a table with the numbers of games.
+
+    The columns count agreeing, played and rejected games.
+    """
     width = max(14, *(len(name) + 2 for name in outcomes))
     yield " " * 34 + "".join(f"{name:>{width}}" for name in outcomes)
     for kind in ("ruleset", "map"):
@@ -362,7 +365,9 @@ def iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
 
 
 def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outcome | None]]:
-    """Play recorded games with each mutant of the Python engine until a game detects the mutant.
+    """Play recorded games with each mutant of the Python engine.
+
+    The games of a mutant end when a game detects the mutant.
 
     Yields:
         The broken rule, and the differing game or None.

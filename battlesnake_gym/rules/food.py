@@ -43,7 +43,10 @@ def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
 
 
 def place_food(state: State, rand: GoRand, count: int, *, avoid_hazards: bool = False) -> None:
-    """Place ``count`` pieces of food on random free cells, or fewer if too few cells are free."""
+    """Place ``count`` pieces of food on random free cells.
+
+    If too few cells are free, the function places food on all free cells.
+    """
     cells = free_cells(state, avoid_hazards=avoid_hazards)
     rand.shuffle(cells)
     state.food.extend(cells[:count])

@@ -45,7 +45,9 @@ _LCG_POWERS = _lcg_powers()
 
 
 class GoRand:
-    """Random number generator with the same outputs as Go's ``rand.New(rand.NewSource(seed))``.
+    """Random number generator with the outputs of Go's ``math/rand``.
+
+    The numbers equal the outputs of ``rand.New(rand.NewSource(seed))``.
 
     Args:
         seed: Any integer, which is reduced to a signed 64-bit number as in Go.

@@ -12,8 +12,8 @@ from .state import START_LENGTH, Point, Snake, State
 MAX_SNAKES = 16
 _NUM_CORNER_AND_SIDE_STARTS = 8
 # Snakes start on random cells of smaller boards.
-_MIN_SIZE_FIXED_STARTS = 7
-_MIN_SIZE_QUADRANT_STARTS = 11
+_MIN_BOARD_SIZE_FIXED_STARTS = 7
+_MIN_BOARD_SIZE_QUADRANT_STARTS = 11
 _MAX_SNAKES_WITH_FOOD = (
     # With at most this many snakes, food is placed beside each snake on every square board.
     4
@@ -44,22 +44,24 @@ def place_standard_start(state: State, rand: GoRand) -> None:
 
 
 def place_snakes(state: State, rand: GoRand) -> None:
-    """Place the snakes on fixed cells of a square board, or on random cells of another board.
+    """Place the snakes on their start cells.
+
+    The start cells of a square board are fixed. On another board, the snakes start on random cells.
 
     Raises:
         RulesError: If there are more snakes than start cells.
     """
     width, count = state.width, len(state.snakes)
     square = width == state.height
-    if square and count > _NUM_CORNER_AND_SIDE_STARTS and width < _MIN_SIZE_FIXED_STARTS:
+    if square and count > _NUM_CORNER_AND_SIDE_STARTS and width < _MIN_BOARD_SIZE_FIXED_STARTS:
         raise RulesError(
             f"{count} snakes do not fit on a board of {width}x{width}: "
             f"use at most {_NUM_CORNER_AND_SIDE_STARTS} snakes or a width of "
-            f"{_MIN_SIZE_FIXED_STARTS} or more"
+            f"{_MIN_BOARD_SIZE_FIXED_STARTS} or more"
         )
-    if square and width >= _MIN_SIZE_FIXED_STARTS and count <= _NUM_CORNER_AND_SIDE_STARTS:
+    if square and width >= _MIN_BOARD_SIZE_FIXED_STARTS and count <= _NUM_CORNER_AND_SIDE_STARTS:
         _place_on_corners_and_sides(state, rand)
-    elif square and width >= _MIN_SIZE_QUADRANT_STARTS:
+    elif square and width >= _MIN_BOARD_SIZE_QUADRANT_STARTS:
         place_in_quadrants(state, rand, _standard_quadrants(width))
     else:
         _place_on_random_cells(state, rand)
@@ -75,7 +77,10 @@ def _place_on_corners_and_sides(state: State, rand: GoRand) -> None:
 
 
 def _standard_quadrants(width: int) -> list[list[Point]]:
-    """List the four start cells of each quadrant of a square board, which are symmetric."""
+    """List the four start cells of each quadrant of a square board.
+
+    The start cells are symmetric.
+    """
     quadrant = width // 2
     near = quadrant // 3
     far = quadrant - near
@@ -148,9 +153,12 @@ def center_cell(state: State) -> Point:
 
 
 def place_start_food(state: State, rand: GoRand) -> None:
-    """Place the initial food: beside every snake and in the center, or on random cells."""
+    """Place the initial food.
+
+    The food is beside every snake and in the center, or on random cells.
+    """
     width, height = state.width, state.height
-    if width != height or width < _MIN_SIZE_FIXED_STARTS:
+    if width != height or width < _MIN_BOARD_SIZE_FIXED_STARTS:
         for _ in state.snakes:
             cells = free_cells(state)
             if cells:
@@ -170,7 +178,10 @@ def place_start_food(state: State, rand: GoRand) -> None:
 def place_food_beside(
     state: State, rand: GoRand, snakes: Sequence[Snake], is_blocked: Callable[[Point], bool]
 ) -> None:
-    """Place one piece of food per snake, diagonal to the head and away from the center."""
+    """Place one piece of food per snake.
+
+    The food is diagonal to the head and away from the center.
+    """
     for snake in snakes:
         cells = [
             cell

@@ -19,7 +19,9 @@ DEFAULT_BOARD_SIZE = 11
 
 
 def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> State:
-    """Create the first position of a game: run the map's setup and the rules without moves.
+    """Create the first position of a game.
+
+    The function runs the map's setup and the rules without moves.
 
     Args:
         game: Ruleset, map, settings and seed.

@@ -1,4 +1,7 @@
-"""Hazards of the ruleset and the map ``royale``, which surround a shrinking rectangle."""
+"""Hazards of the ruleset and the map ``royale``.
+
+The hazards surround a shrinking rectangle.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from .state import Game, Point, State
 
 
 def royale_hazards(game: Game, state: State) -> list[Point]:
-    """List the cells outside a rectangle that shrinks on one random side every N turns."""
+    """List the cells outside a shrinking rectangle.
+
+    The rectangle shrinks on one random side every ``shrink_every_n_turns`` turns.
+    """
     rand = game_rand(game)
     left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
     for _ in range((state.turn + 1) // game.settings.shrink_every_n_turns):

@@ -39,7 +39,10 @@ RULESETS: dict[str, tuple[Stage, ...]] = {
 
 
 def ruleset_name(name: str) -> str:
-    """Return the name of the ruleset that ``name`` selects, or "standard" for an unknown name."""
+    """Return the name of the ruleset that ``name`` selects.
+
+    An unknown name selects "standard".
+    """
     return name if name in RULESETS else "standard"
 
 
@@ -48,7 +51,10 @@ def _ruleset_stages(game: Game) -> tuple[Stage, ...]:
 
 
 def wraps(game: Game) -> bool:
-    """Return whether a snake that leaves the board enters the board on the opposite side."""
+    """Return whether the rules wrap the edges of the board.
+
+    A snake that leaves a wrapped board enters the board on the opposite side.
+    """
     return _ruleset_stages(game)[0] is _WRAPPED_STAGES[0]
 
 

@@ -119,7 +119,7 @@ def starve(game: Game, state: State, moves: Moves) -> None:
 
 
 def damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
-    """Reduce the health of snakes with the head on hazards, unless the cell contains food."""
+    """Reduce the health of snakes with the head on hazards without food."""
     if is_initialization(state, moves):
         return
     for snake in living_snakes(state):

@@ -1,6 +1,7 @@
-"""Map layouts and the constant table of Go, which the compiled engine reads on import.
+"""Map layouts and the constant table of Go.
 
-The C code contains no copy of these definitions.
+The compiled engine reads these definitions on import. The C code contains no copy of these
+definitions.
 """
 
 from __future__ import annotations

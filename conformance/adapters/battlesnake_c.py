@@ -1,4 +1,7 @@
-"""Adapter of the C engine of `battlesnake_gym`: a batch of one game with the official food."""
+"""Adapter of the C engine of `battlesnake_gym`.
+
+The engine plays a batch of one game with the official food.
+"""
 
 import numpy as np
 from gym_records import format_position, parse_game, parse_position

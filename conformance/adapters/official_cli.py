@@ -1,4 +1,7 @@
-"""Adapter of the official command line, which plays whole games: ``official_cli.py PATH``."""
+"""Adapter of the official command line: ``official_cli.py PATH``.
+
+The official command line plays whole games.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""Loop that serves an engine with the conformance protocol, for adapters in Python."""
+"""Loop that serves an engine with the conformance protocol.
+
+Adapters in Python use this loop.
+"""
 
 from __future__ import annotations
 
