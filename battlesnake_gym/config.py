@@ -145,7 +145,11 @@ TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
 
 
 def check_option_names(options: Iterable[str], extra_names: Iterable[str] = ()) -> None:
-    """Raise ``ValueError`` for a name that is neither an option nor in ``extra_names``."""
+    """Check that each name is an option or in ``extra_names``.
+
+    Raises:
+        ValueError: If a name is unknown.
+    """
     known = [*(field.name for field in fields(EnvConfig)), *extra_names]
     for name in options:
         if name not in known:

@@ -281,12 +281,18 @@ def _finish_save(onnx_path: Path, model: bytes) -> None:
 
 
 def _next_json_path(onnx_path: Path, model: bytes) -> Path:
-    """Return the path of the JSON file of ``model`` while `save` replaces the ONNX file."""
+    """Return the path of the JSON file of ``model`` during a save.
+
+    The file has this name while `save` replaces the ONNX file.
+    """
     return onnx_path.with_name(f".{onnx_path.stem}.{hashlib.sha256(model).hexdigest()}.json")
 
 
 def _check_self_contained(model: bytes, onnx_path: Path) -> None:
-    """Reject a network with external data, which the hash of the network does not cover."""
+    """Reject a network with external data.
+
+    The hash of the network does not cover external data.
+    """
     # The packages of onnxruntime and onnx, which read networks, install protobuf.
     from google.protobuf.empty_pb2 import Empty
     from google.protobuf.message import DecodeError

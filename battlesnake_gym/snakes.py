@@ -94,7 +94,10 @@ def to_decision(chosen: Decision | str) -> Decision:
 
 @runtime_checkable
 class NodeLimitedStrategy(Protocol):
-    """A strategy that can search a fixed number of nodes instead of using a time budget."""
+    """A strategy that can search a fixed number of nodes.
+
+    The number of nodes replaces the time budget.
+    """
 
     def set_nodes(self, nodes: int) -> None:
         """Set the number of nodes per move."""

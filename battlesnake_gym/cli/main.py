@@ -281,7 +281,10 @@ def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
 
 
 def _split_arguments(arguments: list[str]) -> tuple[str, list[str]]:
-    """Split arguments into the name of a command or group ("" for neither) and the rest."""
+    """Split arguments into the name of a command or group and the rest.
+
+    The name is "" if the arguments contain neither a command nor a group.
+    """
     for count in (2, 1):
         if (name := " ".join(arguments[:count])) in COMMANDS:
             return name, arguments[count:]

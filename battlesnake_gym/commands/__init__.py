@@ -1,1 +1,1 @@
-"""Command modules of this package: each module implements one ``battlesnake-gym`` command."""
+"""Command modules of this package: one module per ``battlesnake-gym`` command."""

@@ -93,7 +93,10 @@ def parser() -> Parser:
 
 
 def check_components() -> Iterator[ComponentStatus]:
-    """Yield the states of Python, required packages, compiled modules, extras and programs."""
+    """Yield the states of all components.
+
+    The components are Python, required packages, compiled modules, extras and programs.
+    """
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < (3, 11)
     yield ComponentStatus(

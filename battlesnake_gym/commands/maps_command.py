@@ -75,7 +75,10 @@ def parser() -> Parser:
 
 
 def start_board(game_map: Map, snakes: int = 2) -> Board:
-    """Return a new board on ``game_map``, with at least 11x11 cells if the map permits."""
+    """Return a new board on ``game_map``.
+
+    The board has at least 11x11 cells if the map permits this size.
+    """
     width, height = next((size for size in game_map.sizes if min(size) >= 11), game_map.sizes[0])
     count = max(game_map.players[0], min(game_map.players[1], snakes))
     ruleset = {"royale": "royale", "solo_maze": "solo"}.get(game_map.id, "standard")

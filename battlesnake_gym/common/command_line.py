@@ -62,7 +62,10 @@ _TYPE_DESCRIPTIONS = {
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Help formatter that appends defaults to help texts and does not wrap indented paragraphs."""
+    """Help formatter that appends defaults to help texts.
+
+    Indented paragraphs are not wrapped.
+    """
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
@@ -110,7 +113,11 @@ class Parser(argparse.ArgumentParser):
         ]
 
     def format_help(self, full: bool = False) -> str:
-        """Return the help text with all options if ``full``, or with the most important options."""
+        """Return the help text.
+
+        Args:
+            full: Whether to list all options instead of only the most important options.
+        """
         flags = self.visible_options()
         named = [action for action in flags if {*action.option_strings} & {*self._short_help_flags}]
         rest = (
@@ -211,7 +218,7 @@ def print_error(prog: str, error: object) -> int:
 
 
 def shorten_line(text: str, max_chars: int) -> str:
-    r"""Return ``text`` as one line of at most ``max_chars`` characters, shortened in the middle.
+    r"""Return ``text`` as one line, shortened in the middle to ``max_chars``.
 
     >>> shorten_line("no such\nthing", 20), shorten_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
@@ -224,9 +231,10 @@ def shorten_line(text: str, max_chars: int) -> str:
 
 
 def colorize(text: str, color: str, stream: IO[str]) -> str:
-    """Return ``text`` with ANSI color codes if ``stream`` is a terminal that supports colors.
+    """Return ``text`` with ANSI color codes if ``stream`` supports colors.
 
-    The environment variables ``NO_COLOR`` and ``TERM=dumb`` disable colors.
+    Only terminals support colors. The environment variables ``NO_COLOR`` and ``TERM=dumb`` disable
+    colors.
 
     Args:
         text: Text to color.

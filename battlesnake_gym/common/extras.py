@@ -23,7 +23,7 @@ def load_module(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # The standard library of Windows lacks some modules, such as `fcntl`.
+        # Python's standard library lacks some modules on Windows, such as `fcntl`.
         if error.name in sys.stdlib_module_names:
             raise MissingExtraError("this command needs Linux or macOS") from error
         if not extra:

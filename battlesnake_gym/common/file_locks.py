@@ -1,4 +1,7 @@
-"""File locks that the operating system releases when a process ends, even after a kill signal."""
+"""File locks that end with the process.
+
+The operating system releases these locks when a process ends, even after a kill signal.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def read_owner(file: IO[str]) -> str:
 
 
 def owner_may_run(file: IO[str]) -> bool:
-    """Return whether the process in a lock file may be running.
+    """Return whether the process recorded in a lock file may still be running.
 
     A process of another machine may always be running.
     """

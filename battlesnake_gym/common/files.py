@@ -71,7 +71,10 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Create and lock a file, so that other processes do not delete the file as a leftover."""
+    """Create and lock a file.
+
+    The lock prevents other processes from deleting the file as a leftover.
+    """
     # Windows cannot rename an open file.
     if os.name == "nt":
         yield

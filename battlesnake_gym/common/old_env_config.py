@@ -17,7 +17,7 @@ _FOOD_RNG_NAMES = {"seeded": "official"}
 
 
 def convert_observation(observation: Any) -> Any:
-    """Convert the names in an observation that version 0.1 stored to the current names.
+    """Convert an observation that version 0.1 stored to the current names.
 
     Args:
         observation: The stored name or dictionary; any other value is returned unchanged.

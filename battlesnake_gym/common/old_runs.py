@@ -76,7 +76,10 @@ _CSV_COLUMN_NAMES = {
 
 
 def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert old hyperparameter names of checkpoints, ``run.json`` and experiment files."""
+    """Convert old hyperparameter names to the current names.
+
+    Checkpoints, ``run.json`` and experiment files contain such names.
+    """
     options = dict(_ALGORITHM_OPTION_NAMES)
     if values.get("algorithm") == "DISTIL":
         options |= _DISTIL_OPTION_NAMES
@@ -99,7 +102,10 @@ def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert old names in the settings that a resumed run must share with the checkpoint."""
+    """Convert old names in the identity of a run to the current names.
+
+    The identity contains the settings that a resumed run must share with the checkpoint.
+    """
     converted = {_IDENTITY_KEYS.get(name, name): value for name, value in identity.items()}
     if "observation" in converted:
         converted["observation"] = convert_observation(converted["observation"])

@@ -299,10 +299,10 @@ class ProgressTable:
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
-    """Return the centered moving average over about ``span`` values, which skips NaN values.
+    """Return the centered moving average over about ``span`` values.
 
-    The window is symmetric and shrinks towards both ends. The curve therefore starts with the first
-    value and ends with the last value.
+    NaN values are skipped. The window is symmetric and shrinks towards both ends. The curve
+    therefore starts with the first value and ends with the last value.
 
     >>> smooth([1.0, 3.0, float("nan"), 5.0, 9.0], 3)
     [1.0, 2.0, 4.0, 7.0, 9.0]

@@ -79,7 +79,7 @@ def temporary_dir(purpose: str) -> Iterator[Path]:
 
 
 def _open(path: Path) -> int:
-    """Open a directory, and not a link to one, and return the descriptor."""
+    """Open a directory without following a symbolic link; return its descriptor."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 

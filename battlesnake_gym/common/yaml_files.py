@@ -59,7 +59,10 @@ def read_yaml(path: Path) -> Any:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the line and cause of a YAML error, and a remedy for indentation with tabs."""
+    """Return the line and the cause of a YAML error.
+
+    If the indentation contains tabs, the text also gives a remedy.
+    """
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or problem is None:
         return " ".join(str(error).split())[:200]

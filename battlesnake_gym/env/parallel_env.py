@@ -44,10 +44,11 @@ AgentInfos = dict[str, dict[str, Any]]
 
 
 class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
-    """Environment with one game, in which every snake is an agent (``snake_0``, ``snake_1``, ...).
+    """Environment with one game, in which every snake is an agent.
 
-    An agent terminates when its snake is eliminated or the game is over. The results of this step
-    are the last results that contain the agent.
+    The agents are named ``snake_0``, ``snake_1`` and so on. An agent terminates when its snake is
+    eliminated or the game is over. The results of this step are the last results that contain the
+    agent.
 
     The info of each agent contains numbers, which trainers can stack:
 

@@ -1,4 +1,4 @@
-"""Past selves: earlier weights of the learner, which play as opponents in training games.
+"""Past selves: earlier weights of the learner as opponents in training.
 
 Sampling follows prioritized fictitious self-play (Vinyals et al. 2019): the lower the learner's win
 rate against a past self, the higher the sampling probability. The stored past selves are spread
@@ -73,7 +73,10 @@ class PastSelves:
         return tuple(self._numbers)
 
     def add(self, weights: Any) -> None:
-        """Store every k-th offered weights, where k doubles each time when the store is full."""
+        """Store the weights of every k-th call.
+
+        When the store is full, k doubles.
+        """
         self._num_offered += 1
         if (self._num_offered - 1) % self._keep_interval:
             return

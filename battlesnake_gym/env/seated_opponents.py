@@ -165,7 +165,10 @@ class SeatedOpponents:
 
 
 def engine_code(opponent: Opponent, vector: VectorBattlesnake) -> int:
-    """Return the engine's code of ``opponent``, or 0 for an opponent that Python plays."""
+    """Return the engine's code of ``opponent``.
+
+    The code is 0 for an opponent that Python plays.
+    """
     if not isinstance(vector.games, engine.EngineGames) or not isinstance(opponent, str):
         return 0
     return snakes.engine_code(opponent)

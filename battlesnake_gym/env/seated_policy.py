@@ -70,7 +70,10 @@ class SeatedPolicy:
 
     @property
     def policy(self) -> snakes.BatchPolicy:
-        """Network of the policy, which is reloaded from its file after copying or unpickling."""
+        """Network of the policy.
+
+        A copied or unpickled object loads the network from its file again.
+        """
         if self._policy is None:
             self._policy = snakes.batch_policy(self._name)
             assert self._policy is not None

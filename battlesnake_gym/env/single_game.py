@@ -1,4 +1,4 @@
-"""Single game: common code of the Gymnasium environment and the PettingZoo environment.
+"""Common code of the Gymnasium environment and the PettingZoo environment.
 
 Both environments use a `VectorBattlesnake` with one game, so actions, observations, masks, rewards
 and truncation have the same meaning in all environments. By default, food uses the official random

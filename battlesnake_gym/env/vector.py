@@ -1,8 +1,8 @@
-"""Vector environment for training, which plays many games in one call with numpy arrays.
+"""Vector environment for training, which plays many games in one call.
 
-For any number of games, a step consists of two calls of the engine and a few numpy operations. The
-first call plays the turn and writes the observations; the second call writes the action mask. Axes:
-N games, S seats, C planes, H rows, W columns.
+The results are numpy arrays. For any number of games, a step consists of two calls of the engine
+and a few numpy operations. The first call plays the turn and writes the observations; the second
+call writes the action mask. Axes: N games, S seats, C planes, H rows, W columns.
 """
 
 from __future__ import annotations
@@ -204,11 +204,12 @@ class VectorBattlesnake:
         npt.NDArray[np.bool_],
         Infos,
     ]:
-        """Play one turn of every running game, and start new games in place of ended games.
+        """Play one turn of every running game.
 
-        The environment owns the memory of the observations (read-only) and infos. The next step
-        overwrites this memory, so copy arrays for later use. ``alive``, ``acted``, ``reset``,
-        rewards, terminations and truncations are new arrays in every step.
+        New games replace ended games. The environment owns the memory of the observations
+        (read-only) and infos. The next step overwrites this memory, so copy arrays for later use.
+        ``alive``, ``acted``, ``reset``, rewards, terminations and truncations are new arrays in
+        every step.
 
         Infos:
 
@@ -276,7 +277,10 @@ class VectorBattlesnake:
 
     @property
     def observations(self) -> npt.NDArray[np.uint8]:
-        """Current observations, uint8 [N, S, C, H, W]: the read-only array that `step` returns."""
+        """Current observations, uint8 [N, S, C, H, W].
+
+        The property returns the same read-only array as `step`.
+        """
         return self._observations
 
     @property
@@ -314,7 +318,9 @@ class VectorBattlesnake:
         return self._infos(acted=np.zeros_like(self._alive), reset=ended)
 
     def start_state(self, game: int) -> State | None:
-        """Return the start position of the current episode, or None for a start from the map.
+        """Return the start position of the current episode.
+
+        The result is None if the episode started from the map.
 
         Args:
             game: Index of the game.
@@ -382,7 +388,7 @@ class VectorBattlesnake:
             other[:] = seen
 
     def _register_observations(self) -> None:
-        """Register the observation array with the engine if the engine supports the observation."""
+        """Register the observation array if the engine supports the observation."""
         if not self._observe_in_python:
             self.games.observe(self.observation, self._obs)
         self._observations = self._obs.view()

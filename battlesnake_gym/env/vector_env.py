@@ -138,12 +138,12 @@ _SEAT_INFOS = ("acted", "alive", "cause", "killer", "length", "health")
 
 
 class BattlesnakeVectorEnv(_BaseVectorEnv):
-    """Vector environment of ``num_envs`` games, each with one learner and its opponents.
+    """Vector environment of ``num_envs`` games with one learner each.
 
-    ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", ...)`` creates this class. The compiled
-    engine plays the opponents in `snakes.ENGINE_SNAKES`. One network call per turn evaluates each
-    policy for all its seats. Other strategies are called board by board in Python. The seats and
-    opponents of a game depend only on the seed of the game.
+    All other snakes of a game are opponents. ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0",
+    ...)`` creates this class. The compiled engine plays the opponents in `snakes.ENGINE_SNAKES`.
+    One network call per turn evaluates each policy for all its seats. Other strategies are called
+    board by board in Python. The seats and opponents of a game depend only on the seed of the game.
 
     An episode ends when the learner's snake is eliminated or the game is over. Observations and
     infos are copies that belong to the caller.
@@ -410,7 +410,11 @@ def _parse_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
 def _hash_uniform(
     seeds: npt.NDArray[np.int64], count: int, purpose: int
 ) -> npt.NDArray[np.float64]:
-    """Hash each seed to ``count`` uniform values in [0, 1): float64 [len(seeds), count]."""
+    """Hash each seed to ``count`` uniform values in [0, 1).
+
+    Returns:
+        float64 [len(seeds), count].
+    """
     words = seeds.astype(np.uint64)[:, None] * np.uint64(0xD1342543DE82EF95)
     words = words + (np.arange(count, dtype=np.uint64) * np.uint64(4) + np.uint64(purpose)) * (
         np.uint64(0x9E3779B97F4A7C15)

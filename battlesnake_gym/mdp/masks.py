@@ -67,10 +67,10 @@ _custom_masks: dict[str, MaskFn] = {}
 
 
 def register(kind: str, mask_fn: MaskFn) -> None:
-    """Register a custom kind of mask, which can be joined with ``+`` like a built-in kind.
+    """Register a custom kind of mask.
 
-    The engine calls ``mask_fn`` in Python for every snake on every turn, which takes about a
-    hundred times as long as a built-in mask.
+    The kind can be joined with ``+`` like a built-in kind. The engine calls ``mask_fn`` in Python
+    for every snake on every turn, which takes about a hundred times as long as a built-in mask.
 
     Args:
         kind: Name of the kind, without "+".

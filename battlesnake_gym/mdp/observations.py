@@ -482,9 +482,10 @@ def _encode_territory(state: State, own: Snake) -> tuple[Bytes, Bytes]:
 
 
 def _territory_planes(state: State, own: Snake) -> Bytes:
-    """Compute the territory planes: which snake reaches each cell first, and in how many turns.
+    """Compute the territory planes.
 
-    All snakes move simultaneously, one cell per turn.
+    The planes contain which snake reaches each cell first, and in how many turns. All snakes move
+    simultaneously, one cell per turn.
     """
     shape = grid(state.width, state.height)
     snakes = [own, *(snake for snake in living_snakes(state) if snake is not own)]
@@ -560,7 +561,10 @@ def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
 
 
 def _turns_to_leave(snake: Snake) -> dict[Point, int]:
-    """Return the number of turns until each body cell is free, if the snake does not eat."""
+    """Return the number of turns until each body cell is free.
+
+    The function assumes that the snake does not eat.
+    """
     cells: dict[Point, int] = {}
     for index, cell in enumerate(snake.body):
         cells.setdefault(cell, snake.length - index)
@@ -577,7 +581,10 @@ def _add_hazards(plane: Bytes, state: State, step: int) -> None:
 def _paste_board(
     view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]
 ) -> Bytes:
-    """Copy the board into planes of ``size`` (rows, columns), filled up with ``outside``."""
+    """Copy the board into planes of ``size`` (rows, columns).
+
+    The value ``outside`` fills cells off the board.
+    """
     height, width = board.shape[1:]
     rows, columns = size
     if view == "board":

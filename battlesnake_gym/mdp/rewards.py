@@ -123,7 +123,10 @@ def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
 
 
 def _count_outlived(turn: TurnBatch) -> Counts:
-    """Divide the number of eliminations of a turn equally among the snakes that lived longest."""
+    """Divide the eliminations of a turn among the snakes that lived longest.
+
+    Each of these snakes receives an equal part.
+    """
     survivors = turn.acted & turn.alive
     heirs: Flags = survivors | (turn.died & ~survivors.any(axis=1, keepdims=True))
     shares = turn.died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
@@ -252,7 +255,11 @@ RewardWeights = str | Mapping[str, float] | Rewards
 def get_seats(
     rewards: RewardWeights | Sequence[RewardWeights], seats: int
 ) -> Rewards | SeatRewards:
-    """Create the rewards of all seats from one set of weights, or from one set per seat.
+    """Create the rewards of all seats.
+
+    Args:
+        rewards: One set of weights for all seats, or a list with one set per seat.
+        seats: Number of seats.
 
     Raises:
         ValueError: If a name is unknown or the list does not have ``seats`` elements.

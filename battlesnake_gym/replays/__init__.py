@@ -1,1 +1,4 @@
-"""Recorded games: readers and writers for this project's format and the official CLI's format."""
+"""Readers and writers of recorded games.
+
+The formats are this project's format and the format of the official CLI.
+"""

@@ -38,7 +38,10 @@ def at_line(name: str, number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def warn_when_too_large() -> Iterator[None]:
-    """Convert errors about exceeded limits to warnings, because a recording must not be lost."""
+    """Convert errors about exceeded limits to warnings.
+
+    A recording must not be lost because of a limit.
+    """
     try:
         yield
     except ValueError as error:
@@ -66,9 +69,10 @@ def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> No
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a file, one object per line; each line is parsed on demand.
+    """Yield the JSON objects of a file with one object per line.
 
-    File sizes are checked first, before any line is decompressed or parsed.
+    Each line is parsed on demand. File sizes are checked first, before any line is decompressed or
+    parsed.
 
     Raises:
         ReplayError: If a line is not a JSON object, or if the file exceeds one of `replays.limits`;

@@ -1,4 +1,4 @@
-"""Limits of recorded games, which bound the memory and the time for reading a file.
+"""Limits of recorded games, which bound the time and memory for reading.
 
 All limits far exceed the needs of real games. To read a larger file that you trust, first raise the
 limit that the error message names, for example ``limits.MAX_REPLAY_TURNS = 200_000``.
@@ -116,7 +116,9 @@ class SizeMeter:
         self._cells = 0
 
     def count(self, state: State) -> None:
-        """Count a position, and check the limits; the first position does not count as a turn.
+        """Count a position, and check the limits.
+
+        The first position does not count as a turn.
 
         Raises:
             BoardError: If a limit is exceeded.

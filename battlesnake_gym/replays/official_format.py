@@ -1,11 +1,12 @@
-"""Reader and writer for the file format of the official CLI (``battlesnake play -o``).
+"""Reader and writer for the file format of ``battlesnake play -o``.
 
-The first line is the ``game`` object. The following lines are the body of one request per turn. The
-last line is the result. The format does not contain moves and eliminations, so this module infers
-both. The move of a surviving snake follows from its head. For eliminated snakes, moves are tried
-until the rules lead to the next position. The attribute ``inferred`` of a turn lists these snakes,
-unless the file shows their last body as ``you``. The format does not contain the seed, so a replay
-from such a file stores the food and hazards of every turn.
+``battlesnake`` is the official CLI. The first line is the ``game`` object. The following lines are
+the body of one request per turn. The last line is the result. The format does not contain moves and
+eliminations, so this module infers both. The move of a surviving snake follows from its head. For
+eliminated snakes, moves are tried until the rules lead to the next position. The attribute
+``inferred`` of a turn lists these snakes, unless the file shows their last body as ``you``. The
+format does not contain the seed, so a replay from such a file stores the food and hazards of every
+turn.
 """
 
 from __future__ import annotations
@@ -112,7 +113,11 @@ def parse_game_file(
 
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
-    """Return the position of a line, and the head of ``you`` by id if ``you`` is eliminated."""
+    """Parse the position of a line.
+
+    Returns:
+        The position, and the head of ``you`` by id if ``you`` is eliminated.
+    """
     frame = board_json.parse_request({**line, "you": None})[1]
     you = json_fields.child(line, "you", "")
     body = json_fields.points(you, "body", "you")

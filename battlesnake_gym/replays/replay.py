@@ -384,7 +384,10 @@ def _state_to_dict(state: Board) -> dict[str, Any]:
 
 
 def _turn_to_dict(turn: Turn) -> dict[str, Any]:
-    """Return a turn as a JSON object: the moves and all fields that differ from their defaults."""
+    """Convert a turn to a JSON object.
+
+    The object contains the moves and all fields that differ from their defaults.
+    """
     defaults = dataclasses.asdict(Turn(moves={}))
     written = dataclasses.asdict(turn)
     return {k: _to_json_value(v) for k, v in written.items() if k == "moves" or v != defaults[k]}
@@ -411,7 +414,7 @@ def _result_to_dict(board: Board) -> dict[str, Any]:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Convert ``value`` to strict JSON; infinite numbers become text."""
+    """Convert ``value`` to strict JSON; infinities become strings."""
     if isinstance(value, dict):
         return {str(key): _to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -530,7 +533,7 @@ def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
     """Return the numbers under ``key`` by name.
 
-    Files contain infinite numbers as text.
+    Files contain infinities as strings.
     """
     numbers = {}
     for name, value in json_fields.child(parent, key, path).items():

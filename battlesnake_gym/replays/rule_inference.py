@@ -1,9 +1,9 @@
-"""Inference of the rules of a game from its frames, for engines that do not send the rules.
+"""Inference of the rules of a game from its frames.
 
-`collect_evidence` examines how snakes grow, where heads move, where hazards appear and how much
-damage they cause. `infer_game` converts the evidence to a ``game`` object of the API, or raises an
-error if the frames are ambiguous. `check_rules` raises an error if the frames contradict given
-rules.
+Some engines do not send the rules. `collect_evidence` examines how snakes grow, where heads move,
+where hazards appear and how much damage they cause. `infer_game` converts the evidence to a
+``game`` object of the API, or raises an error if the frames are ambiguous. `check_rules` raises an
+error if the frames contradict given rules.
 """
 
 from __future__ import annotations
@@ -187,7 +187,10 @@ def build_game_object(
 
 
 def game_object_of_mode(mode: str) -> dict[str, Any] | None:
-    """Return the ``game`` object of a mode of arena.battlesnake.com, or None if unknown."""
+    """Return the ``game`` object of a mode of arena.battlesnake.com.
+
+    The result is None if the mode is unknown.
+    """
     known = RULES_BY_MODE.get(mode.lower().replace("_", " "))
     return build_game_object(*known) if known else None
 
