@@ -235,7 +235,10 @@ def score_to_probability(score: float) -> float:
 
 
 def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
-    """Return the network index of each input of a file, and the sizes of its hidden layers.
+    """Parse the shape of a network file.
+
+    Returns:
+        The network index of each input of the file, and the sizes of the two hidden layers.
 
     Raises:
         KeyError: If a field is missing.

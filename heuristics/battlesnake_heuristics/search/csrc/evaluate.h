@@ -86,14 +86,14 @@ static __attribute__((noinline)) void compute_territory(const Search *search, co
         sets_spread_4_4(search, pos, alive, count, territory);
 }
 
-/* Returns the score of the nearest own food, minus a penalty if the snake starves before it
- * eats. */
+/* Returns the score of the nearest food in the snake's territory, minus a penalty if the snake
+ * starves before it eats. */
 static int food_score(const Search *search, const Body *body, int turns_to_food) {
     const int32_t *weights = search->request->weights;
     int lack = weights[W_HUNGER_THRESHOLD] - body->health;
     int drive = weights[W_FOOD_NEAR] + (lack > 0 ? lack * weights[W_HUNGER] : 0);
     int value = turns_to_food == UNREACHED ? 0 : drive / (turns_to_food + 1);
-    /* The snake will starve, because no own food is reached in time. */
+    /* The snake will starve, because it reaches no food of its territory in time. */
     if (body->health < turns_to_food && lack > 0) value -= weights[W_STARVING] / (body->health + 1);
     return value;
 }

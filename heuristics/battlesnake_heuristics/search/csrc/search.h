@@ -24,10 +24,10 @@ enum {
     W_LENGTH,              /* value per segment of lead over the longest opponent */
     W_LEAD_CAP,            /* maximum number of segments of lead that count */
     W_LONGEST,             /* bonus if we are strictly longer than every opponent */
-    W_FOOD_NEAR,           /* value of own food, divided by its distance in turns + 1 */
+    W_FOOD_NEAR,           /* value of our nearest food, divided by its distance in turns + 1 */
     W_HUNGER,              /* addition to W_FOOD_NEAR per health point below W_HUNGER_THRESHOLD */
     W_HUNGER_THRESHOLD,    /* health below which W_HUNGER applies */
-    W_STARVING,            /* penalty, divided by health + 1, if no own food is reachable */
+    W_STARVING,            /* penalty, divided by health + 1, if we starve before we reach food */
     W_CRAMPED,             /* penalty per segment that does not fit in our territory */
     W_ELIMINATED_OPPONENT, /* bonus per eliminated opponent */
     W_DRAW,                /* penalty of a drawn game */

@@ -232,7 +232,8 @@ PyDoc_STRVAR(inputs_doc,
 "inputs(...)\n"
 "--\n"
 "\n"
-"Return the network inputs of a position: bytes of int16. The arguments are those of search().");
+"Return the network inputs of a position: bytes of int16. The arguments equal the arguments of\n"
+"search().");
 
 static PyObject *inputs(PyObject *module, PyObject *args) {
     (void)module;

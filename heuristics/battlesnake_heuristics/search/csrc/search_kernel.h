@@ -220,8 +220,8 @@ static void extract_line(Search *search, const Position *root, SearchResult *res
     }
 }
 
-/* Returns whether the frozen search has used 60% of its time. The search then stops, because the
- * next depth rarely completes in time. */
+/* Returns whether the frozen search has used 60% of its time budget. The search then stops, because
+ * the next depth rarely completes in time. */
 static int frozen_out_of_time(const Search *search) {
     const SearchRequest *request = search->request;
     return FROZEN && request->time_limit_s > 0 &&

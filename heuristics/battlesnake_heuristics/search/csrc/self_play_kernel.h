@@ -6,7 +6,7 @@
 typedef struct {
     const SelfPlayConfig *config;
     Search *game_search;   /* represents the game; its rings store the bodies, by seat */
-    Search *player_search; /* searches the move of one player, which is snake 0 */
+    Search *player_search; /* searches for the move of snake 0 */
     /* Request of the game, and request from the perspective of the snake to move. */
     SearchRequest game_request, player_request;
     int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
@@ -113,8 +113,8 @@ static void fill_row(const RootChoice *choice, SelfPlayRow *row) {
     row->move = choice->move;
 }
 
-/* Searches the move of the snake at `seat` with an empty transposition table, and fills value, move
- * and visits of the row. Returns 0, or -1 if out of memory. */
+/* Searches for the move of the snake at `seat` with an empty transposition table, and fills in the
+ * value, move and visits of the row. Returns 0, or -1 if out of memory. */
 static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayRow *row) {
     Search *player_search = game->player_search;
     SearchRequest *player_request = &game->player_request;
