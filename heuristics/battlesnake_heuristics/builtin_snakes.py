@@ -79,7 +79,10 @@ def territorial_snake(seed: int) -> Pipeline:
 
 
 def decision_tree_snake(seed: int) -> Pipeline:
-    """Use a decision tree: eat if hungry, hunt if longest, else grow; alone, follow the tail."""
+    """Use a decision tree: eat if hungry, hunt if longest, else grow.
+
+    Without opponents, the snake follows its tail.
+    """
     crowd = [When(longest, [territory, hunt * 0.3], [food, territory])]
     return Pipeline(
         *SAFE,

@@ -53,7 +53,10 @@ def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict
 
 
 def format_duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """Format the result of `play_duels` as a table: one row per snake, one column per opponent."""
+    """Format the result of `play_duels` as a table.
+
+    The table has one row per snake and one column per opponent.
+    """
     lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in shares) + "     all"]
     for name, row in shares.items():
         cells = [f"{row[other]:8.0%}" if other in row else "       ." for other in shares]

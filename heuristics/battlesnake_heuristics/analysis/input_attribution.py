@@ -1,4 +1,4 @@
-"""Attribution: the contribution of each network input to the evaluation of a position."""
+"""Attribution: how much each network input contributes to an evaluation."""
 
 from __future__ import annotations
 
@@ -77,7 +77,16 @@ def static_win_probability(evaluation: Evaluation, board: Board) -> float:
 
 
 def _win_probabilities(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
-    """Evaluate network inputs, int16 (N, inputs); return win probabilities, float64 (N,)."""
+    """Evaluate network inputs.
+
+    Args:
+        evaluation: Network to evaluate.
+        rows: Network inputs, int16 (N, inputs).
+        living: Number of living snakes.
+
+    Returns:
+        Win probabilities, float64 (N,).
+    """
     values = _search.evaluate_batch(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
     assert (
         values is not None

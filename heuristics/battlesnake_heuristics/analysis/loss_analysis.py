@@ -160,9 +160,10 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
 
 
 def _only_surviving_move(board: Board, safe: list[str], nodes: int) -> str | None:
-    """Return the only safe move without a proven loss, or None if there is not exactly one.
+    """Return the only safe move without a proven loss.
 
-    The search visits up to ``nodes`` nodes.
+    The result is None if no move or several moves meet this condition. The search visits up to
+    ``nodes`` nodes.
     """
     scores = Search(evaluation=load_builtin(), nodes=nodes)(board).scores
     held = [move for move in safe if scores.get(move, 0.0) > -MIN_PROVEN_VALUE]

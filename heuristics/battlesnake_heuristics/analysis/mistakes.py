@@ -123,7 +123,10 @@ def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
 def score_after_move(
     board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
 ) -> float:
-    """Return a snake's mean rollout score after ``move`` and the opponents' moves ``others``."""
+    """Return a snake's mean rollout score after ``move``.
+
+    The opponents play the moves ``others``.
+    """
     after = board.without_seed()
     after.advance({**others, snake_id: move})
     after.game = board.game
@@ -141,7 +144,10 @@ def scores_by_move(
 def assess_move(
     board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int
 ) -> MoveAssessment:
-    """Compare the rollout score of a played move with that of the best other safe move."""
+    """Compare the rollout score of a played move with the best alternative.
+
+    The best alternative is the other safe move with the highest rollout score.
+    """
     won = scores_by_move(board, snake_id, moves, games, seed)
     move = moves[snake_id]
     better_move = max((one for one in won if one != move), key=won.__getitem__)
@@ -151,7 +157,9 @@ def assess_move(
 def assess_moves(
     places: Iterable[int], assess: Callable[[int, int, int], MoveAssessment]
 ) -> list[MoveAssessment]:
-    """Assess some moves. Moves with nearly the largest loss are assessed with more rollouts.
+    """Assess some moves.
+
+    Moves with nearly the largest loss are assessed with more rollouts.
 
     Args:
         places: Indices of the moves.

@@ -135,7 +135,10 @@ class PositionAnalyzer:
         }
 
     def win_probabilities(self, board: Board) -> dict[str, float]:
-        """Return the win probabilities of the living snakes by id, in half of the time limit."""
+        """Return the win probabilities of the living snakes by id.
+
+        The evaluation takes half of the time limit.
+        """
         board = board.without_seed()
         values = {
             snake.id: self._evaluate_position(board, snake.id, 0.5)[0] for snake in board.living
@@ -160,10 +163,10 @@ class PositionAnalyzer:
     def _win_probability_after(
         self, board: Board, values: Mapping[str, float], snake_id: str, value: float
     ) -> float:
-        """Return the win probability of a snake after a move with the search value ``value``.
+        """Return the win probability of a snake after a move.
 
-        The function assumes that the opponents gain equal parts of the search value that the snake
-        loses.
+        The argument ``value`` is the search value of the move. The function assumes that the
+        opponents gain equal parts of the search value that the snake loses.
         """
         gain = (values[snake_id] - value) / (len(values) - 1) if abs(value) < 900 else 0.0
         others = {
@@ -203,7 +206,10 @@ class PositionAnalyzer:
     def _evaluate_move(
         self, board: Board, snake: Snake, move: str, fraction: float
     ) -> tuple[float, Line]:
-        """Return the value and the line of a move, assuming the nearest opponent's best reply."""
+        """Return the value and the line of a move.
+
+        The search assumes the nearest opponent's best reply.
+        """
         replies = list(_iter_replies(board, snake))
         worst = _WON_VALUE + 1
         line: Line = {}
@@ -249,7 +255,10 @@ class PositionAnalyzer:
         return decision.scores[decision.move], decision.line
 
     def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
-        """Return the nearest opponent's best move and default moves of all other opponents."""
+        """Return the nearest opponent's best move.
+
+        All other opponents get default moves.
+        """
         moves = {
             opponent.id: _default_move(board, opponent)
             for opponent in board.living

@@ -39,7 +39,10 @@ _HEADER_KEYS = ("scenario", "note", "allowed")
 
 
 class ScenarioError(ValueError):
-    """Error for an invalid scenario. The message names the file, the scenario and the field."""
+    """Error for an invalid scenario.
+
+    The message names the file, the scenario and the field.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,10 @@ class Scenario:
         return "\n".join([*head, str(self.board)]) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the scenario to a JSON object. The board is the body of a ``/move`` request."""
+        """Convert the scenario to a JSON object.
+
+        The board has the format of a ``/move`` request.
+        """
         board = self.board.to_api()
         return {"name": self.name, "note": self.note, "allowed": list(self.allowed), "board": board}
 
@@ -123,7 +129,9 @@ class ScenarioResult:
 
 
 def load(path: str | os.PathLike[str]) -> list[Scenario]:
-    """Load the scenarios of a JSON file (suffix ``.json``) or of a text file (other suffixes).
+    """Load the scenarios of a file.
+
+    Files with the suffix ``.json`` contain JSON. All other files contain text.
 
     Raises:
         ScenarioError: If a scenario is invalid.
@@ -142,7 +150,10 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
 
 
 def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
-    """Write scenarios to a JSON file (suffix ``.json``) or to a text file (other suffixes)."""
+    """Write scenarios to a file.
+
+    Files with the suffix ``.json`` contain JSON. All other files contain text.
+    """
     if Path(path).suffix == ".json":
         text = json.dumps([scenario.to_dict() for scenario in scenarios], indent=2) + "\n"
     else:

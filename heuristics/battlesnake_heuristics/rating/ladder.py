@@ -158,11 +158,11 @@ def fit_elo(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, t
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The placement of a snake: the Elo, its 95% confidence interval, and the results used.
+    """The placement of a snake: its Elo with a 95% confidence interval.
 
-    ``out_of_range`` is "above" or "below" if the Elo is more than 200 beyond the strongest or the
-    weakest rung. The ladder then bounds the Elo on one side only, and the other bound is a guess.
-    Otherwise, ``out_of_range`` is an empty string.
+    The placement also contains the results used. ``out_of_range`` is "above" or "below" if the Elo
+    is more than 200 beyond the strongest or the weakest rung. The ladder then bounds the Elo on one
+    side only, and the other bound is a guess. Otherwise, ``out_of_range`` is an empty string.
     """
 
     elo: float
@@ -185,11 +185,11 @@ GAME_OVERHEAD_S = 0.1
 
 
 class PlacementRun:
-    """An adaptive placement in progress, which selects opponents and estimates the Elo.
+    """An adaptive placement in progress.
 
-    Rungs near the current estimate provide the most information. Among these rungs, the placement
-    prefers fast rungs and rungs with few games, so that no single style of play determines the
-    result.
+    The placement selects opponents and estimates the Elo. Rungs near the current estimate provide
+    the most information. Among these rungs, the placement prefers fast rungs and rungs with few
+    games, so that no single style of play determines the result.
 
     Args:
         ladder: The rungs to play against.
@@ -272,7 +272,10 @@ class PlacementRun:
         return elo, math.sqrt(variance)
 
     def _dispersion(self, elo: float, played: Sequence[Rung]) -> float:
-        """Return the variance of the pair results relative to independent games, at least 1."""
+        """Return the variance of the pair results, at least 1.
+
+        The variance is relative to independent games.
+        """
         spread = independent = 0.0
         for rung in played:
             expected = float(_expected_score(elo - rung.elo))
@@ -309,7 +312,7 @@ def run_placement(
     seed: int = 1,
     on_update: Callable[[Placement], None] | None = None,
 ) -> Placement:
-    """Play a snake against rungs until the confidence interval is at most ±``precision_elo``.
+    """Play a snake against rungs until its Elo is precise enough.
 
     All games run in this process.
 

@@ -1,6 +1,7 @@
-"""A process pool for games. The pool replaces killed processes and repeats their tasks.
+"""A process pool for games.
 
-Because a task may run twice, the result must depend on the task alone, for example on a seed.
+The pool replaces killed processes and repeats their tasks. Because a task may run twice, the result
+must depend on the task alone, for example on a seed.
 
 >>> with ProcessPool(1) as pool:
 ...     sorted(run_tasks(pool, abs, [-1, -2]))
@@ -175,7 +176,10 @@ class _Worker:
         return list((self._executor._processes or {}).values())
 
     def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
-        """Start a task while SIGINT is blocked, so that the new process also blocks SIGINT."""
+        """Start a task while SIGINT is blocked.
+
+        A new process inherits the blocked signal.
+        """
         with mask_signal(signal.SIGINT), _exclude_current_folder():
             task = self.task = self._executor.submit(work, *arguments)
         task.add_done_callback(lambda task: self._prepared.close() if _was_killed(task) else None)
@@ -206,10 +210,11 @@ def mask_signal(number: int, block: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _exclude_current_folder() -> Iterator[None]:
-    """Exclude the current directory from the import path of processes started in the context.
+    """Exclude the current directory from the import path of new processes.
 
-    New processes run ``python -c``. Without this setting, a user's file with the name of a standard
-    module, such as ``random.py``, would replace the module.
+    The setting applies to processes that start in the context. New processes run ``python -c``.
+    Without this setting, a user's file with the name of a standard module, such as ``random.py``,
+    would replace the module.
     """
     before = os.environ.get(_SAFE_PATH_VARIABLE)
     os.environ[_SAFE_PATH_VARIABLE] = "1"

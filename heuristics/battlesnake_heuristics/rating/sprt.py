@@ -8,8 +8,8 @@ underestimate the variance.
 
 The test is a generalized sequential probability ratio test (GSPRT; Michel Van den Bergh for
 fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014). The test statistic is a likelihood
-ratio. The two likelihoods are those of the most likely distributions of pairs under which A is
-``elo1`` and ``elo0`` Elo stronger.
+ratio. Each hypothesis contributes the likelihood of its most likely distribution of pairs. In this
+distribution, A is ``elo1`` (H1) or ``elo0`` (H0) Elo stronger.
 
 >>> sprt = Sprt(elo0=0, elo1=20)
 >>> sprt.decide([10, 30, 120, 100, 60])
@@ -62,7 +62,7 @@ def expected_score(elo: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sprt:
-    """A sequential probability ratio test of the hypothesis H1 against the hypothesis H0.
+    """A sequential probability ratio test of H1 against H0.
 
     H1 states that side A is at least ``elo1`` Elo stronger than side B. H0 states that side A is at
     most ``elo0`` Elo stronger.
@@ -202,7 +202,11 @@ def estimate_elo(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
 
 
 def wilson_interval(fraction: float, games: int) -> tuple[float, float]:
-    """Return Wilson's 95% confidence interval of a fraction observed in ``games`` games.
+    """Return Wilson's 95% confidence interval of an observed fraction.
+
+    Args:
+        fraction: Observed fraction in [0, 1].
+        games: Number of games.
 
     >>> low, high = wilson_interval(0.5, 100)
     >>> round(low, 3), round(high, 3)

@@ -53,7 +53,10 @@ def head_to_heads(view: View, move: str) -> float:
 
 @Filter
 def dead_ends(view: View, move: str) -> float:
-    """Leads to fewer free cells than the snake's length, considering that tails move away."""
+    """Leads to fewer reachable cells than the snake's length.
+
+    Cells that tails leave in time count as reachable.
+    """
     return max(0.0, 1 - view.num_reachable(move) / view.you.length)
 
 
@@ -80,9 +83,10 @@ FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
 
 
 def register(rule: Filter) -> None:
-    """Register a filter for ``--filters`` and bundles, under the name of the filter's function.
+    """Register a filter for ``--filters`` and bundles.
 
-    The filter replaces any filter with the same name.
+    The name of the filter's function is the name of the filter. The filter replaces any filter with
+    the same name.
 
     Raises:
         TypeError: If ``rule`` is not a filter.

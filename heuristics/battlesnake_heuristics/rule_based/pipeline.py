@@ -38,14 +38,21 @@ Measure = Callable[[View, str], float]
 
 @dataclass(slots=True)
 class Verdict:
-    """The state of a decision: the remaining moves, the scores of the moves, and the reasons."""
+    """The state of a decision.
+
+    The state contains the remaining moves, the scores of the moves, and the reasons.
+    """
 
     remaining: list[str] = field(default_factory=lambda: list(MOVES))
     scores: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MOVES, 0.0))
     reasons: list[Reason] = field(default_factory=list)
 
     def decide(self, choose: Callable[[list[str]], str] = lambda best: best[0]) -> Decision:
-        """Choose the remaining move with the highest score; the function ``choose`` breaks ties."""
+        """Choose the remaining move with the highest score.
+
+        Args:
+            choose: Function that breaks ties.
+        """
         top = max(self.scores[move] for move in self.remaining)
         best = [move for move in self.remaining if self.scores[move] == top]
         scores = {move: self.scores[move] for move in self.remaining}
@@ -101,7 +108,10 @@ class Filter:
         return _function_name(self.penalty)
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Keep the remaining moves with the lowest penalty; record the other moves as ruled out."""
+        """Keep the remaining moves with the lowest penalty.
+
+        The function records the other moves as ruled out.
+        """
         penalties = {move: self.penalty(view, move) for move in verdict.remaining}
         least = min(penalties.values())
         vetoed = tuple(move for move in verdict.remaining if penalties[move] > least)
@@ -162,7 +172,10 @@ class When:
     otherwise: Sequence[PipelineStep] = ()
 
     def apply(self, view: View, verdict: Verdict) -> None:
-        """Evaluate the condition, record the result, and apply the steps of the selected branch."""
+        """Evaluate the condition and apply the steps of the selected branch.
+
+        The function records the result of the condition.
+        """
         holds = self.condition(view)
         note = f"{_first_docstring_line(self.condition)}: {'yes' if holds else 'no'}"
         verdict.reasons.append(Reason(f"{_function_name(self.condition)}?", note=note))
@@ -183,7 +196,10 @@ class Pipeline:
         self._random = random.Random(seed)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Choose a move for ``board.you`` within a few milliseconds, regardless of ``seconds``."""
+        """Choose a move for ``board.you`` within a few milliseconds.
+
+        The pipeline ignores the time budget ``seconds``.
+        """
         verdict = Verdict()
         apply_steps(self.steps, View(board), verdict)
         return verdict.decide(self._random.choice)
@@ -222,11 +238,14 @@ def best_after_filters(
 
 
 def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_]:
-    """Convert the filters in ``steps`` to an action mask: bool (4,) in the order of ``MOVES``.
+    """Convert the filters in ``steps`` to an action mask.
 
     A filter that penalizes all remaining moves is ignored, even if the penalties differ. The mask
     therefore always allows at least one move, and the mask agrees with `mdp.masks`. Conditions of
     `When` steps are evaluated. Preferences are ignored.
+
+    Returns:
+        bool (4,) in the order of ``MOVES``.
     """
     import numpy as np  # This import is local, because bundles run without NumPy.
 

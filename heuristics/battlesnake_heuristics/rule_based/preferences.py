@@ -1,6 +1,6 @@
 """Preferences, which score moves.
 
-All scores are in [0, 1] except those of `unharmed`, so that the weights are comparable.
+All scores except the scores of `unharmed` are in [0, 1], so that the weights are comparable.
 """
 
 from __future__ import annotations

@@ -35,9 +35,10 @@ _CLASS_NAME, _BASE_MODULE = "MyBattlesnakeHeuristics", "heuristics"
 
 
 class Heuristics:
-    """Replacement for the starter pack's class ``Heuristics``, which provides decorators.
+    """Replacement for the starter pack's class ``Heuristics``.
 
-    This class is used if the starter pack's module ``heuristics`` is missing.
+    The class provides decorators. This class is used if the starter pack's module ``heuristics`` is
+    missing.
     """
 
     @staticmethod

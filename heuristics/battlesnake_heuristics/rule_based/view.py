@@ -86,11 +86,12 @@ class View:
         return rules.health_after(self.board.game, health, food=food, layers=layers)
 
     def flood(self, move: str) -> list[int]:
-        """Return the cells reachable within 1, 2, ... turns after ``move``, as bits for each turn.
+        """Return the cells reachable within 1, 2, ... turns after ``move``.
 
-        A cell becomes reachable on the turn on which the occupant leaves the cell. The snake can
-        move in its reachable cells until then, but for at most as many turns as there are such
-        cells. The list is empty if the move leads off the board.
+        Each element of the list contains the cells of one turn as bits. A cell becomes reachable on
+        the turn on which the occupant leaves the cell. The snake can move in its reachable cells
+        until then, but for at most as many turns as there are such cells. The list is empty if the
+        move leads off the board.
         """
         if move not in self._floods:
             self._floods[move] = self._flood_fill(self.grid.bit(self.targets[move]))
@@ -115,7 +116,7 @@ class View:
         return layers[-1].bit_count() if layers else 0
 
     def turns_to(self, move: str, cells: int) -> int | None:
-        """Return the number of turns until the snake reaches one of ``cells`` if it plays ``move``.
+        """Return the turns until the snake reaches one of ``cells`` after ``move``.
 
         The result is None if none of the cells is reachable.
         """
@@ -125,17 +126,18 @@ class View:
         return None
 
     def first_reached(self, move: str) -> int:
-        """Return the cells that the snake reaches before any opponent after ``move``, as bits."""
+        """Return the cells that the snake reaches first after ``move``, as bits."""
         if move not in self._first_reached:
             self._first_reached[move] = self.territories(self.grid.bit(self.targets[move]))[0]
         return self._first_reached[move]
 
     def territories(self, first: int | None = None) -> list[int]:
-        """Return the territory of each snake: the cells that the snake reaches first, as bits.
+        """Return the territory of each snake, as bits.
 
-        The list starts with the territory of ``you``, followed by the territories of the opponents
-        in order. A cell that two snakes reach on the same turn belongs to the longer snake. If both
-        snakes are equally long, the cell belongs to no snake.
+        The territory contains the cells that the snake reaches first. The list starts with the
+        territory of ``you``, followed by the territories of the opponents in order. A cell that two
+        snakes reach on the same turn belongs to the longer snake. If both snakes are equally long,
+        the cell belongs to no snake.
 
         Args:
             first: Cells that ``you`` may enter on the next turn (default: all exits of ``you``).
