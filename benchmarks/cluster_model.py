@@ -223,7 +223,10 @@ class CostCounter:
             self._wrap_method(name, self._record_fragments)
 
     def _wrap_method(self, name: str, note: Callable[[float, Any], None]) -> None:
-        """Replace a method of the algorithm by a wrapper that reports each call to ``note``."""
+        """Replace a method of the algorithm by a wrapper.
+
+        The wrapper reports each call to ``note``.
+        """
         inner = getattr(self._algorithm, name, None)
         if inner is None:
             return
@@ -304,7 +307,13 @@ def measure_costs(name: str, runners: int, seconds: float) -> tuple[float, Fragm
 
 
 def print_measurements(names: list[str], counts: list[int], seconds: float) -> None:
-    """Print the measured and the calculated rate for each number of env runners in ``counts``."""
+    """Print the measured and the calculated rate for each number in ``counts``.
+
+    Args:
+        names: Names of the algorithms.
+        counts: Numbers of env runners.
+        seconds: Duration of each measurement, in seconds.
+    """
     import ray
     import torch
 
@@ -328,7 +337,10 @@ def print_measurements(names: list[str], counts: list[int], seconds: float) -> N
 
 
 def format_tables() -> list[str]:
-    """Return the two tables of docs/scaling.md: speedups, and numbers of saturating env runners."""
+    """Format the two tables of docs/scaling.md.
+
+    The tables contain speedups and numbers of saturating env runners.
+    """
     counts, parts = (
         (2, 4, 8, 16, 100, 1000),
         [*next(iter(MEASURED_COSTS.values())).component_seconds(1)][1:],

@@ -154,7 +154,7 @@ def print_engine_speed(repetitions: int) -> None:
     shape = observations.get(_ENCODER_NAME).shape(_BOARD_SIZE, _BOARD_SIZE)
     print(
         f"{_BOARD_SIZE}x{_BOARD_SIZE}, {_NUM_SNAKES} snakes, one thread, "
-        "CPU time per board-turn in ns (in parentheses: million board-turns per second)"
+        "CPU time per env step in ns (in parentheses: million env steps per second)"
     )
     print(f"observations: {_ENCODER_NAME}, {shape} uint8 per snake; memset writes as many bytes")
     header = (
@@ -241,9 +241,9 @@ def print_environment_speed(num_games: int, opponents: str | None, repetitions: 
     ]
     total, in_engine = (statistics.median(column) for column in zip(*rounds, strict=True))
     print(
-        f"{num_games:5} games: {total * 1e6:.1f} us/step, {(total - in_engine) * 1e6:.1f} us "
-        f"({1 - in_engine / total:.0%}) of it outside the engine, "
-        f"{num_games / total:,.0f} board-turns/s"
+        f"{num_games:5} games: {total * 1e6:.1f} us/step, "
+        f"outside the engine {(total - in_engine) * 1e6:.1f} us ({1 - in_engine / total:.0%}), "
+        f"{num_games / total:,.0f} env steps/s"
     )
 
 

@@ -252,9 +252,12 @@ class MemoryHistory:
     memory: list[float] = field(default_factory=list)
 
     def estimate_growth(self) -> tuple[float, float]:
-        """Return the memory growth in the second half of the run and the mean memory, in bytes.
+        """Estimate the memory growth in the second half of the run.
 
         The slope of a least-squares line gives the growth.
+
+        Returns:
+            The growth and the mean memory, in bytes.
         """
         half = len(self.seconds) // 2
         seconds, memory = np.array(self.seconds[half:]), np.array(self.memory[half:])
@@ -359,7 +362,10 @@ class Client:
         return self._rng.choice((b"/move", b"/move", b"/move", b"/a/b/move", b"//move/"))
 
     def _iter_valid_requests(self) -> Iterator[FuzzRequest]:
-        """Yield the move requests and the end request of random games, one game after another."""
+        """Yield the move requests and the end request of random games.
+
+        The games follow one another.
+        """
         while True:
             game = self._rng.choice(self._games)
             name = b'"id":"%d-' % self._rng.getrandbits(60)
@@ -470,7 +476,7 @@ def max_pipelined_requests(name: str) -> int:
 
 
 def record_game_requests(seed: int, name: str) -> list[list[MoveRequest]]:
-    """Play a game and return the move requests of one snake in each of the two formats.
+    """Play a game and return the move requests of one snake in both formats.
 
     Each request has the set of moves that are not certain death.
     """

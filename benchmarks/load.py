@@ -28,9 +28,9 @@ PlayedGame = list[bytes]
 
 
 def record_games(timeout: int, count: int = 8) -> list[PlayedGame]:
-    """Play games of four ``cautious`` snakes and return the request bodies of each game.
+    """Play games of four ``cautious`` snakes and return the request bodies.
 
-    The requests contain ``timeout``, in milliseconds.
+    The result contains one list per game. The requests contain ``timeout``, in milliseconds.
     """
     games = []
     for seed in range(1, count + 1):
@@ -44,7 +44,10 @@ def record_games(timeout: int, count: int = 8) -> list[PlayedGame]:
 
 @dataclass
 class ResponseStats:
-    """Response times of valid moves in seconds, and the number of requests without one."""
+    """Response times of valid moves, and the number of failed requests.
+
+    The times are in seconds. A request fails if it gets no valid move.
+    """
 
     seconds: list[float] = field(default_factory=list)
     lost: int = 0

@@ -69,7 +69,10 @@ def choose_moves(board: Board, player: Search) -> dict[str, str]:
 
 
 def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessment | None:
-    """Find a move that meets the limits of a planted mistake and is not fatal at once, or None."""
+    """Find a move that meets the limits of a planted mistake, or None.
+
+    A move that is fatal at once does not count.
+    """
     for snake in board.living:
         looked = board.without_seed()
         looked.you_id = snake.id
@@ -127,7 +130,10 @@ def play_game_with_mistake(
 
 
 def check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
-    """Run the coach on a game with a planted mistake, and measure the result with rollouts."""
+    """Run the coach on a game with a planted mistake.
+
+    Rollouts measure the result.
+    """
     found = play_game_with_mistake(snakes, number)
     if found is None:
         return None
@@ -178,7 +184,10 @@ def measure_full_game_score(replay: Replay, mistake: mistakes.MoveAssessment, mo
 
 
 def check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
-    """Play a game with an analysis of each turn, and compare the probabilities with the result."""
+    """Play a game with an analysis of each turn.
+
+    The function compares the win probabilities with the result.
+    """
     replay, analyzer = Replay(start_board(snakes, number)), PositionAnalyzer(nodes=nodes)
     board, probabilities = replay.first.copy(), []
     while not board.is_over() and board.turn < 1000:

@@ -38,7 +38,10 @@ _GAME_CASES = {
 
 @dataclass(frozen=True)
 class ProvenPosition:
-    """A position and the proven result of each move: 2 for a win, 1 for a draw, 0 for a loss."""
+    """A position and the proven result of each move.
+
+    The results are 2 for a win, 1 for a draw and 0 for a loss.
+    """
 
     board: Board
     results: dict[str, int]

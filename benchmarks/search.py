@@ -76,7 +76,7 @@ def measure_search(
 
 
 def measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
-    """Measure the relative cost of a learned leaf evaluation in each of ``rounds`` rounds."""
+    """Measure the relative cost of a learned leaf evaluation in each round."""
     handcrafted, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
 
     def seconds_per_leaf_evaluation(search: Search) -> float:
@@ -92,7 +92,10 @@ def measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000
 
 
 def print_relative_costs(count: int, rounds: int = 15) -> None:
-    """Print the relative cost for each type of game that the built-in evaluation supports."""
+    """Print the relative cost for each type of game.
+
+    The types are the games that the built-in evaluation supports.
+    """
     print(f"{'':24}{'learned / handcrafted':>22}{'lowest':>8}{'highest':>8}")
     for name, (size, snakes, ruleset) in _GAME_CASES.items():
         boards = sample_positions(size, snakes, ruleset, count)

@@ -1,4 +1,4 @@
-"""Measure the response times of the live snake with many concurrent games over real sockets.
+"""Measure the response times of the live snake over real sockets.
 
     python -m benchmarks.serving
     python -m benchmarks.serving --games 100 --pause 0 --snakes cautious --policy demo/policy.onnx
@@ -105,7 +105,10 @@ def main() -> None:
 
 
 def measure_server(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
-    """Send requests from several processes and format the results as one row of the table."""
+    """Measure a server and format the results as one row of the table.
+
+    Several processes send the requests.
+    """
     counts = [args.games // args.clients] * args.clients
     counts[0] += args.games % args.clients
     before = read_metric(port, _CPU_SECONDS_METRIC)
@@ -134,7 +137,10 @@ def measure_server(port: int, recorded: list[PlayedGame], args: argparse.Namespa
 def generate_load(
     port: int, recorded: list[PlayedGame], client: str, count: int, pause: float, seconds: float
 ) -> ResponseStats:
-    """Play ``count`` games concurrently for ``seconds`` seconds and return the response times."""
+    """Play ``count`` games concurrently and return the response times.
+
+    The games run for ``seconds`` seconds.
+    """
     tally = ResponseStats()
 
     async def play_games(number: int, end: float) -> None:
