@@ -32,7 +32,10 @@ def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 50
 
 
 def reasons_table(decision: Decision | None) -> str:
-    """Format a decision as an HTML table with one row per rule and one column per move."""
+    """Format a decision as an HTML table.
+
+    The table has one row per rule and one column per move.
+    """
     if decision is None:
         return "<i>No move: the snake is out, or the game is over.</i>"
     head = "".join(
@@ -146,7 +149,10 @@ class GameView(_BoardWidget):
         self.turn.value += turns  # The slider limits the value to its range.
 
     def _show_elimination(self, change: dict[str, object]) -> None:
-        """Show the turn before the selected elimination, whose moves caused the elimination."""
+        """Show the turn before the selected elimination.
+
+        The moves of this turn caused the elimination.
+        """
         if self.death.value is not None:
             self.snake.value = self.replay.deaths()[self.death.index - 1][1]
             self.turn.value = self.death.value - 1

@@ -258,7 +258,9 @@ def play_games(champion: evaluation.Evaluation | None, moves: int, seed: int) ->
 def passes_sprt(
     candidate: evaluation.Evaluation, champion: evaluation.Evaluation | None, seed: int
 ) -> bool:
-    """Play game pairs until a sequential test decides or `MAX_MATCH_PAIRS` pairs are played.
+    """Play game pairs until a sequential test decides.
+
+    The test ends after `MAX_MATCH_PAIRS` pairs at the latest.
 
     Returns:
         Whether ``candidate`` passes, that is, whether the candidate is probably not weaker.
@@ -274,10 +276,10 @@ def passes_sprt(
 def play_pair(
     one: evaluation.Evaluation, other: evaluation.Evaluation | None, snakes: int, seed: int
 ) -> int:
-    """Play a game pair and return twice the points of ``one``, as an index of the outcome.
+    """Play a game pair and return twice the points of ``one``.
 
-    In games with four snakes, each side has every second seat. The side of the last living snake
-    wins.
+    The result is the index of the outcome. In games with four snakes, each side has every second
+    seat. The side of the last living snake wins.
     """
     setup, points = Setup(num_snakes=snakes, random_opening_turns=4, random_move_fraction=0.0), 0
     for first in (0, 1):
@@ -290,7 +292,10 @@ def play_pair(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run iterations until the CPU time is used up, and save each new champion to the file."""
+    """Run iterations until the CPU time is used up.
+
+    The function saves each new champion to the file.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--minutes", type=float, default=2.0, help="CPU time of the training, in minutes"

@@ -154,13 +154,14 @@ static SearchRequest seen_by(int seat) {
 }
 
 /* Returns the score of the snake at a seat, in [0, 1], in a rollout in which the search plays all
- * snakes. The search visits `positions` nodes per move, and more nodes during the first `careful`
- * turns (see self_play.h). `seed` determines the food. */
-double EXPORT(played_on)(int seat, int positions, int careful, int seed, int turns, int trained) {
-    SelfPlayPlayer player = {weights, trained ? (const Network *)numbers : NULL, positions, 0};
+ * snakes. The search visits `nodes` nodes per move, and more nodes during the first
+ * `num_opening_turns` turns (see self_play.h). `seed` determines the food. */
+double EXPORT(played_on)(int seat, int nodes, int num_opening_turns, int seed, int turns,
+                         int trained) {
+    SelfPlayPlayer player = {weights, trained ? (const Network *)numbers : NULL, nodes, 0};
     SelfPlayConfig config = {
         .start = seen_by(seat), .food_chance = rules.food_spawn_chance, .planes = 1,
-        .seed = (uint64_t)seed, .node_doublings = careful, .max_turns = turns};
+        .seed = (uint64_t)seed, .node_doublings = num_opening_turns, .max_turns = turns};
     SelfPlayGame record = {0};
     for (int s = 0; s < config.start.snakes; s++) config.player[s] = &player;
     kernel_for(config.start.width * config.start.height)->play_game(&config, &record);
@@ -168,14 +169,14 @@ double EXPORT(played_on)(int seat, int positions, int careful, int seed, int tur
     return record.points[0];
 }
 
-/* Searches a move for the snake at a seat. The limit is `seconds`, or `positions` nodes if
+/* Searches a move for the snake at a seat. The limit is `seconds`, or `nodes` nodes if
  * `seconds` is not positive. `trained` selects the learned evaluation. `decoupled` selects
  * decoupled MCTS, which the snake `champion` uses. */
-int EXPORT(think)(int seat, double seconds, int positions, int trained, int decoupled) {
+int EXPORT(think)(int seat, double seconds, int nodes, int trained, int decoupled) {
     SearchRequest request = seen_by(seat);
     request.decoupled = decoupled;
     request.time_limit_s = seconds;
-    request.max_nodes = seconds > 0 ? 0 : positions;
+    request.max_nodes = seconds > 0 ? 0 : nodes;
     if (trained && request.snakes > 1) request.network = (const Network *)numbers;
     if (kernel_for(request.width * request.height)->search(&request, &result)) return 0;
     report[0] = result.depth;

@@ -1,4 +1,4 @@
-"""Battlesnake for verifiers: a language model plays duels against a built-in snake.
+"""Battlesnake for verifiers: a language model duels a built-in snake.
 
 A task is a seed, and its prompt is the first position. The environment responds to each move with
 the next position. At the end of the game, the reward is 1 for a win, 0.5 for a draw and 0 for a
@@ -74,7 +74,7 @@ class DuelTask(vf.Task[DuelData]):
         return float(trace.info.get("points", 0.0))
 
     async def validate(self, runtime: object) -> bool:
-        """Return whether `REFERENCE_SNAKE` wins the game from the start position of the task."""
+        """Return whether `REFERENCE_SNAKE` wins the game of the task."""
         duel, gold = Duel(self.data.seed, self.data.opponent), snakes.make(REFERENCE_SNAKE)
         while not duel.board.is_over():
             duel.play(gold(duel.board).move)
