@@ -222,7 +222,10 @@ def create_receipt(place: ReceiptAccount, stack: Mapping[str, Any], folder: Path
 
 @contextmanager
 def record_errors(note: dict[str, Any]) -> Iterator[None]:
-    """Store the text of an exception in ``note``, so that the remaining steps still run."""
+    """Store the text of an exception in ``note``.
+
+    The remaining steps then still run.
+    """
     try:
         yield
     except Exception as error:
@@ -275,7 +278,9 @@ def start_job(
 def wait_for_job(
     place: ReceiptAccount, estimator: Any, job: ReceiptJob, folder: Path
 ) -> dict[str, Any]:
-    """Wait until a job ends. The function stops the spot job after the first iteration.
+    """Wait until a job ends.
+
+    The function stops the spot job after the first iteration.
 
     Returns:
         The status, duration, price, artifacts and last log lines of the job.
@@ -371,7 +376,10 @@ def send_timed_request(url: str, body: bytes | None = None) -> tuple[int, dict[s
 
 
 def delete_resources(place: ReceiptAccount, bucket: str, prefix: str, names: list[str]) -> None:
-    """Delete all resources of the test that still exist, including the training jobs ``names``."""
+    """Delete all resources of the test that still exist.
+
+    The resources include the training jobs ``names``.
+    """
     if place.account.find_stack(_SNAKE_NAME):
         undeploy(place.account, _SNAKE_NAME)
     logs = place.account.session.client("logs")

@@ -81,14 +81,17 @@ def main() -> None:
 
 
 def write_start_page(folder: Path) -> None:
-    """Write the start page: the page with the playable game, with the base ``docs/play/``."""
+    """Write the start page.
+
+    The page contains the playable game. Its links are relative to ``docs/play/``.
+    """
     page = (_DOCS_FOLDER / "play" / "index.html").read_text()
     based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
     (folder / "index.html").write_text(based)
 
 
 def write_play_page(folder: Path) -> None:
-    """Write the page with the playable game and the files of this page into ``folder``."""
+    """Write the page with the playable game and its files into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE_FILES:
         shutil.copy(_DOCS_FOLDER / "play" / name, folder)
@@ -193,9 +196,10 @@ def snake_customizations() -> list[dict[str, Any]]:
 
 
 def compile_game(target: Path, evaluation: Evaluation) -> None:
-    """Compile the C code of the rules and of the search to WebAssembly with Zig's C compiler.
+    """Compile the C code of the rules and of the search to WebAssembly.
 
-    The compiler optimizes for size. The boards are limited to 384 cells.
+    Zig's C compiler compiles the code. The compiler optimizes for size. The boards are limited to
+    384 cells.
     """
     engine = _ROOT / "battlesnake_gym/engine/csrc"
     search = _ROOT / "heuristics/battlesnake_heuristics/search/csrc"
@@ -230,7 +234,10 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
 
 def generate_tables(engine: Path) -> str:
-    """Return C code with the tables that other builds of the engine receive from Python."""
+    """Return C code with the tables of the engine.
+
+    Other builds of the engine receive these tables from Python.
+    """
     lines = [f'#include "{engine / name}"' for name in ("rand.h", "map_layouts.h")]
     for name, content in {"RANDOM": tables.RANDOM, **tables.LAYOUTS}.items():
         numbers = ",".join(map(str, content))

@@ -141,10 +141,10 @@ def main() -> None:
         "--folder", type=Path, default=Path("demo"), help="output directory of all results"
     )
     parser.add_argument(
-        "--minutes", type=float, default=3, help="training time, in minutes (default 3)"
+        "--minutes", type=float, default=3, help="training time, in minutes (default: 3)"
     )
     parser.add_argument(
-        "--games", type=int, default=24, help="number of games in the arena (default 24)"
+        "--games", type=int, default=24, help="number of games in the arena (default: 24)"
     )
     parser.add_argument(
         "--first-game", action="store_true", help="play one game in the terminal and exit"

@@ -1,6 +1,6 @@
 """Convert libFuzzer's bytes to calls of the compiled modules.
 
-The calls are those of `random_turns` and `random_searches`, including malformed calls. The fuzzer
+The calls come from `random_turns` and `random_searches` and include malformed calls. The fuzzer
 supplies the random numbers and stores inputs that reach a new branch. Any exception except the
 rejection of an argument ends the run.
 """
@@ -50,7 +50,10 @@ class ByteRandom(random.Random):
 
 
 def fuzz_once(data: bytes) -> None:
-    """Run one call sequence of the search or of the engine with random numbers from ``data``."""
+    """Run one call sequence of the search or of the engine.
+
+    The random numbers come from ``data``.
+    """
     drawn = ByteRandom(data)
     match drawn.randrange(3):
         case 0:

@@ -85,7 +85,10 @@ _C_PATTERNS = (
 
 
 class Mutant(NamedTuple):
-    """A mutant of a file: the number of the changed line, the old line, and the new line."""
+    """A mutant of a file.
+
+    The fields are the number of the changed line, the old line, and the new line.
+    """
 
     path: str
     number: int
@@ -113,7 +116,10 @@ def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutan
 
 
 def is_valid_code(path: str, text: str) -> bool:
-    """Return whether the text of a Python file can be parsed; return True for other languages."""
+    """Return whether the text of a Python file can be parsed.
+
+    The result is True for other languages.
+    """
     with contextlib.suppress(SyntaxError):
         return not path.endswith(".py") or bool(ast.parse(text))
     return False
@@ -182,7 +188,9 @@ class ProjectCopy:
         return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:
-        """Compile the C files that include the changed file, or all files on the first call.
+        """Compile the C files that include the changed file.
+
+        The first call compiles all files.
 
         Returns:
             Whether all files compile.
@@ -238,7 +246,11 @@ class ProjectCopy:
 def test_module(
     copy: ProjectCopy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
 ) -> collections.Counter[str]:
-    """Test the mutants of one module, print the result, and return the counts by result."""
+    """Test the mutants of one module and print the result.
+
+    Returns:
+        The number of mutants by result.
+    """
     text, began = (_ROOT / path).read_text(), time.monotonic()
     counts, limit = collections.Counter[str](), 0.0
     tests = " ".join([path] * (">>>" in text) + [f"tests/{name}" for name in tests.split()])
@@ -268,7 +280,11 @@ def test_module(
 
 
 def main(modules: list[str]) -> int:
-    """Test the mutants of the modules whose path contains a word in ``modules``, or of all modules.
+    """Test the mutants of some modules or of all modules.
+
+    Args:
+        modules: Words; a module is selected if its path contains one of the words. An empty list
+            selects all modules.
 
     Returns:
         The exit status.

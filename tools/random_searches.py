@@ -28,7 +28,11 @@ _INVALID_VALUES: tuple[Any, ...] = (
 
 
 def load_search(path: Path | None) -> ModuleType:
-    """Load the compiled module of the search at ``path``, or the installed module for None."""
+    """Load the compiled module of the search.
+
+    Args:
+        path: Path of the module; None selects the installed module.
+    """
     if path is None:
         from battlesnake_heuristics.search import _search
 
@@ -87,7 +91,10 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
 
 
 def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
-    """Play some turns with the search's rules. Sometimes, one field of the request is invalid."""
+    """Play some turns with the search's rules.
+
+    Sometimes, one field of the request is invalid.
+    """
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])

@@ -36,7 +36,10 @@ def load_compiled_module(name: str, path: Path) -> ModuleType:
 
 
 def random_games(rand: random.Random) -> Any:
-    """Create games with random settings, or return None if the rules reject the settings."""
+    """Create games with random settings.
+
+    The result is None if the rules reject the settings.
+    """
     from battlesnake_gym.engine.engine import FOOD_RNGS, Games
     from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
@@ -86,7 +89,10 @@ class RandomPlayer:
         return seeds if self.rand.random() < 0.5 else -seeds
 
     def choose_actions(self) -> NDArray[np.uint8]:
-        """Choose mostly allowed moves, sometimes any moves, and none for eliminated snakes."""
+        """Choose random moves.
+
+        Most of the moves are allowed. Eliminated snakes get no moves.
+        """
         self.games.action_mask("fatal+head", self.mask)
         chances = np.where(self.mask, self.rand.random(self.mask.shape), -1)
         careful = chances.argmax(-1).astype(np.uint8)

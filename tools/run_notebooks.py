@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def is_current(notebook: Notebook) -> bool:
-    """Return whether the code of a notebook is unchanged since the outputs were stored.
+    """Return whether the stored outputs belong to the current code.
 
     A notebook without outputs counts as current.
     """
@@ -65,7 +65,10 @@ def is_current(notebook: Notebook) -> bool:
 
 
 def code_hash(notebook: Notebook) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 hash of the notebook's code."""
+    """Return a hash of the notebook's code.
+
+    The hash is the first 16 hexadecimal digits of the SHA-256 hash.
+    """
     code = ["".join(cell["source"]) for cell in code_cells(notebook)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
@@ -76,7 +79,10 @@ def code_cells(notebook: Notebook) -> Iterable[Notebook]:
 
 
 def run_notebooks(paths: Iterable[Path]) -> None:
-    """Run the notebooks in one directory, because later notebooks read files of earlier ones."""
+    """Run the notebooks in one directory.
+
+    Later notebooks read files of earlier notebooks.
+    """
     with tempfile.TemporaryDirectory() as root:
         for name in _SOURCE_FOLDERS:
             (Path(root) / name).symlink_to(_ROOT / name)
@@ -129,7 +135,7 @@ def write_startup_code(settings: Path) -> None:
 
 
 def run_notebook(notebook: Notebook, folder: Path) -> Notebook:
-    """Run a notebook in the directory ``folder`` and return the notebook with its outputs.
+    """Run a notebook in a directory and return the notebook with its outputs.
 
     Raises:
         CellExecutionError: If a cell fails.
@@ -181,10 +187,10 @@ def replace_local_paths(text: str, folder: Path) -> str:
 
 
 def visible_text(text: str) -> str:
-    """Return the last version of each line in ``text``, as a terminal displays the text.
+    """Return the last version of each line in ``text``.
 
-    The function removes the ANSI colors of Ray's process names, because the colors are too pale on
-    paper.
+    A terminal displays only this version. The function removes the ANSI colors of Ray's process
+    names, because the colors are too pale on paper.
     """
     plain = re.sub(r"\x1b\[3\dm(\(.*?\))\x1b\[0m", r"\1", text.replace("\r\n", "\n"))
     return re.sub(r"^.*\r(?=.)", "", plain, flags=re.MULTILINE)
