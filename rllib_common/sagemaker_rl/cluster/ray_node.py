@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 import ray
 from ray._private import ray_constants, utils
-from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
+from ray._raylet import Config  # type: ignore[attr-defined]  # compiled module
 
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 from sagemaker_rl.cluster.rendezvous import ClusterError

@@ -1,6 +1,7 @@
 """Control connections between the head node and the worker nodes of a cluster.
 
-The head node waits for the worker nodes by name. Missing heartbeats indicate a lost connection.
+The head node waits for worker nodes with known names. Missing heartbeats indicate a lost
+connection.
 """
 
 from __future__ import annotations
