@@ -74,7 +74,7 @@ def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) 
 def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
     """Add a command-line option for every field of the dataclass ``cls``.
 
-    Option names contain dashes, or underscores as in SageMaker's arguments.
+    Option names contain dashes or underscores; SageMaker's arguments contain underscores.
     """
     group = parser.add_argument_group(
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"

@@ -69,7 +69,7 @@ def check_memory(config: AlgorithmConfig, cgroup_root: Path = Path("/sys/fs/cgro
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
     for limit, usage in _CGROUP_MEMORY_FILES:
-        with suppress(OSError, ValueError):  # Without a limit, the file contains "max".
+        with suppress(OSError, ValueError):  # The file contains "max" for no limit.
             bound = int((cgroup_root / limit).read_text())
             total = min(total, bound)
             free = min(free, bound - int((cgroup_root / usage).read_text()))
@@ -155,7 +155,7 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
     learners, runners = max(config.num_learners, 1), config.num_env_runners
     for_learners = learners * config.num_gpus_per_learner
     together = for_learners + runners * config.num_gpus_per_env_runner
-    # Without learner processes, the driver runs the learner.
+    # If there are no learner processes, the driver runs the learner.
     in_driver = for_learners if config.num_learners == 0 else 0
     for wanted, there, place in (
         (in_driver, torch.cuda.device_count(), "on the driver's instance"),

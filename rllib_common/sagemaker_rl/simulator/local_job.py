@@ -146,7 +146,7 @@ class Instance:
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": add_compiled_modules(os.environ.get("PYTHONPATH", "")),
-                # Without PIP_QUIET, pip lists all installed requirements.
+                # PIP_QUIET prevents pip from listing all installed requirements.
                 "PIP_QUIET": "1",
             },
             cwd=self.folder,
