@@ -201,7 +201,7 @@ class APEX(DQN):
                 self._requests_in_flight[runner] < self.config.max_requests_in_flight_per_env_runner
             ):
                 # The driver owns both results, so the results outlive the env runner. If the env
-                # runner dies, Ray's error still identifies the env runner.
+                # runner fails, Ray's error still identifies the env runner.
                 fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
                 self._requests[info] = _FragmentRequest(runner, fragment)
                 self._requests_in_flight[runner] += 1
@@ -251,7 +251,7 @@ class APEX(DQN):
         return infos
 
     def _fetch_info(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
-        """Return a fragment's step count and metrics, or None if its env runner has died."""
+        """Return a fragment's step count and metrics, or None if its env runner has failed."""
         try:
             info: dict[str, Any] = ray.get(reference)
         except RayActorError:

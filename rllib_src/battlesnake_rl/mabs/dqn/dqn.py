@@ -294,7 +294,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore a state that `get_state` returned.
 
-        Without a stored replay buffer, training pauses until the env runners have sampled
+        If the state has no replay buffer, training pauses until the env runners have sampled
         ``num_steps_sampled_before_learning_starts`` more env steps.
         """
         super().set_state(state)

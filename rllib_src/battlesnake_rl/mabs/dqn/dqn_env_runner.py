@@ -76,8 +76,8 @@ class DQNEnvRunner(BatchedEnvRunner):
     def _get_epsilons(self) -> NDArray[np.float64]:
         """Return the epsilon of each game, float64 (N,).
 
-        Without ``epsilon_per_game``, a schedule over env steps sets one epsilon for all games. With
-        ``epsilon_per_game``, every game of every env runner has a constant epsilon between ``base``
+        If ``epsilon_per_game`` is None, a schedule over env steps sets one epsilon for all games.
+        Otherwise, every game of every env runner has a constant epsilon between ``base``
         and ``base ** (1 + exponent)``.
         """
         assert self.env is not None
