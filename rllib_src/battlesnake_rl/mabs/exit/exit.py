@@ -225,7 +225,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return [str(setup) for _, setup in GAME_MIX]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings by name, and the options of the games."""
+        """Return the settings, keyed by name, and the options of the games."""
         return asdict(self.settings) | {"env_config": self.env_config}
 
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
@@ -348,7 +348,7 @@ class EXIT:
         self._temporary_dir = TemporaryDir("exit")
         self._folder = self._temporary_dir.path
         torch.set_num_threads(1)
-        # If a runner dies, Ray repeats the runner's requests on a replacement.
+        # If a runner fails, Ray repeats the runner's requests on a replacement.
         self._runner = ray.remote(num_cpus=_CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
             SelfPlayRunner
         )

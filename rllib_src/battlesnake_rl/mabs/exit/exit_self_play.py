@@ -65,7 +65,7 @@ class ExitProgress:
 
     @classmethod
     def load(cls, folder: Path) -> ExitProgress:
-        """Load the progress from a directory; without a file, return new progress."""
+        """Load the progress from a directory, or return new progress."""
         path = folder / "progress.json"
         if not path.exists():
             return cls()
