@@ -26,7 +26,7 @@ PROCGEN_ENV_NAME = "procgen_env_wrapper"
 """Name of the environment in RLlib's registry."""
 
 Infos = dict[str, NDArray[Any]]
-"""Arrays of a step by name, each with one entry per game."""
+"""Arrays of a step, keyed by name; each array has one entry per game."""
 
 
 class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArray[Any]]):

@@ -30,7 +30,7 @@ class Episode:
 
     level_seed: int
     observations: list[NDArray[np.uint8]] = field(default_factory=list)
-    """Frames, uint8 (64, 64, 3), one more than actions; empty without ``keep_frames``."""
+    """Frames, uint8 (64, 64, 3), one more than actions; empty unless ``keep_frames``."""
     actions: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
     terminated: bool = False
@@ -144,7 +144,7 @@ def make_policy(module: RLModule, *, greedy: bool = False) -> PolicyFn:
 def compute_statistics(
     episodes: Sequence[Episode], env_config: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Return statistics of ``episodes``, by name.
+    """Return statistics of ``episodes``, keyed by name.
 
     The statistics are the number of episodes, the mean reward and its standard error, the mean
     length in env steps, and the normalized score. The normalized score exists only in the modes

@@ -140,7 +140,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
         """Return the number of CPUs and GPUs that the training keeps busy.
 
-        Without env runners, torch uses all CPUs. The learner uses one GPU.
+        If there are no env runners, torch uses all CPUs. The learner uses one GPU.
         """
         usual = super().expected_utilization(config)
         return usual if config.num_env_runners else Utilization(math.inf, usual.gpus)

@@ -250,8 +250,8 @@ def clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float
 class ProcgenPPOConfig(PPOConfig):
     """Configuration of this project's PPO with OpenAI's published values for Procgen.
 
-    Three settings are new. The value loss is the mean squared error. `baselines` uses half of this
-    loss; the published coefficient of 0.5 therefore corresponds to 0.25 here.
+    Three settings are additional. The value loss is the mean squared error. `baselines` uses half
+    of this loss; the published coefficient of 0.5 therefore corresponds to 0.25 here.
 
     Attributes:
         games: Total number of games, which the env runners share evenly; None for
