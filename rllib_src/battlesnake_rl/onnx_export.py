@@ -309,7 +309,8 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
 def _load_rllib_module(folder: Path) -> Any:
     """Load the module of an RLlib checkpoint.
 
-    If the checkpoint is an algorithm's checkpoint, the function loads the first policy.
+    If the checkpoint contains several policies, the function loads the first policy in alphabetical
+    order.
     """
     from ray.rllib.core.rl_module.rl_module import RLModule
 

@@ -452,7 +452,10 @@ class TrainingRun:
         return 100 * min(1 - self._remaining_fraction(), 1.0)
 
     def _make_progress_bar(self) -> Any:
-        """Return a progress bar, which is disabled in SageMaker and without a terminal."""
+        """Return a progress bar.
+
+        In SageMaker, or if stderr is not a terminal, the progress bar is disabled.
+        """
         return tqdm(
             total=100,
             # The estimated remaining time must not count the iterations before a resume.

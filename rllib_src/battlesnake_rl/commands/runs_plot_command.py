@@ -75,7 +75,7 @@ def plot_curves(
         for run, rows in zip(runs, tables, strict=True):
             x = [row[x_column] * scale for row in rows]
             y = [row[column] for row in rows]
-            # A line through a single point is invisible without a marker.
+            # A line through a single point is visible only with a marker.
             marker = "o" if len(rows) == 1 else ""
             (line,) = axis.plot(x, smooth(y, span), marker=marker, label=run.name)
             if span > 1:

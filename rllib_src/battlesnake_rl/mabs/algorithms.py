@@ -192,8 +192,8 @@ def configure(
 def num_saturating_env_runners(config: AlgorithmConfig) -> float:
     """Return the number of env runners that saturate the learners on CPUs.
 
-    The report docs/scaling.md lists the measurements. The function returns infinity for settings
-    without a measurement. Opponents other than past selves were not measured. Algorithms whose env
+    The report docs/scaling.md lists the measurements. The function returns infinity for
+    unmeasured settings. Opponents other than past selves were not measured. Algorithms whose env
     runners wait for the learner were not measured either.
     """
     known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)

@@ -231,8 +231,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     ) -> tuple[Mapping[str, Any], str]:
         """Return default hyperparameters, and a log message about their choice.
 
-        A selected experiment determines the default hyperparameters. Without an experiment or an
-        algorithm, `_default_experiment` selects an experiment.
+        A selected experiment determines the default hyperparameters. If neither an experiment
+        nor an algorithm is set, `_default_experiment` selects an experiment.
         """
         if (name := given.get("experiment")) is not None:
             return experiments.load_experiment(name), ""
@@ -398,7 +398,7 @@ def _resolve_start_from(given: str | None) -> str | None:
     if given is not None and _POLICY_CHANNEL in channel_names():
         raise HyperparameterError(
             f"start_from is {given!r}, but the job also has the data channel {_POLICY_CHANNEL!r}; "
-            "set only one of them"
+            "set only one source"
         )
     return given if channel is None else str(channel)
 

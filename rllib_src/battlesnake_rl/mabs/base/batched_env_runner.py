@@ -82,7 +82,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.board_size: int | None = None
         """Board size of the current iteration in cells, or None.
 
-        Without a `board_size_schedule`, the value is None.
+        If there is no `board_size_schedule`, the value is None.
         """
         self.module: Any = None
         self._weights_seq_no = 0
@@ -161,7 +161,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     ) -> list[Any]:
         """Play games, and return the recorded fragments.
 
-        Without a number of env steps or games, the env runner plays one fragment. With
+        If both numbers are None, the env runner plays one fragment. With
         ``num_episodes``, all boards play the same number of complete games, with a difference of at
         most one game. Otherwise, short games would be overrepresented. Only these games count in
         the metrics.

@@ -88,7 +88,7 @@ class LadderEvaluationMixin:
         return sample_game.play_sample_game(values, self.config.env_config, seed)
 
     def _get_export_weights(self: Any) -> Weights:
-        """Return the inference weights of the learner's first policy by name."""
+        """Return the inference weights of the alphabetically first policy."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
         )

@@ -2,7 +2,7 @@
 
 The env runner stores arrays instead of episodes. If a callback uses episodes, every game is also
 recorded as a `MultiAgentEpisode`. The agents of an episode are named ``snake_0``, ``snake_1`` and
-so on. Without such a callback, no episodes are recorded.
+so on. If no callback uses episodes, no episodes are recorded.
 """
 
 from __future__ import annotations

@@ -137,10 +137,11 @@ def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
 
 
 def check_settings(config: AlgorithmConfig) -> None:
-    """Raise ValueError if a changed setting has no effect.
+    """Check that every changed setting has an effect.
 
     Raises:
-        ValueError: The message contains each field, its default and an alternative.
+        ValueError: If a changed setting has no effect. The message contains each field, its default
+            and an alternative.
     """
     if config.in_evaluation:
         return  # RLlib derived this evaluation configuration from a validated configuration.

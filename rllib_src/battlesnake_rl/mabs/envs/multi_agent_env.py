@@ -95,7 +95,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     def _to_agent_observations(
         self, frames: NDArray[np.uint8], infos: dict[str, Any], seats: NDArray[np.intp]
     ) -> dict[str, Any]:
-        """Return RLlib's observations of the snakes at ``seats``, by agent name."""
+        """Return RLlib's observations of the snakes at ``seats``, keyed by agent."""
         seen: dict[str, Any] = {
             self.possible_agents[seat]: frames[0, seat].copy() for seat in seats
         }

@@ -75,7 +75,8 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
         """Return the values of the observations, float32 (B,).
 
-        Without ``embeddings``, as in advantage estimation, the method computes no gradients.
+        If ``embeddings`` is None, the method computes no gradients. Advantage estimation uses this
+        mode.
         """
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)

@@ -28,7 +28,7 @@ The function maps observations to action scores. Higher scores are better.
 """
 
 Weights = dict[str, NDArray[Any]]
-"""Arrays of a network, by name."""
+"""Arrays of a network, keyed by name."""
 
 BEST_WEIGHTS_FILE = "best.npz"
 """File of a checkpoint that contains the run's strongest weights.

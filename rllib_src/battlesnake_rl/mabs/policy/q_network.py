@@ -36,7 +36,7 @@ MODULE_APIS = (QNetAPI, TargetNetworkAPI)
 NEW_ACTION_MASK = "new_action_mask"
 """Optional batch column, bool (B, 4): action masks of the next states.
 
-Without this column, the next states have no masked moves.
+If the column is missing, the next states have no masked moves.
 """
 
 OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
@@ -281,7 +281,7 @@ class ConvTrunk(nn.Module):
 class DuelingQNetwork(nn.Module):
     """Q-network that maps uint8 (B, C, H, W) to Q-values, float32 (B, actions).
 
-    Without ``dueling``, the network has one head that returns the Q-values directly.
+    If ``dueling`` is False, the network has one head that returns the Q-values directly.
     """
 
     def __init__(
@@ -464,9 +464,10 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         return {QF_PREDS: q_values, Columns.ACTIONS: q_values.argmax(-1)}
 
     def _forward_train(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Return the Q-values of the states, and of the next states by both networks.
+        """Return the Q-values of the states and of the next states.
 
-        In the next states, a masked move has the Q-value -infinity.
+        Both networks evaluate the next states. In the next states, a masked move has the Q-value
+        -infinity.
         """
         outputs = self.compute_q_values(batch)
         planes, mask = split_observation(batch[Columns.NEXT_OBS])

@@ -523,7 +523,7 @@ class LadderEvaluator:
     def restore(self, directory: Path) -> None:
         """Restore the history and the best weights of a checkpoint.
 
-        Without best weights in the checkpoint, the list of measurements is empty.
+        If the checkpoint has no best weights, the list of measurements is empty.
         """
         self.history = StrengthHistory.load(directory)
         self.best_weights = load_best_weights(directory)
