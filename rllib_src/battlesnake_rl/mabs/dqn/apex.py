@@ -251,7 +251,7 @@ class APEX(DQN):
         return infos
 
     def _fetch_info(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
-        """Return a fragment's step count and metrics, or None if its env runner has failed."""
+        """Return a fragment's step count and metrics, or None if the runner failed."""
         try:
             info: dict[str, Any] = ray.get(reference)
         except RayActorError:
