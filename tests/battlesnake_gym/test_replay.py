@@ -114,7 +114,7 @@ def test_board_returns_the_position_of_a_turn() -> None:
         assert board == boards[turn]
         assert board.turn == turn
     for turn in (-1, len(boards)):
-        with pytest.raises(ReplayError, match=f"turn must be between 0 and .*, got {turn}"):
+        with pytest.raises(ReplayError, match=rf"turn .*\b0 .* {turn}\b"):
             replay.board(turn)
 
 
@@ -206,35 +206,35 @@ Change = Callable[[list[Any]], object]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: lines.clear(), r"game\.jsonl is empty"),
-        (lambda lines: lines.pop(), r"game\.jsonl, line 3: the 'end' line is missing"),
-        (lambda lines: lines.pop(1), r"line 2: turn must be 1, got 2; lines are missing"),
-        (lambda lines: lines.pop(0), r"line 1: .*neither a replay nor a game"),
-        (lambda lines: lines.insert(1, 7), r"line 2 must be a JSON object, got 7"),
-        (lambda lines: lines[0].update(replay=99), r"line 1: replay must be 1 to 2, got 99"),
-        (lambda lines: lines[0]["game"].pop("seed"), r"line 1: game\.seed is missing; give a"),
+        (lambda lines: lines.clear(), r"game\.jsonl"),
+        (lambda lines: lines.pop(), r"game\.jsonl.* line 3.* 'end'"),
+        (lambda lines: lines.pop(1), r"line 2.* turn.* 1.* 2"),
+        (lambda lines: lines.pop(0), r"line 1.* replay"),
+        (lambda lines: lines.insert(1, 7), r"line 2.* JSON.* 7"),
+        (lambda lines: lines[0].update(replay=99), r"line 1.* replay.* 1.* 2.* 99"),
+        (lambda lines: lines[0]["game"].pop("seed"), r"line 1.* game\.seed"),
         (
             lambda lines: lines[0]["first"]["snakes"][1]["body"].__setitem__(0, [3]),
-            r"line 1: first\.snakes\[1\]\.body\[0\] must be a cell \[x, y\], got \[3\]",
+            r"line 1.* first\.snakes\[1\]\.body\[0\].* \[x, y\].* \[3\]",
         ),
         (
             lambda lines: lines[0]["first"]["snakes"][0].update(eliminated_cause="boredom"),
-            r"line 1: first\.snakes\[0\]\.eliminated_cause must be empty or one of wall-coll",
+            r"line 1.* first\.snakes\[0\]\.eliminated_cause",
         ),
-        (lambda lines: lines[2]["moves"].pop("a"), r"line 3: .*a"),
-        (lambda lines: lines[2].update(moves=[]), r"line 3: moves must be a JSON object, got \[\]"),
-        (lambda lines: lines[2]["moves"].update(a=3), r"line 3: moves\.a must be text, got 3"),
+        (lambda lines: lines[2]["moves"].pop("a"), r"line 3.*\ba\b"),
+        (lambda lines: lines[2].update(moves=[]), r"line 3.* moves.* JSON.* \[\]"),
+        (lambda lines: lines[2]["moves"].update(a=3), r"line 3.* moves\.a.* 3"),
         (
             lambda lines: lines[2].update(latency={"a": "slow"}),
-            r"line 3: latency\.a must be a number, got 'slow'",
+            r"line 3.* latency\.a.* 'slow'",
         ),
         (
             lambda lines: lines[2].update(decisions={"a": {"move": "up", "reasons": [4]}}),
-            r"line 3: decisions\.a\.reasons\[0\] must be a JSON object, got 4",
+            r"line 3.* decisions\.a\.reasons\[0\].* JSON.* 4",
         ),
-        (lambda lines: lines[2].update(food=[[1, "x"]]), r"line 3: food\[0\]\.y must be a whole"),
-        (lambda lines: lines[2]["moves"].update(a="up"), r"line 4: end differs from"),
-        (lambda lines: lines[3]["end"].update(turn=9), r"line 4: end differs from"),
+        (lambda lines: lines[2].update(food=[[1, "x"]]), r"line 3.* food\[0\]\.y"),
+        (lambda lines: lines[2]["moves"].update(a="up"), r"line 4.* end"),
+        (lambda lines: lines[3]["end"].update(turn=9), r"line 4.* end"),
     ],
 )
 def test_damaged_file_names_line_and_field(tmp_path: Path, change: Change, message: str) -> None:
@@ -258,7 +258,7 @@ def test_truncated_files_are_rejected(tmp_path: Path) -> None:
         with pytest.raises(ReplayError, match=message):
             Replay.load(tmp_path / name)
     (tmp_path / "picture.jsonl").write_bytes(bytes(range(256)))
-    with pytest.raises(ReplayError, match="line 1 is not JSON"):
+    with pytest.raises(ReplayError, match=r"line 1.* JSON"):
         Replay.load(tmp_path / "picture.jsonl")
 
 
@@ -378,8 +378,8 @@ def test_last_body_shows_the_move(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("later", "message"),
     [
-        (". . .\n. A .\n. . .\n. . B\nC: at=0,0", "line 3: the snake 'c' was not on the board"),
-        (". . .\n. . .\n. . B\n. . ^\nB: health=99", "line 3: the snake 'a' is missing, but none"),
+        (". . .\n. A .\n. . .\n. . B\nC: at=0,0", r"line 3.* 'c'"),
+        (". . .\n. . .\n. . B\n. . ^\nB: health=99", r"line 3.* 'a'"),
     ],
 )
 def test_inconsistent_official_file_is_rejected(tmp_path: Path, later: str, message: str) -> None:
@@ -389,14 +389,14 @@ def test_inconsistent_official_file_is_rejected(tmp_path: Path, later: str, mess
 
 def test_you_without_id_is_rejected(tmp_path: Path) -> None:
     you = {"id": [], "body": [{"x": 0, "y": 3}]}
-    with pytest.raises(ReplayError, match=r"line 3: you\.id must be text, got \[\]"):
+    with pytest.raises(ReplayError, match=r"line 3.* you\.id.* \[\]"):
         Replay.load(official(tmp_path, START, NEXT, you=you))
 
 
 def test_missing_turn_is_rejected(tmp_path: Path) -> None:
     path = official(tmp_path, START, NEXT)
     path.write_text(path.read_text().replace('"turn": 1', '"turn": 2'))
-    with pytest.raises(ReplayError, match="line 3: turn must be 1, got 2; lines are missing"):
+    with pytest.raises(ReplayError, match=r"line 3.* turn.* 1.* 2"):
         Replay.load(path)
 
 
@@ -421,7 +421,7 @@ def test_too_large_game_is_saved_with_a_warning(
     path = tmp_path / "large.jsonl"
     with monkeypatch.context() as small:
         small.setattr(limits, limit, maximum)
-        with pytest.warns(UserWarning, match=rf"limits\.{limit}\); the complete game"):
+        with pytest.warns(UserWarning, match=rf"limits\.{limit}\b"):
             replay.save(path)
         with pytest.warns(UserWarning, match="limits"):
             Replay(replay.first, replay.turns).save(path)

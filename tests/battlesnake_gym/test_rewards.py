@@ -209,14 +209,14 @@ def test_presets(preset: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("survive", "unknown rewards 'survive'; did you mean survival"),
+        ("survive", r"'survive'.* survival"),
         (
             {"snake_died": 1},
-            "unknown reward event 'snake_died'; ",
+            "'snake_died'",
         ),
-        ({"died": "1"}, "the reward for 'died' must be a number, got '1'"),
-        ({"died": True}, "the reward for 'died' must be a number, got True"),
-        ({"died": float("nan")}, "the reward for 'died' must be finite, got nan"),
+        ({"died": "1"}, r"'died'.* '1'"),
+        ({"died": True}, r"'died'.* True"),
+        ({"died": float("nan")}, r"'died'.* nan"),
     ],
 )
 def test_invalid_weights_are_rejected(wrong: object, message: str) -> None:

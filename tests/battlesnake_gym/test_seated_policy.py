@@ -138,17 +138,17 @@ def test_single_and_pettingzoo_environments_have_policies_too(left: str) -> None
                 assert agents.board.snakes[1].head[0] == x - 1
                 lefts += 1
     assert lefts > 5
-    with pytest.raises(ValueError, match="leave at least one seat"):
+    with pytest.raises(ValueError, match="seat"):
         parallel_env(2, 7, 7, opponents=[left, "hungry"])
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"opponents": ["nowhere.onnx"]}, "nowhere.json: No such file"),
-        ({"opponents": ["runs/nowhere"]}, "unknown snake 'runs/nowhere'.*or give a .onnx file"),
-        ({"opponents": ["."]}, "has no policy.onnx"),
-        ({"opponents": ["shipped"], "width": 9}, "plays boards of 7x7, 11x11, 19x19, not 9x11"),
+        ({"opponents": ["nowhere.onnx"]}, r"nowhere.json"),
+        ({"opponents": ["runs/nowhere"]}, r"'runs/nowhere'.* .onnx"),
+        ({"opponents": ["."]}, r"policy.onnx"),
+        ({"opponents": ["shipped"], "width": 9}, r"7x7.* 11x11.* 19x19.* 9x11"),
     ],
 )
 def test_unsuitable_opponents_are_rejected_by_name(
@@ -157,7 +157,7 @@ def test_unsuitable_opponents_are_rejected_by_name(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=words):
         BattlesnakeVectorEnv(2, **options)
-    with pytest.raises(ValueError, match="no opponent is 'past'"):
+    with pytest.raises(ValueError, match="'past'"):
         BattlesnakeVectorEnv(2, ["hungry"]).add_past_self(last_allowed)
 
 

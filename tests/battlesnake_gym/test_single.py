@@ -211,7 +211,7 @@ def test_no_step_after_the_learners_end() -> None:
     env = BattlesnakeEnv([careful, careful], 7, 7)
     for seed in range(20):
         board = play(env, seed=seed)[-1][4]["board"]
-        with pytest.raises(ResetNeeded, match="the game is over"):
+        with pytest.raises(ResetNeeded, match="over"):
             env.step(0)
         if not board.is_over():
             break
@@ -243,7 +243,7 @@ def test_start_from_positions() -> None:
     ]
     assert set(turns) == {0, 40}
     assert len(env.reset()[1]["board"].snakes) == 3
-    with pytest.raises(ValueError, match="unknown option 'state'"):
+    with pytest.raises(ValueError, match="'state'"):
         env.reset(options={"state": board})
 
 
@@ -282,14 +282,14 @@ def test_gymnasium_vectorizes_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"opponents": ["hungyr"]}, "unknown snake 'hungyr'; did you mean hungry"),
-        ({"opponents": "hungry"}, "opponents must be a list"),
-        ({"opponents": [3]}, "opponents must be names or strategies.*got 3"),
-        ({"opponents": [], "num_snakes": 3}, "opponents is empty.*got 3"),
+        ({"opponents": ["hungyr"]}, r"'hungyr'.* hungry"),
+        ({"opponents": "hungry"}, "opponents"),
+        ({"opponents": [3]}, r"opponents.* 3"),
+        ({"opponents": [], "num_snakes": 3}, r"opponents.* 3"),
         ({"num_snakes": 0}, "num_snakes"),
-        ({"settings": {"food": 3}}, "unknown setting 'food'"),
-        ({"settings": {"minimum_food": 1.5}}, "minimum_food must be a whole number, got 1.5"),
-        ({"rewards": {"wins": 1}}, "unknown reward event 'wins'"),
+        ({"settings": {"food": 3}}, "'food'"),
+        ({"settings": {"minimum_food": 1.5}}, r"minimum_food.* 1.5"),
+        ({"rewards": {"wins": 1}}, "'wins'"),
     ],
 )
 def test_bad_arguments(arguments: Any, message: str) -> None:
@@ -299,20 +299,20 @@ def test_bad_arguments(arguments: Any, message: str) -> None:
 
 
 def test_bad_render_mode() -> None:
-    with pytest.raises(UnsupportedMode, match="one of ansi, rgb_array, human, got 'svg'"):
+    with pytest.raises(UnsupportedMode, match=r"rgb_array.* 'svg'"):
         BattlesnakeEnv([], render_mode="svg")
 
 
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (4, "action must be between 0 and 3.*got 4"),
-        (-1, "action must be between 0 and 3.*got -1"),
-        (1.0, "action must be a whole number.*got 1.0"),
-        (True, "action must be a whole number.*got True"),
-        ("up", "action must be a whole number.*got 'up'"),
-        (None, "action must be a whole number.*got None"),
-        (np.array([1]), "action must be a whole number"),
+        (4, r"action.* 0.* 3.* 4"),
+        (-1, r"action.* 0.* 3.* -1"),
+        (1.0, r"action.* 1.0"),
+        (True, r"action.* True"),
+        ("up", r"action.* 'up'"),
+        (None, r"action.* None"),
+        (np.array([1]), "action"),
     ],
 )
 def test_bad_actions(action: Any, message: str) -> None:
@@ -325,21 +325,21 @@ def test_bad_actions(action: Any, message: str) -> None:
 def test_an_invalid_move_of_an_opponent_raises() -> None:
     env = BattlesnakeEnv([lambda board, seconds=None: Decision("north")], 7, 7)
     env.reset(seed=1)
-    with pytest.raises(ValueError, match="returned 'north'; a move is one of up"):
+    with pytest.raises(ValueError, match=r"'north'.* up"):
         env.step(0)
 
 
 def test_order_of_calls() -> None:
     env = BattlesnakeEnv([], 7, 7)
-    with pytest.raises(ResetNeeded, match="before the first step"):
+    with pytest.raises(ResetNeeded, match="step"):
         env.step(0)
-    with pytest.raises(ResetNeeded, match="no board before reset"):
+    with pytest.raises(ResetNeeded, match="reset"):
         env.render()
     env.reset(seed=1)
     for _ in range(20):
         if env.step(0)[2]:
             break
-    with pytest.raises(ResetNeeded, match="the game is over"):
+    with pytest.raises(ResetNeeded, match="over"):
         env.step(0)
     env.reset()
     env.close()

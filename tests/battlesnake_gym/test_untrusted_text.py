@@ -46,10 +46,10 @@ def test_files_of_windows_editors_are_read(tmp_path: Path, encoding: str) -> Non
 
 def test_other_encodings_are_rejected_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "old.txt").write_bytes(b"note: gr\xf6\xdfer")
-    with pytest.raises(ValueError, match=r"old\.txt has byte 0xf6 at offset 8; save it as UTF-8"):
+    with pytest.raises(ValueError, match=r"old\.txt.* 0xf6.* 8.* UTF-8"):
         read_text(tmp_path / "old.txt")
     (tmp_path / "cut.txt").write_bytes(codecs.BOM_UTF16_LE + b"a")
-    with pytest.raises(ValueError, match="save it as UTF-8"):
+    with pytest.raises(ValueError, match="UTF-8"):
         read_text(tmp_path / "cut.txt")
 
 

@@ -242,9 +242,9 @@ def test_errors_name_the_argument() -> None:
     with pytest.raises(ResetNeeded):
         envs.step(np.zeros(3, np.int64))
     envs.reset(seed=1)
-    with pytest.raises(ValueError, match="actions must be 3 integers"):
+    with pytest.raises(ValueError, match=r"actions.* 3"):
         envs.step(np.zeros(4, np.int64))
-    with pytest.raises(ValueError, match="between 0 and 3, got 4"):
+    with pytest.raises(ValueError, match=r"0.* 3.* 4"):
         envs.step(np.array([0, 4, 0]))
     envs.close()
     with pytest.raises(ClosedEnvironmentError):

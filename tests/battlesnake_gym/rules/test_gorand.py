@@ -58,5 +58,5 @@ def test_seeds_wrap_like_64_bit_integers() -> None:
 
 @pytest.mark.parametrize("n", [0, -1, 2**31])
 def test_intn_rejects_the_arguments_that_go_rejects(n: int) -> None:
-    with pytest.raises(ValueError, match="n must be between 1"):
+    with pytest.raises(ValueError, match=r"n .* 1"):
         GoRand(1).intn(n)

@@ -53,22 +53,22 @@ class TestStart:
     @pytest.mark.parametrize(
         ("game", "width", "height", "count", "message"),
         [
-            (Game(), 0, 11, 2, "width must be between 1 and 25, got 0"),
-            (Game(), 11, 26, 2, "height must be between 1 and 25, got 26"),
-            (Game(), 11, 11, 17, "at most 16 snakes, got 17"),
-            (Game(), 5, 5, 9, "9 snakes do not fit"),
-            (Game(), 2, 2, 4, "has start cells for"),
-            (Game(map="hz_expand_box"), 3, 4, 1, "width and height of 4 or more"),
+            (Game(), 0, 11, 2, r"width.* 1.* 25.* 0"),
+            (Game(), 11, 26, 2, r"height.* 1.* 25.* 26"),
+            (Game(), 11, 11, 17, r"16.* 17"),
+            (Game(), 5, 5, 9, "9 snakes"),
+            (Game(), 2, 2, 4, r"2x2.* 4"),
+            (Game(map="hz_expand_box"), 3, 4, 1, r"width.* height.* 4"),
             (
                 Game(map="nowhere"),
                 11,
                 11,
                 2,
-                "unknown map 'nowhere'; `battlesnake-gym maps`",
+                r"'nowhere'.* `battlesnake-gym maps`",
             ),
-            (Game(map=""), 11, 11, 2, "map '' places no snakes"),
-            (Game(seed=0), 11, 11, 2, "seed must be a signed 64-bit integer other than 0, got 0"),
-            (Game(seed=2**63), 11, 11, 2, "seed must be a signed 64-bit integer"),
+            (Game(map=""), 11, 11, 2, "map ''"),
+            (Game(seed=0), 11, 11, 2, r"seed.* 64-bit.* 0.* 0"),
+            (Game(seed=2**63), 11, 11, 2, r"seed.* 64-bit"),
             (Game("royale", settings=Settings(shrink_every_n_turns=0)), 11, 11, 2, "got 0"),
             (Game(map="royale", settings=Settings(shrink_every_n_turns=-3)), 11, 11, 2, "got -3"),
             (
@@ -78,13 +78,13 @@ class TestStart:
                 2,
                 "got 0",
             ),
-            (Game(map="arcade_maze"), 19, 19, 2, "'arcade_maze' needs a board of 19x21, got 19x19"),
-            (Game(map="arcade_maze"), 19, 21, 7, "requires 1 to 6 snakes, got 7"),
-            (Game(map="healing_pools"), 9, 9, 2, "needs a board of 7x7, 11x11, 19x19, got 9x9"),
-            (Game(map="solo_maze"), 11, 11, 2, "requires 1 snakes, got 2"),
-            (Game(map="solo_maze"), 11, 6, 1, "needs a width and height of 7 or more, got 11x6"),
-            (Game(map="hz_grow_box"), 11, 3, 1, "needs a width and height of 4 or more, got 11x3"),
-            (Game(map="hz_inner_wall"), 11, 3, 1, "no room for ring 2"),
+            (Game(map="arcade_maze"), 19, 19, 2, r"'arcade_maze'.* 19x21.* 19x19"),
+            (Game(map="arcade_maze"), 19, 21, 7, r"1.* 6 snakes.* 7"),
+            (Game(map="healing_pools"), 9, 9, 2, r"7x7.* 11x11.* 19x19.* 9x9"),
+            (Game(map="solo_maze"), 11, 11, 2, r"1 snake.* 2"),
+            (Game(map="solo_maze"), 11, 6, 1, r"7.* 11x6"),
+            (Game(map="hz_grow_box"), 11, 3, 1, r"4.* 11x3"),
+            (Game(map="hz_inner_wall"), 11, 3, 1, "ring 2"),
         ],
     )
     def test_invalid_starts_are_rejected(
@@ -94,14 +94,14 @@ class TestStart:
             rules.start(game, width, height, IDS[:count])
 
     def test_duplicate_snake_ids_are_rejected(self) -> None:
-        with pytest.raises(RulesError, match="snake_ids must all differ"):
+        with pytest.raises(RulesError, match="snake_ids"):
             rules.start(Game(), 11, 11, ["me", "me"])
 
 
 class TestMaps:
     def test_step_rejects_an_unknown_map(self) -> None:
         state = State(3, 11, 11, [Snake("s0", [(5, 5)] * 3)])
-        with pytest.raises(RulesError, match="unknown map 'nowhere'"):
+        with pytest.raises(RulesError, match="'nowhere'"):
             rules.step(Game(map="nowhere", solo=True), state, {"s0": "up"})
 
     def test_scatter_rejects_the_turn_without_a_free_cell_and_changes_nothing(self) -> None:
@@ -144,7 +144,7 @@ class TestMaps:
         game, state = smallest_start("solo_maze")
         state = rules.start(game, 25, 25, IDS[:1])
         state.food, state.hazards = [], [(0, 0)]
-        with pytest.raises(RulesError, match=r"level 16777217 .* would need a body"):
+        with pytest.raises(RulesError, match="16777217"):
             rules.step(game, state, {"s0": "right"})
 
 

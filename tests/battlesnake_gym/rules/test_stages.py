@@ -66,7 +66,7 @@ class TestMove:
 
     def test_every_living_snake_needs_a_move(self) -> None:
         state = board(line((5, 5), 3), line((9, 9), 3))
-        with pytest.raises(RulesError, match="no entry for snake 'b'"):
+        with pytest.raises(RulesError, match="'b'"):
             rules.step(BARE, state, {"a": "up"})
         assert state == board(line((5, 5), 3), line((9, 9), 3))
 
@@ -90,7 +90,7 @@ class TestRoyale:
     def test_a_shrink_interval_below_1_is_rejected(self, every: int) -> None:
         game = Game("royale", "", Settings(shrink_every_n_turns=every))
         state = board([(5, 5)] * 3, [(7, 7)] * 3)
-        with pytest.raises(RulesError, match=f"shrink_every_n_turns must be 1 or more.*{every}"):
+        with pytest.raises(RulesError, match=rf"shrink_every_n_turns.* 1 .*{every}\b"):
             play(state, "up", "up", game=game)
         assert state == board([(5, 5)] * 3, [(7, 7)] * 3)
 
