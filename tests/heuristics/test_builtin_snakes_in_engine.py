@@ -108,9 +108,9 @@ def test_seats_of_nobody_are_left_alone_and_unknown_kinds_are_refused() -> None:
     games.builtin_moves(np.array([[0, 1], [0, 0]], np.uint8), out)
     assert out[0, 0] == out[1, 0] == out[1, 1] == 7
     assert out[0, 1] < 4
-    with pytest.raises(ValueError, match="kinds must be below 7"):
+    with pytest.raises(ValueError, match=r"kinds.* 7"):
         games.builtin_moves(np.full((2, 2), 7, np.uint8), out)
-    with pytest.raises(ValueError, match=r"out must be a writable.*\(2, 2\)"):
+    with pytest.raises(ValueError, match=r"out.* writable.*\(2, 2\)"):
         games.builtin_moves(np.zeros((2, 2), np.uint8), np.zeros((2, 3), np.uint8))
 
 

@@ -87,9 +87,9 @@ def test_two_snakes_are_left_to_the_search_that_proves() -> None:
 
 
 def test_without_an_evaluation_or_with_exact_scores_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs an evaluation"):
+    with pytest.raises(ValueError, match="evaluation"):
         Search(decoupled=True)
-    with pytest.raises(ValueError, match="no exact scores"):
+    with pytest.raises(ValueError, match="scores"):
         Search(evaluation=load_builtin(), exact=True, decoupled=True)
 
 
@@ -161,7 +161,7 @@ def test_root_noise_changes_the_visits_and_repeats_with_the_seed() -> None:
     assert np.array_equal(noisy, again)
     assert not np.array_equal(none["visits"][:40], noisy["visits"][:40])
     assert not np.array_equal(other["visits"][:40], noisy["visits"][:40])
-    with pytest.raises(ValueError, match="root_noise between 0 and 1"):
+    with pytest.raises(ValueError, match=r"root_noise.* 0.* 1"):
         play_game(3, setup, [dataclasses.replace(plain, root_noise=1.5)] * 3)
 
 

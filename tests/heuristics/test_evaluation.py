@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +154,10 @@ def board_of(
 @pytest.mark.parametrize(
     ("board", "why"),
     [
-        (board_of("wrapped"), "trained for standard, not wrapped"),
-        (board_of(board_map="hz_inner_wall"), "the map standard, not hz_inner_wall"),
-        (board_of(size=7), "trained for boards of 11x11, not 7x7"),
-        (board_of(snakes=4), "trained for up to 3 snakes, not 4"),
+        (board_of("wrapped"), r"standard.* wrapped"),
+        (board_of(board_map="hz_inner_wall"), r"standard.* hz_inner_wall"),
+        (board_of(size=7), r"11x11.* 7x7"),
+        (board_of(snakes=4), r"3 snakes.* 4"),
     ],
 )
 def test_where_it_was_not_trained_the_hand_made_weights_play_and_say_so(
@@ -165,7 +166,7 @@ def test_where_it_was_not_trained_the_hand_made_weights_play_and_say_so(
     by_hand = Search(nodes=500)(board)
     decision = Search(nodes=500, evaluation=random_evaluation(3))(board)
     assert decision.scores == by_hand.scores
-    assert why in decision.reasons[0].note
+    assert re.search(why, decision.reasons[0].note)
 
 
 def test_where_it_was_trained_its_values_are_the_scores() -> None:
@@ -176,7 +177,7 @@ def test_where_it_was_trained_its_values_are_the_scores() -> None:
     note = decision.reasons[0].note
     assert "handcrafted" not in note
     share = 1 / (1 + np.exp(-decision.scores[decision.move] / 10))
-    assert f"expected score {share:.0%}" in note
+    assert f"{share:.0%}" in note
 
 
 def test_what_is_no_network_is_refused() -> None:
@@ -191,7 +192,7 @@ def test_what_is_no_network_is_refused() -> None:
             if abs(value) == most:
                 assert _search.evaluate_batch(0, layers.tobytes(), row, 2) is not None
                 continue
-            with pytest.raises(ValueError, match="network must have weights within bounds"):
+            with pytest.raises(ValueError, match="network"):
                 _search.evaluate_batch(0, layers.tobytes(), row, 2)
     for arguments, what in (
         ((0, numbers[1:], row, 2), "network"),

@@ -41,4 +41,4 @@ def test_the_page_has_files_and_commands() -> None:
 def test_its_scenario_tells_a_careless_snake(run: Run) -> None:
     done = run("battlesnake-gym game scenarios my_tests.txt --snake hungry")
     assert done.returncode == 1
-    assert "left, not up" in done.stdout
+    assert re.search(r"\bleft\b.* up\b", done.stdout)

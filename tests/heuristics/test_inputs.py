@@ -129,9 +129,9 @@ def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: P
     [
         ({"board": ["size", "colour"]}, "colour"),
         ({"board": ["size", "size"]}, "distinct"),
-        ({"board": ["size"]}, "number of inputs must be even"),
-        ({"hidden": [64, 16]}, "first size must be even, 2 to 32, got 64"),
-        ({"hidden": [8, 3]}, "second size must be even, 2 to 16, got 3"),
+        ({"board": ["size"]}, "inputs"),
+        ({"hidden": [64, 16]}, r"first size.* 2.* 32.* 64"),
+        ({"hidden": [8, 3]}, r"second size.* 2.* 16.* 3"),
         ({"hidden": 8}, "damaged"),
     ],
 )
@@ -163,7 +163,7 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
     assert by_name["board", "size"].attribution == 0  # constant in this game
     assert by_name["mean", "length"].attribution == 0  # not used in duels
     assert 0 < static_win_probability(load_builtin(), board) < 1
-    with pytest.raises(ValueError, match="does not support this game: trained for"):
+    with pytest.raises(ValueError, match="trained for"):
         attribute_inputs(load_builtin(), next(positions("standard", 13, 2)), [])
 
 

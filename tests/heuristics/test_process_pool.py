@@ -40,7 +40,7 @@ def test_what_is_lost_with_its_process_is_done_again_and_counted_once(tmp_path: 
 def test_what_kills_every_process_is_given_up(tmp_path: Path) -> None:
     with (
         ProcessPool(1) as pool,
-        pytest.raises(ChildProcessError, match=f"{MAX_TASK_ATTEMPTS} .* killed during 3;"),
+        pytest.raises(ChildProcessError, match=rf"\b{MAX_TASK_ATTEMPTS}\b.* 3\b"),
     ):
         list(run_tasks(pool, functools.partial(squared, tmp_path, 99), [3]))
     assert len(list(tmp_path.iterdir())) == MAX_TASK_ATTEMPTS

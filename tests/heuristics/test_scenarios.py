@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,12 +82,12 @@ def test_one_object_is_a_json_file_too(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("", "no scenario"),
-        (". . .\n", "a file must start with 'scenario: NAME'"),
-        (TEXT.replace("allowed: up left\n", ""), "corner: allowed must list.*got none"),
-        (TEXT.replace("up left", "north"), "corner: allowed must list.*got north"),
+        (". . .\n", "'scenario: NAME'"),
+        (TEXT.replace("allowed: up left\n", ""), r"corner.* allowed.* none"),
+        (TEXT.replace("up left", "north"), r"corner.* allowed.* north"),
         (TEXT.replace("A < <", "A < x"), "corner: .*unknown"),
-        (TEXT.replace("A < <", ". . ."), "corner: board.you must be"),
-        (TEXT + "A: cause=hazard\n", "corner: board.you must be"),
+        (TEXT.replace("A < <", ". . ."), r"corner.* board\.you"),
+        (TEXT + "A: cause=hazard\n", r"corner.* board\.you"),
     ],
 )
 def test_broken_text_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
@@ -99,10 +100,10 @@ def test_broken_text_is_refused_by_name(tmp_path: Path, text: str, says: str) ->
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (3, "must be a JSON object, got int"),
-        ({"name": "n", "board": {}}, "n: allowed must be a list of moves, got None"),
-        ({"name": "n", "allowed": "up", "board": {}}, "n: allowed must be a list"),
-        ({"name": "n", "allowed": ["up"]}, "n: board is missing"),
+        (3, r"JSON.* int"),
+        ({"name": "n", "board": {}}, r"\bn\b.* allowed.* None"),
+        ({"name": "n", "allowed": "up", "board": {}}, r"\bn\b.* allowed"),
+        ({"name": "n", "allowed": ["up"]}, r"\bn\b.* board"),
     ],
 )
 def test_broken_json_is_refused_by_name(value: object, says: str) -> None:
@@ -125,13 +126,13 @@ def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path: Path) -> None:
     scenario = Scenario.from_replay(replay, 7, "snake_1", [played], note="As it was.")
     assert scenario.board.turn == 7
     assert scenario.board.you_id == "snake_1"
-    assert scenario.name == "turn 7 of snake_1"
+    assert re.search("7.* snake_1", scenario.name)
     path = tmp_path / "turn.txt"
     save(path, [scenario])
     assert load(path) == [scenario]
-    with pytest.raises(ValueError, match="turn must be between 0 and 12"):
+    with pytest.raises(ValueError, match=r"turn.* 0.* 12"):
         Scenario.from_replay(replay, 13, "snake_1", ["up"])
-    with pytest.raises(ValueError, match="no snake has the name 'nobody'"):
+    with pytest.raises(ValueError, match="'nobody'"):
         Scenario.from_replay(replay, 7, "nobody", ["up"])
 
 

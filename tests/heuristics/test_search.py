@@ -158,7 +158,7 @@ def test_an_evaluation_that_saw_nothing_knows_nothing() -> None:
     board.you_id = "snake_0"
     decision = snakes.make("champion@1")(board)
     assert decision.move in MOVES
-    assert "expected score 50%" in decision.reasons[0].note
+    assert "50%" in decision.reasons[0].note
 
 
 @pytest.mark.parametrize(("dx", "dy"), [(1, 0), (-1, 0), (0, 1), (0, -1)])
@@ -305,7 +305,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
             call_search(**{field: value})
     with pytest.raises(ValueError, match="snakes"):
         call_search(lengths=np.ones(17, np.int32))
-    with pytest.raises(ValueError, match="snakes must number 2"):
+    with pytest.raises(ValueError, match=r"snakes.* 2"):
         call_search(_search.inputs)
     with pytest.raises(ValueError, match="width"):
         call_search(_search.inputs, width=26)
@@ -325,7 +325,7 @@ def test_a_search_stops_when_it_is_told_to() -> None:
 
     token = SHOULD_STOP.set(stop)
     try:
-        with pytest.raises(InterruptedError, match="stopped by should_stop"):
+        with pytest.raises(InterruptedError, match="should_stop"):
             Search()(board, seconds=3600)
         assert asked == [threading.get_ident()] * 3
         SHOULD_STOP.set(lambda: 1 / 0)
@@ -372,7 +372,7 @@ def test_pondering_stops_when_it_is_told_to() -> None:
 @pytest.mark.parametrize("seconds", [-0.001, 0.0, float("nan"), float("inf")])
 def test_seconds_that_are_no_time_are_refused(seconds: float) -> None:
     board = duel(1)
-    with pytest.raises(ValueError, match="seconds must be a positive number"):
+    with pytest.raises(ValueError, match="seconds"):
         Search()(board, seconds=seconds)
 
 
@@ -538,7 +538,7 @@ def test_searches_at_once_get_by_with_the_cores_that_are_free() -> None:
 
 
 def test_there_is_at_least_one_core() -> None:
-    with pytest.raises(ValueError, match="num_cores must be 1 or more, got 0"):
+    with pytest.raises(ValueError, match=r"num_cores.* 1.* 0"):
         SEARCH_CORES.configure(0)
 
 

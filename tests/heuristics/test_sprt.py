@@ -104,7 +104,7 @@ def test_the_tilted_distribution_has_the_mean_that_is_asked_for(
 
 
 def test_bounds_that_are_no_test_are_refused() -> None:
-    with pytest.raises(ValueError, match="first Elo bound"):
+    with pytest.raises(ValueError, match="Elo"):
         Sprt(20, 0)
     with pytest.raises(ValueError, match="alpha"):
         Sprt(0, 20, alpha=0.0)
