@@ -51,8 +51,8 @@ def test_broken_requests_upset_no_server(snake: str) -> None:
 def test_more_thinking_gives_away_less() -> None:
     printed = benchmark("proven_positions", "--positions", 40, "--move-time", 0.02, 20)
     little, much = (float(one) for one in re.findall(r"worse moves in (\S+)%", printed)[:2])
-    assert "constrictor: 20 positions proven" in printed
-    assert "endgame: 20 positions proven" in printed
+    assert re.search(r"constrictor.* 20", printed)
+    assert re.search(r"endgame.* 20", printed)
     assert much < little
 
 
@@ -61,7 +61,7 @@ def test_more_thinking_gives_away_less() -> None:
 def test_lost_games_are_gone_on_with(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "lines.jsonl"
     words = ("--num-snakes", 2, "--file", file)
-    assert "2 snakes, 1 of " in benchmark("lost_games", kind, "--games", 1, *words)
+    assert re.search(r"2 snakes.* 1 of", benchmark("lost_games", kind, "--games", 1, *words))
     before = file.read_text()
-    assert "2 snakes, 2 of " in benchmark("lost_games", kind, "--games", 2, *words)
+    assert re.search(r"2 snakes.* 2 of", benchmark("lost_games", kind, "--games", 2, *words))
     assert file.read_text().startswith(before)

@@ -138,7 +138,7 @@ def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
         "snake_0",
         "snake_1",
     }
-    with pytest.raises(ValueError, match="needs RLLIB_PPO, got DQN"):
+    with pytest.raises(ValueError, match=r"RLLIB_PPO.* DQN"):
         algorithms.configure("DQN", SMALL, "per_seat")
-    with pytest.raises(ValueError, match=r"policy_sharing must be .*got 'both'"):
+    with pytest.raises(ValueError, match=r"policy_sharing.* 'both'"):
         algorithms.configure("RLLIB_PPO", SMALL, "both")

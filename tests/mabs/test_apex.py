@@ -168,7 +168,7 @@ def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:
 
 
 def test_it_needs_a_runner(small_config: Any) -> None:
-    with pytest.raises(ValueError, match="at least one env runner"):
+    with pytest.raises(ValueError, match="env runner"):
         small_config("APEX").env_runners(num_env_runners=0).validate()
 
 
@@ -179,7 +179,5 @@ def test_a_shard_that_cannot_hold_a_fragment_is_refused_before_anything_starts()
     config = algorithms.configure("APEX", {"num_snakes": 5})  # 64 games, 16 turns and what follows
     config.training(replay_buffer_config={"capacity": 4 * 5440}, num_replay_shards=4).validate()
     config.training(num_replay_shards=5)
-    with pytest.raises(
-        ValueError, match="5440 observations, but the replay buffer has capacity 4352; raise"
-    ):
+    with pytest.raises(ValueError, match=r"5440.* 4352"):
         config.validate()

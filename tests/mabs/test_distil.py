@@ -1,5 +1,6 @@
 """DISTIL: labels, the memory, turned boards, learning, refusals, and PPO that goes on from it."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -241,28 +242,28 @@ def test_an_iteration_waits_for_a_slow_runner_and_says_so(
         algorithm.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")
         results = algorithm.train()
     assert results["env_runners"]["num_env_steps_sampled_lifetime"] > 0
-    assert "no env runner has finished a fragment for 0.01 s (sample_timeout_s)" in caplog.text
+    assert re.search(r"0\.01.* \(sample_timeout_s\)", caplog.text)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.training(expert_nodes=0), "expert_nodes must be a positive integer, got 0"),
+        (lambda c: c.training(expert_nodes=0), r"expert_nodes.* 0"),
         (
             lambda c: c.training(expert_action_fraction=2),
-            "expert_action_fraction must be a number from 0 to 1, got 2",
+            r"expert_action_fraction.* 0.* 1.* 2",
         ),
         (
             lambda c: c.training(replay_ratio="x"),
-            "replay_ratio must be a number from 0 to inf, got 'x'",
+            r"replay_ratio.* 0.* 'x'",
         ),
-        (lambda c: c.training(gamma=0.9), "gamma is not used"),
-        (lambda c: c.environment(env_config={"rewards": "survival"}), "rewards is 'survival', but"),
-        (lambda c: c.environment(env_config={"width": 26, "height": 26}), "board_size is 26, but"),
-        (lambda c: c.learners(num_learners=2), "DISTIL has one learner, got num_learners=2"),
+        (lambda c: c.training(gamma=0.9), "gamma"),
+        (lambda c: c.environment(env_config={"rewards": "survival"}), r"rewards.* 'survival'"),
+        (lambda c: c.environment(env_config={"width": 26, "height": 26}), r"board_size.* 26"),
+        (lambda c: c.learners(num_learners=2), r"DISTIL.* num_learners=2"),
         (
             lambda c: c.environment(env_config={"width": 7, "height": 9}),
-            "symmetry_augmentation needs square",
+            "symmetry_augmentation",
         ),
     ],
 )

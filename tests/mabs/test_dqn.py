@@ -135,8 +135,8 @@ def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"training_intensity": -1}, "training_intensity must be a positive number, got -1"),
-        ({"reward_scale": 0.0}, "reward_scale must be"),
+        ({"training_intensity": -1}, r"training_intensity.* -1"),
+        ({"reward_scale": 0.0}, "reward_scale"),
         ({"replay_buffer_config": {"capacitty": 5}}, "capacitty"),
     ],
 )

@@ -63,7 +63,7 @@ def test_every_field_is_honoured(trainer: str, field: str, options: dict[str, An
 
 @pytest.mark.parametrize("trainer", MAKE)
 def test_a_wrong_name_is_refused_with_the_nearest(trainer: str) -> None:
-    with pytest.raises(ValueError, match=r"(option|parameter) .*widht.*; did you mean .*width"):
+    with pytest.raises(ValueError, match=r"(option|parameter) .*widht.*width"):
         MAKE[trainer](widht=7)
 
 
@@ -90,5 +90,5 @@ def test_the_launchers_defaults_are_the_environments() -> None:
 def test_lists_of_snakes_are_refused_where_no_games_take_turns(
     name: str, counts: list[int]
 ) -> None:
-    with pytest.raises(ValueError, match="num_snakes must be a number, or with PPO, DISTIL"):
+    with pytest.raises(ValueError, match=r"num_snakes.* PPO.* DISTIL"):
         algorithms.configure(name, {"num_snakes": counts})

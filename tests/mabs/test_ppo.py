@@ -266,15 +266,15 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
     ("change", "message"),
     [
         (lambda c: c.training(train_batch_size_per_learner=64), "set minibatch_size"),
-        (lambda c: c.training(minibatch_size=0), "minibatch_size must be a positive integer"),
-        (lambda c: c.training(num_epochs=1.5), "num_epochs must be a positive integer"),
-        (lambda c: c.training(lambda_=1.5), "lambda_ must be a number from 0 to 1"),
-        (lambda c: c.training(clip_param="x"), "clip_param must be a number from 0 to 1"),
-        (lambda c: c.training(async_sampling=True), "async_sampling needs env runners"),
+        (lambda c: c.training(minibatch_size=0), "minibatch_size"),
+        (lambda c: c.training(num_epochs=1.5), "num_epochs"),
+        (lambda c: c.training(lambda_=1.5), r"lambda_.* 0.* 1"),
+        (lambda c: c.training(clip_param="x"), r"clip_param.* 0.* 1"),
+        (lambda c: c.training(async_sampling=True), "async_sampling"),
         (lambda c: c.training(entropy_coeff=[[5, 0.1], [9, 0.2]]), "entropy"),
-        (lambda c: c.learners(num_learners=2), "PPO has one learner, got num_learners=2"),
-        (lambda c: turned(c, {"width": 7, "height": 9}), "symmetry_augmentation needs square"),
-        (lambda c: turned(c, {"observation": "facing"}), "symmetry_augmentation needs square"),
+        (lambda c: c.learners(num_learners=2), r"PPO.* num_learners=2"),
+        (lambda c: turned(c, {"width": 7, "height": 9}), "symmetry_augmentation"),
+        (lambda c: turned(c, {"observation": "facing"}), "symmetry_augmentation"),
     ],
 )
 def test_what_is_not_honoured_is_refused(ppo: Any, change: Any, message: str) -> None:

@@ -112,9 +112,7 @@ def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
 
     blind = ConvTrunk((10, 7, 7), (8,), (2,), 4, head_crop=7, head_plane=None)
     assert blind.dense.in_features == 8 * 4 * 4
-    with pytest.raises(
-        ValueError, match="head_crop must be an odd number, or 0 for no crop, got 4"
-    ):
+    with pytest.raises(ValueError, match=r"head_crop.* 0.* 4"):
         ConvTrunk((10, 7, 7), (8,), (2,), 4, head_crop=4, head_plane=6)
 
 

@@ -113,18 +113,16 @@ def test_a_restored_replay_goes_on_exactly() -> None:
 
 def test_refusals_name_what_is_wrong() -> None:
     replay = ReplayBuffer(4, FRAME)
-    with pytest.raises(ValueError, match="contains no transition"):
+    with pytest.raises(ValueError, match="transition"):
         replay.sample(1)
-    with pytest.raises(ValueError, match="5 rows exceeds the capacity 4"):
+    with pytest.raises(ValueError, match=r"5 rows.* 4"):
         replay.add(fragment([0, 1, 2, 3, 4]))
-    with pytest.raises(
-        ValueError, match=r"observations must have shape \(1, 1, 1\), got \(2, 3, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"observations.* \(1, 1, 1\).* \(2, 3, 3\)"):
         ReplayBuffer(4, (1, 1, 1)).add(fragment([0, 1]))
     replay.add(fragment([0, 1, 2, 3], td_error=0.001))
     assert replay.stats() == {"num_frames": 4, "num_transitions": 3, "num_bytes": 4 * 18}
     assert replay.sample(1).indices < 3
-    with pytest.raises(ValueError, match="restore with the capacity of the stored buffer"):
+    with pytest.raises(ValueError, match="capacity"):
         ReplayBuffer(1, FRAME).set_state(replay.get_state())
 
 

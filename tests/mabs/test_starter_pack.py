@@ -47,7 +47,7 @@ def test_the_published_hyperparameters_are_taken() -> None:
     assert values["num_env_runners"] == 1
     assert values["action_mask"] == "none"
     assert "iterate_map_size" not in values
-    assert f"{prefix}num_sgd_iter is now called {prefix}num_epochs: 3" in said
+    assert any(re.search(f"{prefix}num_sgd_iter .*{prefix}num_epochs.* 3$", line) for line in said)
     assert translate_hyperparameters(values) == (values, [])
 
 
@@ -86,7 +86,7 @@ def test_the_command_takes_them(
         ({"rl.training.config.multiagent": {}}, r"policy_sharing.* per_seat.* shared"),
         ({"additional_configs": 3}, r"additional_configs.* 3"),
         ({"rl.training.config.num_cpus": 0}, r"CPUs.* 0"),
-        ({"rl.training.config.num_cpus": 4, "num_env_runners": 3}, "set only one name"),
+        ({"rl.training.config.num_cpus": 4, "num_env_runners": 3}, r"num_cpus .*num_env_runners"),
     ],
 )
 def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: str) -> None:

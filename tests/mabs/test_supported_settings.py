@@ -62,7 +62,7 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
         elif public in ours:
             counts["ours"] += 1
         else:
-            with pytest.raises(ValueError, match=f"^{name}: {public} is not used"):
+            with pytest.raises(ValueError, match=rf"^{name}\b.* {public}\b"):
                 config.validate()
             counts["refused"] += 1
     sys.stdout.write(f"{name}: {len(names)} fields: {counts}\n")
@@ -76,19 +76,19 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     [
         (
             lambda c: c.environment("CartPole-v1"),
-            "supports only batches of Battlesnake games.*rllib.algor",
+            r"Battlesnake.*rllib.algor",
         ),
-        (lambda c: c.environment(_Other), "supports only batches of Battlesnake games"),
-        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO supports"),
-        (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector is not"),
-        (lambda c: c.training(learner_connector=print), "learner_connector is not used"),
-        (lambda c: c.training(hiddens=[64]), "hiddens is not used .set model_config's hidden_size"),
+        (lambda c: c.environment(_Other), "Battlesnake"),
+        (lambda c: c.multi_agent(policies={"a", "b"}), r"policies.* RLLIB_PPO"),
+        (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector"),
+        (lambda c: c.training(learner_connector=print), "learner_connector"),
+        (lambda c: c.training(hiddens=[64]), r"hiddens.* model_config.* hidden_size"),
         (lambda c: c.training(train_batch_size=64), "set train_batch_size_per_learner"),
-        (lambda c: c.env_runners(batch_mode="complete_episodes"), "batch_mode is not used"),
+        (lambda c: c.env_runners(batch_mode="complete_episodes"), "batch_mode"),
         (lambda c: c.evaluation(evaluation_config={"clip_rewards": 1}), "config's clip_rewards"),
-        (lambda c: c.env_runners(env_runner_cls=_Other), "env_runner_cls must be a subclass"),
-        (lambda c: c.learners(learner_class=_Other), "learner_class must be a subclass"),
-        (lambda c: _with(c, "epsilom"), "unknown setting 'epsilom'; did you mean eps"),
+        (lambda c: c.env_runners(env_runner_cls=_Other), "env_runner_cls"),
+        (lambda c: c.learners(learner_class=_Other), "learner_class"),
+        (lambda c: _with(c, "epsilom"), r"'epsilom'.* eps"),
     ],
 )
 def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: str) -> None:
@@ -142,7 +142,7 @@ def test_a_module_without_the_interfaces_is_refused() -> None:
 
     config = algorithms.configure("DQN", {})
     config.rl_module(rl_module_spec=RLModuleSpec(module_class=SnakeActorCritic))
-    with pytest.raises(ValueError, match="SnakeActorCritic lacks QNetAPI and TargetNetworkAPI"):
+    with pytest.raises(ValueError, match=r"SnakeActorCritic.* QNetAPI.* TargetNetworkAPI"):
         config.validate()
 
 

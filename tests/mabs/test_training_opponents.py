@@ -84,10 +84,10 @@ def test_everybody_makes_its_own_moves() -> None:
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ({"nobody": 0.5}, "unknown opponent 'nobody'; `battlesnake-gym snakes` lists"),
-        ({"past": 1.5}, "the fraction of 'past' must be between 0 and 1"),
-        ({"past": 0.5, "hungry": 0.5}, "must sum to less than 1"),
-        ([0.3], "opponents must be a dictionary"),
+        ({"nobody": 0.5}, r"'nobody'.* `battlesnake-gym snakes`"),
+        ({"past": 1.5}, r"'past'.* 0.* 1"),
+        ({"past": 0.5, "hungry": 0.5}, r"sum.* 1"),
+        ([0.3], "opponents"),
     ],
 )
 def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
@@ -215,7 +215,7 @@ def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own(
 def test_a_policy_for_other_games_is_refused(
     frozen: Callable[..., str], other: dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError, match="with the same observation and board size"):
+    with pytest.raises(ValueError, match="observation"):
         seated({frozen(**other): 0.5})
 
 

@@ -1,6 +1,7 @@
 """Training that begins with the weights of an earlier policy, named or in a job's channel."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,12 +93,12 @@ def test_everybody_begins_with_its_weights(
     ("words", "message"),
     [
         (["--algorithm", "DQN"], ""),
-        (["--algorithm", "PPO"], "was trained on another board or with another model_config"),
-        (["--board-size", "11"], "was trained on another board or with another model_config"),
-        (["--frame-stack", "2"], "set the observation that it was trained on"),
+        (["--algorithm", "PPO"], "model_config"),
+        (["--board-size", "11"], "model_config"),
+        (["--frame-stack", "2"], "observation"),
         (
             ["--start-from", "nowhere"],
-            "nowhere is neither a checkpoint nor a directory of checkpoints",
+            r"nowhere.* checkpoint",
         ),
     ],
 )
@@ -111,7 +112,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
 
     status = main([*TINY, "--start-from", str(exported() / "policy.onnx"), *words])
     assert status == (2 if message else 0)
-    assert message in capsys.readouterr().err
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +121,7 @@ def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[st
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--dry-run"]
     assert main(wanted) == 2
     error = capsys.readouterr().err
-    assert "start_from needs PPO, DISTIL, DQN, APEX or RLLIB_PPO, got EXIT" in error
+    assert re.search(r"start_from.* PPO.* DISTIL.* DQN.* APEX.* RLLIB_PPO.* EXIT", error)
 
 
 @pytest.fixture
@@ -158,9 +159,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
     assert main(TINY) == 0
     assert len(begun) == 1
     assert main([*TINY, "--start-from", "x"]) == 2
-    assert (
-        "start_from is 'x', but the job also has the data channel 'policy'" in failure.read_text()
-    )
+    assert re.search(r"start_from.* 'x'.* 'policy'", failure.read_text())
 
 
 def test_data_that_nobody_reads_end_a_job_with_the_reason(
@@ -170,10 +169,8 @@ def test_data_that_nobody_reads_end_a_job_with_the_reason(
 
     failure = job(training=tmp_path)
     assert main(TINY) == 2
-    assert failure.read_text() == (
-        "the script does not read the data channel 'training'; it reads policy, opponents: "
-        "rename the channel or omit it from fit()"
-    )
+    assert re.search("'training'.* policy, opponents", failure.read_text())
+    assert "\n" not in failure.read_text()
 
 
 def test_opponents_come_from_a_channel(
@@ -191,9 +188,7 @@ def test_opponents_come_from_a_channel(
     assert main([*TINY, "--opponents", seats]) == 0
     assert not failure.exists()
     assert main([*TINY, "--opponents", '{"cautious": 0.1}']) == 2
-    assert "in the data channel 'opponents' (mine.zip, strong.json, strong.onnx); name them" in (
-        failure.read_text()
-    )
+    assert "'opponents' (mine.zip, strong.json, strong.onnx)" in failure.read_text()
 
 
 def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
@@ -208,5 +203,5 @@ def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
     assert fragment.num_agent_steps > 0
     assert not runner._opponents.learner_seats.all()
     bundle.write_bytes(b"damaged")
-    with pytest.raises(ValueError, match=r"mine\.zip: not a zip file, or damaged"):
+    with pytest.raises(ValueError, match=r"mine\.zip"):
         DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
