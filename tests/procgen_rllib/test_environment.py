@@ -228,14 +228,14 @@ def test_options_change_what_is_seen(option: str) -> None:
 @pytest.mark.parametrize(
     ("env_config", "message"),
     [
-        ({"env_name": "bigfisch"}, "env_name must be one of bigfish .* got 'bigfisch'"),
-        ({"num_level": 3}, "no key 'num_level'; did you mean 'num_levels'"),
-        ({"num_levels": -1}, "num_levels must be between 0 and .*, got -1"),
-        ({"num_levels": 1.5}, "num_levels must be of type int, got 1.5"),
-        ({"center_agent": 1}, "center_agent must be of type bool, got 1"),
-        ({"distribution_mode": "memory"}, "distribution_mode must be one of easy hard explor"),
-        ({"frame_stack": 0}, "frame_stack must be between 1 and 16, got 0"),
-        ({"provider": "procgen"}, "provider must be one of envpool, got 'procgen'"),
+        ({"env_name": "bigfisch"}, r"env_name.* 'bigfisch'"),
+        ({"num_level": 3}, r"'num_level'.* 'num_levels'"),
+        ({"num_levels": -1}, r"num_levels.* 0.* -1"),
+        ({"num_levels": 1.5}, r"num_levels.* int.* 1.5"),
+        ({"center_agent": 1}, r"center_agent.* bool.* 1"),
+        ({"distribution_mode": "memory"}, "distribution_mode"),
+        ({"frame_stack": 0}, r"frame_stack.* 1.* 16.* 0"),
+        ({"provider": "procgen"}, r"provider.* 'procgen'"),
     ],
 )
 def test_refusals(env_config: dict[str, Any], message: str) -> None:
@@ -246,5 +246,5 @@ def test_refusals(env_config: dict[str, Any], message: str) -> None:
 def test_step_before_reset() -> None:
     with pytest.raises(RuntimeError, match="call reset"):
         VectorProcgen(1).step(np.zeros(1, int))
-    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"num_envs.* 1.* 0"):
         VectorProcgen(0)

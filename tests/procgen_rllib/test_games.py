@@ -16,12 +16,12 @@ def test_all_games() -> None:
 def test_normalized_scores() -> None:
     assert normalized_score(2.5, "starpilot") == 0
     assert normalized_score(35, "starpilot", "hard") == 1
-    with pytest.raises(ValueError, match="'memory' has no published range"):
+    with pytest.raises(ValueError, match="'memory'"):
         normalized_score(1.0, "maze", "memory")
 
 
 def test_held_out_levels() -> None:
     later = held_out_config({"env_name": "maze", "num_levels": 200, "start_level": 10})
     assert (later["start_level"], later["num_levels"]) == (210, 200)
-    with pytest.raises(ValueError, match="num_levels is 0, so training used all levels"):
+    with pytest.raises(ValueError, match=r"num_levels.* 0"):
         held_out_config({"env_name": "maze"})

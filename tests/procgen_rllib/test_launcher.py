@@ -1,6 +1,7 @@
 """Complete commands: train and resume, with users' models, algorithms and callbacks; rollouts."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
     again = [*SMALL, "--hyperparameter", f"env_config={game}", "--env-steps", "700"]
     assert train(trained.parent, *again) == 0
     told = run_summary.told(capsys.readouterr().out, trained)
-    assert told["result"].startswith("done: starter-example-bossfight, 3 iterations and ")
+    assert told["result"].startswith("done: starter-example-bossfight, 3 iterations")
     checkpoint = f"{trained}/checkpoints/checkpoint_000003"
     assert told["model"].startswith(checkpoint)
     assert told["next"] == f"battlesnake-gym procgen rollout {checkpoint}"
@@ -83,7 +84,7 @@ def test_the_network_learns(trained: Path) -> None:
 def test_another_game_is_another_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*SMALL, "--name", trained.name, "--env-steps", "900"]
     assert train(trained.parent, *arguments, "--env-name", "maze") == 2
-    assert "cannot resume from" in capsys.readouterr().err
+    assert f"{trained}/checkpoints/" in capsys.readouterr().err
 
 
 def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
@@ -104,7 +105,7 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
     expected = load_policy(last, greedy=True)(boards)
     np.testing.assert_array_equal(load_policy(copy, greedy=True)(boards), expected)
     doctor(copy / MODULE_PATH / "module_state.pkl", ran)
-    with pytest.raises(CheckpointError, match="contains more than numbers"):
+    with pytest.raises(CheckpointError, match="numbers"):
         load_policy(copy)
     assert not ran.exists()
 
@@ -124,7 +125,7 @@ def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     arguments = [str(trained), "--run", "PPO", "--env", "procgen_env_wrapper"]
     arguments += ["--episodes", "5", "--num-envs", "2", "--output", str(out)]
     assert main([*arguments, "--video-dir", str(tmp_path), "--video-format", "gif"]) == 0
-    assert "bossfight on training levels: reward" in capsys.readouterr().out
+    assert re.search("bossfight.* reward", capsys.readouterr().out)
     saved = np.load(out)
     lengths = saved["lengths"]
     assert len(lengths) == len(saved["terminated"]) == 5
@@ -167,11 +168,11 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--run", "IMPALA"], "--run is IMPALA but"),
-        (["--steps", "1"], "no episode ended within 1 env steps"),
-        (["--output", "x.pkl"], "--output must end in .npz"),
-        (["--levels", "training", "all", "--output", "x.npz"], "need one value of --levels"),
-        (["--config", '{"env_name": "tetris"}'], "env_name must be one of"),
+        (["--run", "IMPALA"], r"--run.* IMPALA"),
+        (["--steps", "1"], "1 env steps"),
+        (["--output", "x.pkl"], r"--output.* \.npz"),
+        (["--levels", "training", "all", "--output", "x.npz"], "--levels"),
+        (["--config", '{"env_name": "tetris"}'], "env_name"),
     ],
 )
 def test_rollouts_that_are_refused(
@@ -180,7 +181,7 @@ def test_rollouts_that_are_refused(
     from battlesnake_rl.commands.procgen_rollout_command import main
 
     assert main([str(trained), *arguments]) == 2
-    assert message in capsys.readouterr().err
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_an_algorithm_of_users(
@@ -194,4 +195,4 @@ def test_an_algorithm_of_users(
     run = tmp_path / "random-agent-bossfight"
     assert [float(row["episode_len_mean"]) > 0 for row in rows(run)] == [True, True]
     assert main([str(run), "--run", "RandomAgent", "--episodes", "3"]) == 0
-    assert "over 3 episodes" in capsys.readouterr().out
+    assert "3 episodes" in capsys.readouterr().out

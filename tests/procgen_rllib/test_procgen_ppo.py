@@ -334,11 +334,11 @@ def test_games_are_the_same_in_several_threads() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("symmetry_augmentation", True, "symmetry_augmentation has no effect"),
-        ("num_env_runners", 7, r"num_env_runners 7 cannot share 64 games .* 1, 2, 4, 8, 16"),
-        ("num_envs_per_env_runner", 12, "num_envs_per_env_runner is 12, but the env runners share"),
-        ("callbacks_on_episode_end", print, "ProcgenPPO has no episode objects"),
-        ("train_batch_size_per_learner", 256, "set minibatch_size, or rollout_fragment_length"),
+        ("symmetry_augmentation", True, "symmetry_augmentation"),
+        ("num_env_runners", 7, r"num_env_runners 7.* 64.* 1.* 2.* 4.* 8.* 16"),
+        ("num_envs_per_env_runner", 12, r"num_envs_per_env_runner.* 12"),
+        ("callbacks_on_episode_end", print, "ProcgenPPO"),
+        ("train_batch_size_per_learner", 256, r"minibatch_size.* rollout_fragment_length"),
     ],
 )
 def test_what_would_do_nothing_is_refused(setting: str, value: Any, message: str) -> None:
