@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -127,8 +128,8 @@ def test_every_difference_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as error:
         checkpoints.check_compatible(checkpoint, other)
     text = str(error.value)
-    assert "board_size is [7, 7] but was [11, 11]" in text
-    assert "network is 3 but was null" in text
+    assert re.search(r"board_size.* \[7, 7\].* \[11, 11\]", text)
+    assert re.search(r"network.* 3.* null", text)
     assert "actions" not in text
     assert "--no-resume" in text
 
@@ -155,10 +156,9 @@ def test_every_damaged_checkpoint_that_is_passed_over_is_reported(
     told: list[str] = []
     assert checkpoints.newest_checkpoint(tmp_path, told.append) == whole
     size = (whole / "weights").stat().st_size
-    assert told == [
-        f"skipping the damaged checkpoint {bare}: metadata.json is missing or damaged",
-        f"skipping the damaged checkpoint {short}: weights has 0 of {size} bytes",
-    ]
+    of_bare, of_short = told
+    assert re.search(rf"{re.escape(str(bare))}: metadata\.json\b", of_bare)
+    assert re.search(rf"{re.escape(str(short))}: weights .*\b0 .*\b{size} bytes", of_short)
     assert checkpoints.find_checkpoint(tmp_path) == whole
     assert capsys.readouterr().err.splitlines() == told
 

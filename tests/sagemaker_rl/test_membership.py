@@ -1,6 +1,7 @@
 """Membership from SM_HOSTS and hyperparameters, and contradictions between them."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ def test_equal_instances_agree_on_the_head() -> None:
 
 def test_names_are_compared_whole() -> None:
     assert not member(["algo-1", "algo-10"], "algo-10").is_head
-    with pytest.raises(HyperparameterError, match="is 'algo-1', which is not one of"):
+    with pytest.raises(HyperparameterError, match="'algo-1'"):
         member(["algo-10", "algo-11"], "algo-1")
 
 
@@ -68,26 +69,26 @@ def test_a_primary_job_may_have_several_instances() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rl_cluster_type": "first"}, "must be primary or secondary, got 'first'"),
-        ({"rl_cluster_type": "primary"}, "needs s3_bucket, too"),
-        ({"rl_cluster_type": "secondary", "s3_bucket": "runs"}, "needs s3_prefix, too"),
-        ({"s3_bucket": "runs"}, "s3_bucket needs s3_prefix, too"),
+        ({"rl_cluster_type": "first"}, r"primary.* secondary.* 'first'"),
+        ({"rl_cluster_type": "primary"}, "s3_bucket"),
+        ({"rl_cluster_type": "secondary", "s3_bucket": "runs"}, "s3_prefix"),
+        ({"s3_bucket": "runs"}, r"s3_bucket.* s3_prefix"),
         ({"rl_cluster_type": "primary", "s3_bucket": "runs", "s3_prefix": "p"},
-         "needs rl_num_instances_secondary, too"),
+         "rl_num_instances_secondary"),
         ({"rl_cluster_type": "primary"} | TWO_JOBS | {"rl_num_instances_secondary": 0},
-         "rl_num_instances_secondary must be at least 1, got 0"),
+         r"rl_num_instances_secondary.* 1.* 0"),
         ({"rl_cluster_type": "secondary"} | TWO_JOBS | {"rl_num_instances_secondary": 3},
-         "rl_num_instances_secondary is 3, but this secondary job has 1 instances"),
+         r"rl_num_instances_secondary.* 3.* 1"),
         ({"s3_bucket": "s3://runs", "s3_prefix": "p"},
-         "must be the name of a bucket, got 's3://runs'; leave out s3://"),
-        ({"rl_num_instances_secondary": 2}, "but rl_cluster_type is not set"),
-        ({"rl_join_timeout_minutes": 0.0}, "rl_join_timeout_minutes must be more than 0"),
+         r"'s3://runs'.* s3://"),
+        ({"rl_num_instances_secondary": 2}, "rl_cluster_type"),
+        ({"rl_join_timeout_minutes": 0.0}, r"rl_join_timeout_minutes.* 0"),
     ],
 )  # fmt: skip
 def test_contradictions_are_rejected_by_name(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
         member(["algo-1"], "algo-1", **settings)
-    assert message in str(error.value)
+    assert re.search(message, str(error.value))
 
 
 def grouped(*groups: tuple[str, list[str]]) -> dict[str, str]:

@@ -156,7 +156,7 @@ def test_a_job_of_the_real_sdk_is_simulated(tmp_path: Path) -> None:
     source.mkdir()
     (source / "train-mabs.py").write_text(TRAINING)
     said, told = with_the_real_sdk("simulated", source, tmp_path / "jobs")
-    assert "training algo-1" in said.partition("the job resumes on new instances")[0]
+    assert "training algo-1" in said.partition("interrupted")[0]
     for host in ("algo-1", "algo-2", "algo-3"):
         assert f"{host} | resumed [['algo-1'], ['algo-2', 'algo-3']] 61 ['policy.json']" in said, (
             said

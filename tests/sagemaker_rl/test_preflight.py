@@ -35,7 +35,7 @@ def job(estimator: Any) -> Any:
 
 
 def rejected(job: Any, message: str, **changes: Any) -> None:
-    with pytest.raises(preflight.PreflightError, match=re.escape(message)):
+    with pytest.raises(preflight.PreflightError, match=message):
         preflight.check(job(**changes))
 
 
@@ -56,44 +56,44 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"instance_count": 0}, "instance_count must be at least 1, got 0"),
+        ({"instance_count": 0}, r"instance_count .*\b1\b.* 0"),
         (
             {"use_spot_instances": True, "max_run": 60},
-            "max_wait must be at least max_run (60 seconds) with spot instances, got None",
+            r"max_wait .*max_run .*60.* None",
         ),
         (
             {"use_spot_instances": True, "max_run": 60, "max_wait": 60},
-            "use_spot_instances needs checkpoint_s3_uri",
+            "use_spot_instances .*checkpoint_s3_uri",
         ),
-        ({"hyperparameters": {"lr": 1.0, "map_sise": 7}}, "unknown hyperparameter ['map_sise']"),
-        ({"instance_count": 3}, "instances ['algo-1', 'algo-2', 'algo-3']"),
-        ({"entry_point": "tran.py"}, "tran.py; entry_point must be a file in source_dir"),
-        ({"dependencies": ["nowhere"]}, "there is no folder nowhere"),
-        ({"role": "nobody"}, "there is no role nobody in this account"),
-        ({"role": "arn:aws:iam::123456789012:user/me"}, ":user/me is not a role"),
-        ({"image_uri": f"{IMAGE}:old"}, f"there is no image {IMAGE}:old; build an image from"),
+        ({"hyperparameters": {"lr": 1.0, "map_sise": 7}}, r"unknown hyperparameter \['map_sise'\]"),
+        ({"instance_count": 3}, r"instances \['algo-1', 'algo-2', 'algo-3'\]"),
+        ({"entry_point": "tran.py"}, r"tran\.py.* entry_point .*source_dir"),
+        ({"dependencies": ["nowhere"]}, "nowhere"),
+        ({"role": "nobody"}, "role nobody"),
+        ({"role": "arn:aws:iam::123456789012:user/me"}, ":user/me"),
+        ({"image_uri": f"{IMAGE}:old"}, re.escape(f"{IMAGE}:old")),
         (
             {"image_uri": IMAGE.replace("us-", "eu-")},
-            "is in eu-east-1, but the job runs in us-east",
+            "eu-east-1.* us-east",
         ),
-        ({"image_uri": "battlesnake-training"}, "is not in ECR"),
+        ({"image_uri": "battlesnake-training"}, "ECR"),
         (
             {"image_uri": IMAGE.replace("battlesnake-training", "x")},
-            "amazonaws.com/x; build an image",
+            r"amazonaws\.com/x\b",
         ),
-        ({"output_path": "runs/x"}, "output_path: 'runs/x' is not an S3 URI; use s3://"),
-        ({"output_path": "s3://My bucket/x"}, "My bucket is not a valid bucket name"),
+        ({"output_path": "runs/x"}, "output_path: 'runs/x'.* s3://"),
+        ({"output_path": "s3://My bucket/x"}, "My bucket"),
         (
             {"output_path": "s3://no-such-bucket/x"},
-            "output_path: there is no bucket no-such-bucket",
+            "output_path: .*no-such-bucket",
         ),
         (
             {"hyperparameters": {"aws_region": "eu-west-1"}},
-            "aws_region is eu-west-1, but the job runs in us-east-1",
+            "aws_region .*eu-west-1.* us-east-1",
         ),
         (
             {"hyperparameters": {"rl_cluster_type": "primary"}},
-            "give both jobs the same subnets and security_group_ids",
+            "subnets .*security_group_ids",
         ),
         (
             {
@@ -101,7 +101,7 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
                 "subnets": ["subnet-00000000"],
                 "security_group_ids": ["sg-1"],
             },
-            "'subnet-00000000' does not exist; use subnets of your VPC",
+            "'subnet-00000000'",
         ),
     ],
 )
@@ -119,17 +119,17 @@ def test_instance_groups_are_checked(job: Any) -> None:
     preflight.check(job(**grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 1))))
     rejected(
         job,
-        "instances ['algo-1', 'algo-2', 'algo-3']",
+        r"instances \['algo-1', 'algo-2', 'algo-3'\]",
         **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 2)),
     )
     rejected(
         job,
-        "instance_count of group 'group-1' must be at least 1, got 0",
+        r"instance_count .*'group-1' .*\b1\b.* 0",
         **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 0)),
     )
     rejected(
         job,
-        "none of the instance_groups has a GPU",
+        "instance_groups .*GPU",
         **grouped(("ml.c5.xlarge", 1), ("ml.m5.xlarge", 1)),
     )
 
@@ -143,12 +143,12 @@ def test_channels_are_checked(job: Any, session: Any, tmp_path: Path) -> None:
     there = f"s3://{bucket}/{key}"
     preflight.check(job(), {"policy": there, "opponents": TrainingInput(there)})
     for inputs, message in (
-        ({"policy": f"{there}.gz"}, f"channel 'policy': there is nothing at {there}.gz"),
-        ({"policy": "s3://no-such-bucket/x"}, "channel 'policy': there is no bucket no-such-bu"),
-        ({"policy": "runs/first"}, "channel 'policy': 'runs/first' is not an S3 URI"),
+        ({"policy": f"{there}.gz"}, f"channel 'policy': .*{re.escape(there)}\\.gz"),
+        ({"policy": "s3://no-such-bucket/x"}, "channel 'policy': .*no-such-bucket"),
+        ({"policy": "runs/first"}, "channel 'policy': .*'runs/first'"),
         (there, "nobody reads the data channel 'training'"),
     ):
-        with pytest.raises(preflight.PreflightError, match=re.escape(message)):
+        with pytest.raises(preflight.PreflightError, match=message):
             preflight.check(job(), inputs)
 
 
@@ -160,37 +160,34 @@ def test_a_tuner_is_checked_with_its_ranges(job: Any, session: Any) -> None:
         metrics = [{"Name": "elo", "Regex": "elo=(.*)"}]
         return HyperparameterTuner(job(**changes), objective, ranges, metric_definitions=metrics)
 
-    session_region = "hyperparameter aws_region is x, but the job runs in us-east-1"
+    session_region = "aws_region .*x.* us-east-1"
     for one, message in (
         (tuner(), session_region),
-        (tuner(name="lrr"), "unknown hyperparameter ['lrr']"),
-        (tuner("rewards"), "objective_metric_name is rewards, which is not one of the metric_def"),
+        (tuner(name="lrr"), r"unknown hyperparameter \['lrr'\]"),
+        (tuner("rewards"), "objective_metric_name .*rewards.* metric_def"),
         (
             tuner(checkpoint_s3_uri=f"s3://{session.default_bucket()}/x"),
-            "a tuner's jobs would resume each other's checkpoints",
+            "checkpoints",
         ),
     ):
-        with pytest.raises(preflight.PreflightError, match=re.escape(message)):
+        with pytest.raises(preflight.PreflightError, match=message):
             preflight.check(one)
 
 
 def test_all_mistakes_are_reported_together(job: Any) -> None:
     with pytest.raises(preflight.PreflightError) as refusal:
         preflight.check(job(instance_count=0, role="nobody"))
-    assert str(refusal.value).splitlines() == [
-        "this job cannot work:",
-        "- instance_count must be at least 1, got 0",
-        "- there is no role nobody in this account; use the role of notebooks and jobs, "
-        "sagemaker.get_execution_role()",
-    ]
+    _, count, role = str(refusal.value).splitlines()
+    assert count.startswith("- instance_count ")
+    assert re.match(r"- .*nobody.* sagemaker\.get_execution_role\(\)", role)
 
 
 def test_sagemakers_own_images_are_too_old(job: Any) -> None:
     old = "462105765813.dkr.ecr.us-east-1.amazonaws.com/sagemaker-rl-ray-container:ray-1.6.0"
-    rejected(job, "which end at Ray 1.6; build an image from", image_uri=old)
+    rejected(job, r"Ray 1\.6", image_uri=old)
     estimator = job()
     estimator.image_uri = None
-    with pytest.raises(preflight.PreflightError, match="image_uri is missing"):
+    with pytest.raises(preflight.PreflightError, match="image_uri"):
         preflight.check(estimator)
 
 

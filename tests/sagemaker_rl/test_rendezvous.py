@@ -1,5 +1,6 @@
 """Control connections of a cluster, without Ray and in one process."""
 
+import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -115,7 +116,7 @@ def test_workers_receive_the_run_of_the_head(meeting: Meeting, names: HostNameDi
         assert joined.ray_address == RAY
         joined.link.send({"ready": True})
     assert head.wait_for_workers(PATIENCE, shown.append) == 8
-    assert shown[-1] == "2 of 2 workers are ready"
+    assert shown[-1].startswith("2 of 2 ")
     head.end_run(0, "done")
     for one in (early, late):
         assert one.result().link.receive() == {"shutdown": 0, "reason": "done"}
@@ -127,8 +128,8 @@ def test_a_timeout_names_the_missing_workers(meeting: Meeting, names: HostNameDi
     until(lambda: head._joined)
     with pytest.raises(ClusterError) as error:
         head.wait_for_workers(0.5)
-    assert "algo-2 did not join" in str(error.value)
-    assert "algo-3 joined but did not start Ray" in str(error.value)
+    assert "algo-2" in str(error.value)
+    assert re.search("algo-3 .*Ray", str(error.value))
 
 
 def test_a_late_worker_is_named_and_joins_later(meeting: Meeting, names: HostNameDiscovery) -> None:
@@ -140,7 +141,7 @@ def test_a_late_worker_is_named_and_joins_later(meeting: Meeting, names: HostNam
     shown: list[str] = []
     assert head.wait_for_workers(0.5, shown.append) == 4
     assert not head.all_workers_ready
-    assert "algo-2 did not join; algo-10 joined but did not start Ray; starting" in shown[-1]
+    assert re.search(r"algo-2.* algo-10", shown[-1])
     late.send({"ready": True})
     meeting.joining("algo-2", names, workers=everybody).result().link.send({"ready": True})
     until(lambda: head.all_workers_ready)
@@ -148,17 +149,17 @@ def test_a_late_worker_is_named_and_joins_later(meeting: Meeting, names: HostNam
 
 
 def test_a_worker_stops_waiting_for_the_head(meeting: Meeting, names: HostNameDiscovery) -> None:
-    with pytest.raises(ClusterError, match=r"algo-1 did not respond within 0.3 s.*refused"):
+    with pytest.raises(ClusterError, match=r"algo-1.* 0.3 s.*refused"):
         meeting.joining("algo-2", names, 0.3).result()
-    with pytest.raises(ClusterError, match=r"host name no-such-host.invalid does not resolve"):
+    with pytest.raises(ClusterError, match=r"no-such-host.invalid"):
         meeting.joining("algo-2", HostNameDiscovery("no-such-host.invalid"), 0.3).result()
 
 
 @pytest.mark.parametrize(
     ("name", "host", "message"),
     [
-        ("algo-2", "127.0.0.9", "its address is 127.0.0.1 instead of 127.0.0.9"),
-        ("algo-2", "no-such-host.invalid", "does not resolve"),
+        ("algo-2", "127.0.0.9", r"127\.0\.0\.1 .*127\.0\.0\.9"),
+        ("algo-2", "no-such-host.invalid", r"no-such-host\.invalid"),
     ],
 )
 def test_unknown_addresses_are_rejected(
@@ -170,7 +171,7 @@ def test_unknown_addresses_are_rejected(
     with pytest.raises(ClusterError) as error:
         head.wait_for_workers(0.1)
     assert f"rejected {name}: " in str(error.value)
-    assert message in str(error.value)
+    assert re.search(message, str(error.value))
 
 
 def test_a_second_worker_of_one_name_is_rejected(
@@ -179,7 +180,7 @@ def test_a_second_worker_of_one_name_is_rejected(
     head = meeting.head(["algo-2"], names)
     meeting.joining("algo-2", names).result()
     until(lambda: head._joined)  # the worker may return before the head has noted it
-    with pytest.raises(ClusterError, match="algo-2 has joined already"):
+    with pytest.raises(ClusterError, match="algo-2"):
         meeting.joining("algo-2", names, 0.2).result()
 
 
@@ -202,7 +203,7 @@ def test_workers_notice_immediately_when_the_head_ends(
     for peer in list(head._joined.values()):
         peer.link.close()
     for one in joined.values():
-        with pytest.raises(ConnectionLostError, match="closed the connection without a message"):
+        with pytest.raises(ConnectionLostError, match="connection"):
             one.link.receive()
 
 
@@ -213,7 +214,7 @@ def test_the_head_notices_immediately_when_a_worker_ends(
     head, joined = formed(meeting, names, PAIR, shown)
     joined["algo-3"].link.close()
     until(lambda: "algo-3 was lost: " in shown[-1])
-    assert "the worker may rejoin. 1 of 2 workers are ready" in shown[-1]
+    assert "1 of 2" in shown[-1]
     assert "no message arrived" not in shown[-1], "the closed socket is noticed, not the silence"
     again = meeting.joining("algo-3", names, workers=PAIR).result()
     again.link.send({"ready": True})
@@ -232,7 +233,7 @@ def test_a_worker_lost_before_the_start_may_rejoin(
     until(lambda: head._lost)
     shown: list[str] = []
     assert head.wait_for_workers(0.1, shown.append) == 4
-    assert "algo-2 did not join; algo-2 was lost: " in shown[-1]
+    assert re.search(r"algo-2.* algo-2", shown[-1])
     meeting.joining("algo-2", names, workers=PAIR).result().link.send({"ready": True})
     until(lambda: head.all_workers_ready)
     assert not head._lost
@@ -257,7 +258,7 @@ def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
     threading.Timer(8, beating.send, [{"hello": 1}]).start()
     assert listening.receive() == {"hello": 1}
     beating._closed.set()
-    with pytest.raises(ConnectionLostError, match=r"no message arrived for 6 s"):
+    with pytest.raises(ConnectionLostError, match="6 s"):
         listening.receive()
     listening.close()
     beating.close()
@@ -284,7 +285,7 @@ def test_two_jobs_meet_through_s3(meeting: Meeting, bucket: S3Discovery) -> None
     early.result().link.send({"ready": True})
     assert head.wait_for_workers(PATIENCE) == 4
     head.end_run(0, "done")
-    with pytest.raises(DiscoveryError, match=r"s3://runs/run-7/cluster.json does not exist yet"):
+    with pytest.raises(DiscoveryError, match=r"s3://runs/run-7/cluster.json"):
         bucket.find_head()
 
 
@@ -305,9 +306,7 @@ def test_another_run_at_the_announced_address_is_not_joined(
         note = {"run_id": other.run.run_id, "token": other.run.token} | changed
         bucket.publish_address(ClusterRun(**note, address="127.0.0.1", port=other.run.port))
         joining = meeting.joining("secondary/algo-1", bucket, 0.3)
-        with pytest.raises(
-            ClusterError, match=r"the worker belongs to run old|does not have the secret"
-        ):
+        with pytest.raises(ClusterError, match=r"\bold\b|secret"):
             joining.result()
 
 
@@ -345,7 +344,7 @@ def test_a_cluster_that_has_ended_accepts_no_worker(
     assert "run_id" in link.receive()
     head.end_run(0, "done")
     link.send({"joined": True})
-    with pytest.raises(ConnectionLostError, match="closed the connection"):
+    with pytest.raises(ConnectionLostError, match="connection"):
         link.receive()
     link.close()
 
@@ -359,25 +358,25 @@ def test_a_newer_announcement_is_kept(meeting: Meeting, bucket: S3Discovery) -> 
 
 def test_bucket_errors_name_the_cause(bucket: S3Discovery) -> None:
     run = ClusterRun("a", "b", "127.0.0.1", 1)
-    with pytest.raises(BucketError, match="there is no bucket nowhere; check s3_bucket"):
+    with pytest.raises(BucketError, match=r"nowhere.* s3_bucket"):
         S3Discovery("nowhere", "run-7", "us-east-1").publish_address(run)
     bucket._call_s3("put_object", Body=b"[1, 2]")
-    with pytest.raises(DiscoveryError, match="not a head node's address; use a unique s3_prefix"):
+    with pytest.raises(DiscoveryError, match="s3_prefix"):
         bucket.find_head()
 
 
 def test_a_worker_does_not_wait_for_a_missing_bucket(meeting: Meeting, bucket: S3Discovery) -> None:
     nowhere = S3Discovery("nowhere", "run-7", "us-east-1")
     joining = meeting.joining("algo-2", nowhere, 2 * PATIENCE)
-    with pytest.raises(BucketError, match="there is no bucket nowhere"):
+    with pytest.raises(BucketError, match="nowhere"):
         joining.result(PATIENCE)
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("AccessDenied", "s3:ListBucket on runs"),
-        ("PermanentRedirect", r"aws_region \(now us-east-1\) must be the region of runs"),
+        ("AccessDenied", "s3:ListBucket"),
+        ("PermanentRedirect", r"aws_region \(now us-east-1\)"),
     ],
 )
 def test_permanent_bucket_errors(bucket: S3Discovery, code: str, message: str) -> None:
@@ -394,6 +393,6 @@ def test_temporary_bucket_errors(meeting: Meeting, bucket: S3Discovery) -> None:
 
     with Stubber(bucket._s3) as stubber:
         stubber.add_client_error("get_object", "SlowDown", "Please reduce your request rate.")
-        with pytest.raises(DiscoveryError, match="SlowDown: Please reduce") as error:
+        with pytest.raises(DiscoveryError, match="SlowDown") as error:
             bucket.find_head()
     assert not isinstance(error.value, BucketError)

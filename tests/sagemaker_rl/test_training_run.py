@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import threading
 import time
@@ -55,7 +56,7 @@ def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_runners_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_run, "_ENV_RUNNER_START_TIMEOUT_S", 0.0)
     algorithm: Any = Algorithm(restores=1_000_000)
-    with pytest.raises(RuntimeError, match="none of 2 env runners started"):
+    with pytest.raises(RuntimeError, match="2 env runner"):
         training_run.build_algorithm(algorithm)
     assert algorithm.stopped
 
@@ -178,9 +179,9 @@ def _failed_env_runner(algorithm: Weighted, results: Any) -> None:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (_nan_weights, "the network has weights that are not finite"),
-        (_failed_env_runner, "the network has weights that are not finite"),
-        (_nan_loss, "the loss is NaN"),
+        (_nan_weights, "weights"),
+        (_failed_env_runner, "weights"),
+        (_nan_loss, "loss.* NaN"),
     ],
 )
 def test_training_that_diverges_keeps_the_last_good_weights(
@@ -189,10 +190,8 @@ def test_training_that_diverges_keeps_the_last_good_weights(
     monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(fault))
     run = _run(tmp_path)
     run.train(PendingSignals())
-    assert run.diverged.startswith(
-        f"training diverged in iteration 3: {reason}; the likely cause is rl.training.config.lr "
-        "1000.0; the checkpoint and the exported model have the weights of iteration 2;"
-    )
+    told = rf"iteration 3\b.* {reason}.* rl\.training\.config\.lr 1000\.0\b.* iteration 2\b"
+    assert re.search(told, run.diverged)
     assert run.checkpoint is not None
     assert (run.checkpoint / "weights").read_text() == "2.0"
     assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 2
@@ -227,7 +226,7 @@ def test_a_network_that_is_nan_at_the_start_is_refused(
     algorithm = Weighted(None)
     algorithm._weight.fill_(math.inf)
     monkeypatch.setattr(training_run, "build_algorithm", lambda config: algorithm)
-    with pytest.raises(checkpoints.CheckpointError, match="initial network: the network has weig"):
+    with pytest.raises(checkpoints.CheckpointError, match="initial network"):
         _run(tmp_path).train(PendingSignals())
 
 
