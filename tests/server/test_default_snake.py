@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,8 +67,8 @@ def test_a_named_snake_plays_all_else_and_the_log_says_why(
             assert decision.move in board.safe_moves()
             assert decision.reasons[0].rule != "values"
     (line,) = caplog.messages
-    assert line.startswith(f"{DEFAULT_SNAKE} plays game ")
-    assert "the policy plays" in line
+    assert line.startswith(DEFAULT_SNAKE)
+    assert "policy" in line
 
 
 def test_it_is_careful_unless_other_filters_are_named(
@@ -101,7 +102,7 @@ def test_where_nobody_is_named_the_champion_plays() -> None:
 
 
 def test_filters_without_a_policy_are_refused_with_the_remedy() -> None:
-    with pytest.raises(ValueError, match=r"'champion' uses no additional filters; .*'shipped'"):
+    with pytest.raises(ValueError, match=r"'champion'.*'shipped'"):
         strategy_factory(filters=["dead_ends"])
 
 
@@ -126,14 +127,12 @@ print(DEFAULT_SNAKE, sorted(heavy & set(sys.modules)))
 """
     done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "lookahead []", done.stderr
-    assert "lookahead plays game '9': the policy plays boards of 7x7, 11x11, 19x19" in done.stderr
+    assert re.search(r"'9'.* 7x7.* 11x11.* 19x19", done.stderr)
 
 
 def test_where_nothing_is_compiled_the_search_is_refused_in_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("battlesnake_heuristics.search.search.COMPILED", False)
-    with pytest.raises(
-        ValueError, match="champion cannot play on this machine: the search is not compiled"
-    ):
+    with pytest.raises(ValueError, match=r"champion .*not compiled"):
         strategy_factory(snake="champion")

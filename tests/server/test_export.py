@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def test_pictures_and_films(game: Path, capsys: pytest.CaptureFixture[str]) -> N
     for ending in ("gif", "png", "svg"):
         target = game.with_suffix(f".{ending}")
         assert main.main(["game", "export", str(game), "-o", str(target), "--cell-size", "10"]) == 0
-        assert f"wrote {target} (4 turns, " in capsys.readouterr().out
+        assert re.search(f"{re.escape(str(target))} .*4 turns", capsys.readouterr().out)
     with Image.open(game.with_suffix(".gif")) as film:
         assert getattr(film, "n_frames", 0) == 5
     with Image.open(game.with_suffix(".png")) as picture:
@@ -56,7 +57,7 @@ def test_the_page_plays_by_itself(game: Path, browser: Browser) -> None:
 
 def test_a_game_is_no_policy(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["game", "export", str(game)]) == 2
-    assert "name it with -o game.gif" in capsys.readouterr().err
+    assert "-o game.gif" in capsys.readouterr().err
 
 
 def test_a_film_without_its_library(
@@ -64,4 +65,4 @@ def test_a_film_without_its_library(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
     assert main.main(["game", "export", str(game), "-o", str(game.with_suffix(".mp4"))]) == 2
-    assert "pip install '.[video]'" in capsys.readouterr().err
+    assert "'.[video]'" in capsys.readouterr().err

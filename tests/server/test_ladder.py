@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -58,24 +59,24 @@ def test_an_interrupted_ladder_reports_and_resumes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (["nobody"], "unknown snake 'nobody'"),
-        (["hungry", "--timeout=100"], "--timeout is for a URL"),
-        (["hungry", "--nodes=100"], "--nodes has no effect"),
+        (["nobody"], "'nobody'"),
+        (["hungry", "--timeout=100"], r"--timeout.* URL"),
+        (["hungry", "--nodes=100"], "--nodes"),
         (["http://127.0.0.1:9/", "--move-time=5"], "give --timeout"),
-        (["http://127.0.0.1:9/"], "is the snake running?"),
+        (["http://127.0.0.1:9/"], r"http://127\.0\.0\.1:"),
     ],
 )
 def test_a_usage_error_is_reported(
     call: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 2
-    assert message in capsys.readouterr().err
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_a_ladder_without_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["hungry", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--max-minutes=0"]
     assert ladder_command.main(call) == 1
-    assert "no games in --max-minutes 0; give 1 or more" in capsys.readouterr().err
+    assert re.search(r"--max-minutes 0.* 1", capsys.readouterr().err)
 
 
 def test_a_snake_that_fails_is_named_with_its_line(
@@ -88,4 +89,4 @@ def test_a_snake_that_fails_is_named_with_its_line(
     )
     call = [f"mine={own}", "--precision=5000", "--jobs=1"]
     assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 1
-    assert "own.py, line 2: ZeroDivisionError: division by zero\n" in capsys.readouterr().out
+    assert "own.py, line 2: ZeroDivisionError" in capsys.readouterr().out

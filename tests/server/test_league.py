@@ -196,11 +196,9 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
     assert [when for when in with_far if when < 6]
     assert [when for when in with_far if 9 <= when < 11]
     log = capsys.readouterr().err
-    cooldowns = [
-        int(minutes) for minutes in re.findall(r"far is unhealthy; cooldown of (\d+) min", log)
-    ]
+    cooldowns = [int(minutes) for minutes in re.findall(r"\bfar\b.* cooldown of (\d+) min", log)]
     assert cooldowns == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert log.count("far is healthy again") == 1
+    assert len(re.findall(r"\bfar\b.* healthy\b", log)) == 1
     assert "season 2" in log
     engine.dispose()
 
@@ -242,7 +240,7 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
         log = capsys.readouterr().err
         checks = [int(minutes) for minutes in re.findall(r"cooldown of (\d+) min", log)]
         assert checks == [1, 2, 4, 8, 16], "after 0, 1, 3, 7 and 15 minutes"
-        assert log.count("the system clock differs by") == 1
+        assert log.count("system clock") == 1
         with Session(engine) as session:
             (season,) = load_seasons(session, "Club")
             set_benched(session, "Club", "c", True)

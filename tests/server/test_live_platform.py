@@ -79,7 +79,7 @@ def test_addresses(source: str, expected: list[str]) -> None:
      f"https://board.battlesnake.com/?game=x/../{ID}"],
 )  # fmt: skip
 def test_what_is_no_address(source: str) -> None:
-    with pytest.raises(ReplayError, match="neither a file nor a game of an engine"):
+    with pytest.raises(ReplayError, match=r"file.* game"):
         find_engines(source)
 
 
@@ -147,7 +147,7 @@ def test_the_next_engine_is_asked_where_the_first_has_no_such_game(
 ) -> None:
     game_id = next(iter(platform.games))
     assert fetch(f"https://play.battlesnake.com/game/{game_id}").game.id == game_id
-    with pytest.raises(ReplayError, match="returns status 404"):
+    with pytest.raises(ReplayError, match="404"):
         fetch(ID)
 
 
@@ -166,14 +166,14 @@ def test_rules_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     short.turns = short.turns[:5]
     cut = Kept(Replay(short.first, short.turns), "Tag", says=())
     with alone(cut, monkeypatch) as (_, game_id):
-        with pytest.raises(ReplayError, match="5 turns without hazards may be standard or royale"):
+        with pytest.raises(ReplayError, match=r"5 turns.* standard.* royale"):
             fetch(game_id)
         assert fetch(game_id, ruleset="royale").game.ruleset == "royale"
-        with pytest.raises(ReplayError, match="not 'constrictor', because no snake"):
+        with pytest.raises(ReplayError, match="'constrictor'"):
             fetch(game_id, ruleset="constrictor")
         cut.mode, cut.says = "Constrictor", ("details",)
         monkeypatch.setenv(game_fetcher.TOKEN_VARIABLE, TOKEN)
-        with pytest.raises(ReplayError, match="not 'constrictor', because no snake"):
+        with pytest.raises(ReplayError, match="'constrictor'"):
             fetch(game_id)
         for options, words in [
             ({"ruleset": "standrad"}, "did you mean standard"),
@@ -193,10 +193,10 @@ def test_a_game_that_is_played_is_waited_for(
     kept = Kept(played("Standard", 7, 4, 3), "Standard", status="running", shown=3)
     monkeypatch.setattr(game_fetcher, "_GAME_POLL_INTERVAL_S", 0.01)
     with alone(kept, monkeypatch) as (_, game_id):
-        with pytest.raises(ReplayError, match="still in progress"):
+        with pytest.raises(ReplayError, match="progress"):
             fetch(game_id)
         assert fetch(game_id, wait=True).deaths() == kept.replay.deaths()
-    assert f"{game_id} is in progress; waiting for its end" in capsys.readouterr().err
+    assert game_id in capsys.readouterr().err
 
 
 def test_a_game_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_an_id_names_no_file_outside_the_folder(
             source = f"https://board.battlesnake.com/?game={name}"
             sent = client.post("/fetch", json={"game": source})
             answers.append((sent.status_code, sent.get_json()["error"].split(" is neither ")[1]))
-            with pytest.raises(ReplayError, match="neither a file nor a game"):
+            with pytest.raises(ReplayError, match=r"file.* game"):
                 game_fetcher.resolve_game(source, REACH, shown)
         assert len(set(answers)) == 1, "existing and missing files get the same response"
         assert answers[0][0] == 400
@@ -233,7 +233,7 @@ def test_a_failed_game_is_read_as_far_as_it_went(monkeypatch: pytest.MonkeyPatch
         found = fetch(game_id)
         assert (len(found.turns), found.last.is_over()) == (19, False)
         kept.shown = 0
-        with pytest.raises(ReplayError, match="the game has no frames"):
+        with pytest.raises(ReplayError, match="frames"):
             fetch(game_id)
 
 
@@ -275,17 +275,17 @@ CROWD = ",".join(
 @pytest.mark.parametrize(
     ("frames", "words"),
     [
-        (HUGE, "more than 3000000 values"),
-        ("[" * 200_000, "does not return a JSON object"),
-        ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1, "Body": []}]}]', "body of 'a' is empty"),
-        ('[{"Turn": 0, "Food": [{"X": 9999, "Y": 0}]}]', "more than 1000 cells off the board"),
+        (HUGE, "3000000 values"),
+        ("[" * 200_000, "JSON"),
+        ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1, "Body": []}]}]', r"body.* 'a'"),
+        ('[{"Turn": 0, "Food": [{"X": 9999, "Y": 0}]}]', "1000 cells"),
         ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1e9, "Body": [{"X": 1, "Y": 1}]}]}]',
-         "health must be between"),
-        ('[{"Turn": 0}, {"Turn": 2}]', "turn must be 1, got 2"),
-        (f'[{{"Turn": {"9" * 5000}}}]', "does not return a JSON object"),
-        ('"x"', "frames must be a list"),
-        (f'[{{"Turn": 0, "Snakes": [{CROWD}]}}]', "there are 99 snakes; the limit is 64"),
-        ('[{"Turn": 0, "Snakes": 7}]', "snakes must be a list"),
+         "health"),
+        ('[{"Turn": 0}, {"Turn": 2}]', r"turn.* 1.* 2"),
+        (f'[{{"Turn": {"9" * 5000}}}]', "JSON"),
+        ('"x"', "frames"),
+        (f'[{{"Turn": 0, "Snakes": [{CROWD}]}}]', r"99.* 64"),
+        ('[{"Turn": 0, "Snakes": 7}]', "snakes"),
     ],
     ids=range(10),
 )  # fmt: skip
@@ -310,7 +310,7 @@ def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     app.add_url_rule("/api/games/<i>/frames", "frames", frames)
     monkeypatch.setattr(limits, "MAX_REPLAY_TURNS", 500)
-    with web_site.serving(app) as site, pytest.raises(ReplayError, match="more than 500 turns"):
+    with web_site.serving(app) as site, pytest.raises(ReplayError, match="500 turns"):
         fetch(f"{site}/api/games/x")
 
 
@@ -383,7 +383,7 @@ def test_the_coach_reads_the_last_games_of_a_ladder_snake(
     assert time.process_time() - began < 60
     out = capsys.readouterr().out
     assert out.startswith(f"{name}: 1 games, 1 lost\nresponse time: median ")
-    assert "timeout: 500 ms" in out
+    assert "500 ms" in out
     late = sum(name in {kept.replay.first.snake(who).name for who in turn.problems}
                for turn in kept.replay.turns)  # fmt: skip
     assert f"late moves: {late}" in out

@@ -188,11 +188,9 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         for path in ("/play", "/play/preview", "/lab/ask", "/lab/read", "/game/x/press",
                      "/game/x/stop", "/replays/analysis/x.jsonl"):  # fmt: skip
             for cookie in ("", "arena=", "arena=guess"):
-                status, text, _ = ask(port, "POST", path, GAME_REQUEST, Cookie=cookie)
-                assert (status, "needs the access token" in text) == (403, True)
+                assert ask(port, "POST", path, GAME_REQUEST, Cookie=cookie)[0] == 403
         for path, button in (("/play", "start"), ("/lab", "query")):
             page = ask(port, path=path)[1]
-            assert "open the address with the access token" in page
             assert f'id="{button}" disabled' in page
         assert ask(port, path="/?token=guess")[2]["Set-Cookie"] is None
         status, _, headers = ask(port, path=link[1])
@@ -203,7 +201,6 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         assert "SameSite=Strict" in cookie
         mine = {"Cookie": cookie.partition(";")[0]}
         page = ask(port, path="/play", **mine)[1]
-        assert "open the address with the access token" not in page
         assert 'id="start">' in page
         assert ask(port, "POST", "/play", GAME_REQUEST, **mine)[0] == 201
 

@@ -483,19 +483,19 @@ def test_development_reloads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--filters", "luck"], "unknown filter 'luck'"),
-        (["--snake", "random", "--color", "red"], "'red' is not a color"),
-        (["--snake", "nobody"], "unknown snake 'nobody'"),
-        (["nobody.zip"], "nobody.zip"),
-        (["--policy", "nowhere.onnx"], "nowhere.onnx: No such file"),
-        (["--snake", "random", "--filters", "walls"], "need a policy"),
+        (["--filters", "luck"], "'luck'"),
+        (["--snake", "random", "--color", "red"], "'red'"),
+        (["--snake", "nobody"], "'nobody'"),
+        (["nobody.zip"], r"nobody\.zip"),
+        (["--policy", "nowhere.onnx"], r"nowhere\.onnx"),
+        (["--snake", "random", "--filters", "walls"], "policy"),
     ],
 )
 def test_a_wrong_call_says_why(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert module.main(arguments) == 2
-    assert words in capsys.readouterr().err
+    assert re.search(words, capsys.readouterr().err)
 
 
 def test_what_was_typed_weighs_more_than_the_environment(
@@ -506,6 +506,6 @@ def test_what_was_typed_weighs_more_than_the_environment(
     assert module.main([]) == 2
     assert "nowhere.onnx" in capsys.readouterr().err
     assert module.main(["--snake", "nobody"]) == 2
-    assert "unknown snake 'nobody'" in capsys.readouterr().err
+    assert "'nobody'" in capsys.readouterr().err
     assert module.main(["--filters", "nothing"]) == 2
-    assert "unknown filter 'nothing'" in capsys.readouterr().err
+    assert "'nothing'" in capsys.readouterr().err

@@ -84,12 +84,12 @@ def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
     path = tmp_path / "mine.py"
     snakes_check_command.write_template(path)
     assert snakes_check_command.main([str(path)]) == 0
-    assert "- bait: left, not up; try filters.dead_ends" in capsys.readouterr().out
+    assert "filters.dead_ends" in capsys.readouterr().out
     better = path.read_text().replace("filters.neck,", "filters.neck, filters.bodies,")
     assert (
         snakes_check_command.main([written(tmp_path, "new", better), "--against", str(path)]) == 0
     )
-    with pytest.raises(ValueError, match="exists; choose another name"):
+    with pytest.raises(ValueError, match="exists"):
         snakes_check_command.write_template(path)
 
 
@@ -155,7 +155,7 @@ def test_edits_by_the_tools_are_150_elo_better(
 def test_a_snake_that_exits_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leaving = GOOD.replace("return pipeline(board, seconds)", "raise SystemExit(0)")
     assert snakes_check_command.main([written(tmp_path, "mine", leaving)]) == 1
-    assert "the snake raises SystemExit: 0" in capsys.readouterr().out
+    assert "SystemExit: 0" in capsys.readouterr().out
 
 
 def test_a_snake_may_return_the_name_of_its_move() -> None:
@@ -186,4 +186,4 @@ def test_a_snake_that_never_returns_is_rejected(before: str, after: str, tmp_pat
         [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60
     )
     assert ran.returncode == 1
-    assert "mine.py does not return within 1 s" in ran.stdout
+    assert re.search(r"mine\.py.* 1 s", ran.stdout)

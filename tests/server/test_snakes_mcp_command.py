@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
             assert "RULES = [" in await call(client, "new_snake", file="mine.py")
             assert "15 of 19" in await call(client, "check", file="mine.py")
             played = await call(client, "match", one="mine.py", other="hungry", games=2)
-            assert "mine.py against hungry" in played
+            assert re.search(r"mine\.py.* hungry", played)
             (game, *_) = (tmp_path / "replays").iterdir()
             name = str(game.relative_to(tmp_path))
             assert "turns" in await call(client, "analyze", game=name)
@@ -69,10 +70,10 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
     [
         ("check", {"file": "../outside.py"}, "is outside"),
         ("check", {"file": "link.py"}, "is outside"),
-        ("check", {"file": "--help"}, "no snake or file is called"),
-        ("match", {"one": "hungry", "other": "http://127.0.0.1:1"}, "no snake or file is called"),
+        ("check", {"file": "--help"}, "list_snakes"),
+        ("match", {"one": "hungry", "other": "http://127.0.0.1:1"}, "list_snakes"),
         ("new_snake", {"file": "/tmp/other/mine.py"}, "is outside"),
-        ("new_snake", {"file": "there.py"}, "exists; choose another name"),
+        ("new_snake", {"file": "there.py"}, "exists"),
         ("explain_loss", {"game": "/etc/passwd", "file": "hungry"}, "is outside"),
     ],
 )
@@ -93,11 +94,11 @@ def test_nothing_beyond_the_folder_is_touched(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("while True: pass", "STOPPED after 4 s"),
-        ("while True: print('.', flush=True), time.sleep(0.1)", "STOPPED after 4 s"),
+        ("while True: pass", r"STOPPED.* 4"),
+        ("while True: print('.', flush=True), time.sleep(0.1)", r"STOPPED.* 4"),
         ("raise ValueError(os.environ.get('SECRET', 'no secret'))", "ValueError: no secret"),
         ("bytearray(8 << 30)", "MemoryError"),
-        ("print('x' * 10**6)", "characters left out"),
+        ("print('x' * 10**6)", "characters"),
     ],
 )
 def test_a_snake_is_held_within_limits(
@@ -109,7 +110,7 @@ def test_a_snake_is_held_within_limits(
 
     async def ask() -> None:
         async with Client(snakes_mcp_command.build_server(tmp_path.resolve())) as client:
-            assert said in await call(client, "check", file="mine.py")
+            assert re.search(said, await call(client, "check", file="mine.py"))
 
     anyio.run(ask)
 

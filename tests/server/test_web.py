@@ -90,7 +90,7 @@ def test_leaderboard_shows_stored_results(pages: Pages, client: FlaskClient) -> 
 
 def test_leaderboard_of_one_tournament(client: FlaskClient) -> None:
     assert re.search(r"hungry, cautious, NAME&lt;b&gt;=straight .*7x7", client.get("/").text)
-    assert "No games yet" in client.get("/?tournament=99").text
+    assert client.get("/?tournament=99").text.count('scope="row"') == 0
     assert client.get("/?tournament=").text.count('scope="row"') == 3
     assert client.get("/leaderboard.json?tournament=99").get_json() == []
 
@@ -164,7 +164,7 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
     assert re.search(r"from.* 2026-03-02", page)
     page = client.get("/games").text
     assert [game.uuid for game in everything][::-1] == re.findall(r'href="./game/([^"]+)"', page)
-    assert "No game matches" in client.get("/games?snake=nobody").text
+    assert 'href="./game/' not in client.get("/games?snake=nobody").text
     assert client.get("/games?page=999").status_code == 200
 
 
@@ -327,7 +327,7 @@ def test_visitors_start_games_that_are_stored(empty: Pages) -> None:
     (row,) = rows(empty)
     assert (row.uuid, row.seed, row.turns) == (game["id"], 3, len(game["frames"]) - 1)
     assert Replay.load(replay_of(row)).last.turn == row.turns
-    assert "Games from this site" in client.get("/").text
+    assert client.get("/").text.count('scope="row"') == 2
     assert (
         client.post("/play", json=GAME_REQUEST).status_code == 201
     )  # the second finds the first's row
@@ -341,7 +341,6 @@ def test_leaderboard_prefers_tournaments_over_visitors_games(tmp_path: Path) -> 
     wait_until_over(pages.client, pages.client.post("/play", json=GAME_REQUEST).get_json()["game"])
     until(lambda: len(rows(pages)) == 4)
     page = pages.client.get("/").text
-    assert "Games from this site" in page
     assert page.count('scope="row"') == 3, "the tournament's snakes"
 
 
@@ -367,10 +366,7 @@ def test_keyboard_player_steers(empty: Pages) -> None:
     game = client.get(f"/game/{game_id}/data").get_json()
     assert (len(game["frames"]), game["snakes"][0]["name"]) == (1, "Ann")
     x, y = game["frames"][0]["snakes"][0]["body"][0]
-    assert press("left", "guess") == (
-        403,
-        {"error": "key does not belong to a player of this game"},
-    )
+    assert press("left", "guess")[0] == 403
     assert press("left")[0] == 200
     game = client.get(f"/game/{game_id}/data?since=0&wait").get_json()
     assert game["frames"][-1]["snakes"][0]["body"][0] == [x - 1, y]
@@ -481,12 +477,11 @@ def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int,
 def test_concurrent_games_are_limited(empty: Pages) -> None:
     answers = [begin(empty, f"192.0.2.{i // game_manager.MAX_GAMES_PER_VISITOR}") for i in range(7)]
     assert [status for status, _ in answers] == [201] * game_manager.MAX_GAMES + [503]
-    assert "6 games are in progress; stop one or wait" in answers[-1][1]["error"]
+    assert answers[-1][1]["error"].startswith(f"{game_manager.MAX_GAMES} games")
     stop(empty, answers[0][1]["game"])
     status, sent = begin(empty, "192.0.2.1")
-    assert (status, sent["error"]) == (
-        503, "3 of your games are in progress; stop one or wait"
-    )  # fmt: skip
+    assert status == 503
+    assert sent["error"].startswith(f"{game_manager.MAX_GAMES_PER_VISITOR} ")
     assert begin(empty, "192.0.2.9")[0] == 201
     for game_id, _ in empty.broadcast.live_games():
         stop(empty, game_id)
@@ -557,7 +552,7 @@ def test_a_game_that_cannot_be_stored_says_so_on_its_page(
 
     monkeypatch.setattr(Replay, "save", full)
     game = wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])
-    assert game["problem"] == "This game is not stored: No space left on device"
+    assert game["problem"].endswith(": No space left on device")
     assert rows(empty) == []
 
 
@@ -634,7 +629,7 @@ def test_query_policies_and_urls(tmp_path: Path, policy_file: Path, cautious: st
     sent = {"snake": "gone", "milliseconds": 5000, "board": request_of(board)}
     answer = pages.client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
-    assert answer.get_json()["error"] == "gone returned no move (connection)"
+    assert re.match(r"gone .*\(connection\)$", answer.get_json()["error"])
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -806,8 +801,7 @@ def test_arena_command_with_pages(tmp_path: Path, tournament: bool) -> None:
         assert process.stderr is not None
         assert process.stdout is not None
         line = process.stderr.readline()
-        url = line.split()[4]
-        assert line.startswith("serving the arena at http://127.0.0.1:")
+        (url,) = re.findall(r"http://127\.0\.0\.1:\S+", line)
         if tournament:
             assert process.stdout.readline().startswith("snake ")  # the table: all is played
         assert fetch(f"{url}games").count('href="./game/') == (2 if tournament else 0)

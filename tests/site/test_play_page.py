@@ -282,7 +282,7 @@ def test_a_lost_game_names_its_move_and_may_be_tried_again(quiet: Browser, page:
         quiet.press(out)
         quiet.wait(is_turn(turn + 1))
     quiet.wait("!document.getElementById('lost').hidden")
-    assert f"on turn {room}: {out[5:].lower()} left you about 0%" in quiet.text("#why")
+    assert re.search(rf"turn {room}\b.* {out[5:].lower()} .*\b0%", quiet.text("#why"))
     assert quiet.run("document.getElementById('new').getBoundingClientRect().bottom") < 844
     quiet.run("document.getElementById('replay').click()")
     for turn in (0, room + 1):
