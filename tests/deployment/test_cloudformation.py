@@ -32,7 +32,7 @@ def test_nothing_is_wrong(name: str) -> None:
 def test_the_linter_finds_what_is_wrong() -> None:
     wrong = templates.text("container").replace("LaunchType: FARGATE", "LaunchType: ROCKET")
     found = lint(wrong, config=ManualArgs(regions=REGIONS))
-    assert any("'ROCKET' is not one of" in match.message for match in found)
+    assert any("'ROCKET'" in match.message for match in found)
 
 
 @EVERY

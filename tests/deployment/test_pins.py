@@ -101,7 +101,10 @@ def test_a_base_image_without_a_digest_is_refused_and_the_tool_writes_one(checko
         path.write_text(re.sub(r"@sha256:\w+", "", path.read_text()))
     refused = tool(checkout, "check")
     assert refused.returncode == 1
-    assert all(f"{name}: PYTHON_IMAGE has no digest" in refused.stderr for name in DOCKERFILES)
+    assert all(
+        re.search(f"{re.escape(name)}: PYTHON_IMAGE .*digest", refused.stderr)
+        for name in DOCKERFILES
+    )
     assert tool(checkout, "base").returncode == 0
     assert tool(checkout, "check").returncode == 0
     for name in DOCKERFILES:

@@ -44,7 +44,7 @@ def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
     most = sum(job.price_dollars(tool._MAX_RUN_S) for job in tool._JOBS.values())
     assert most < 1
     page = (DOCS / "receipt.md").read_text()
-    assert f"costs {most:.2f} dollars at most" in " ".join(page.split())
+    assert f"{most:.2f} dollars" in " ".join(page.split())
     prices = re.findall(r"`(ml\.\S+)`.*?\| ([0-9.]+) an hour", (DOCS / "aws.md").read_text())
     stated = {kind.replace("4xlarge", "xlarge"): float(price) for kind, price in prices}
     assert tool._DOLLARS_PER_HOUR.items() <= stated.items()
@@ -58,7 +58,7 @@ def test_another_account_is_refused(
     with SimulatedAccount() as one:
         monkeypatch.setattr(tool, "account_from_environment", lambda: one.account)
         assert tool.main(["210987654321", "--folder", str(tmp_path)]) == 2
-    assert "belong to account 123456789012, not to 210987654321" in capsys.readouterr().err
+    assert re.search(r"123456789012.* 210987654321", capsys.readouterr().err)
 
 
 @pytest.mark.slow
@@ -102,5 +102,5 @@ def test_what_fails_and_what_is_left_is_shown(
     monkeypatch.setattr(tool, "check_snake", lambda *_: None)
     assert tool.main(["simulated", "--folder", str(tmp_path)]) == 1
     page = (tmp_path / "receipt.md").read_text()
-    assert "| single | ClientError: An error occurred (ResourceLimitExceeded)" in page
+    assert re.search(r"\| single \| ClientError: .*\(ResourceLimitExceeded\)", page)
     assert "left: s3://battlesnake-receipt/receipt-" in page
