@@ -15,7 +15,10 @@ A C++ call that returns after the end of the interpreter would abort the process
 """
 
 _CHECK_INTERVAL_S = 0.05
-"""Interval between two checks of the deadlines while calls are running, in seconds."""
+"""Interval between two checks of the deadlines, in seconds.
+
+The thread checks the deadlines while calls are running.
+"""
 
 
 class Watchdog:
