@@ -294,7 +294,10 @@ def _assess_in_worker(seconds: float, position: tuple[int, Board]) -> dict[str, 
 
 
 _analyzer = functools.cache(lambda seconds: PositionAnalyzer(seconds=seconds))
-"""Create the analyzer of a pool process. One analyzer serves all positions of the process."""
+"""Create the analyzer of a pool process.
+
+One analyzer serves all positions of the process.
+"""
 
 
 def position_to_dict(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
