@@ -22,7 +22,10 @@ PALETTE = (
     "#2f6fde", "#e4572e", "#2a9d5c", "#a04ad1", "#e0a100", "#12a5b8", "#d63384", "#7a5c3e",
     "#ee99ff", "#005500", "#55dd00", "#770066", "#ff00ff", "#224477", "#aaccbb", "#0000cc",
 )  # fmt: skip
-"""Distinguishable colors for snakes without a color and for snakes whose color is taken."""
+"""Distinguishable colors for snakes without a color of their own.
+
+Snakes whose color is taken also use these colors.
+"""
 
 MIN_COLOR_DISTANCE = 0.1
 """Minimum OKLab distance of distinguishable colors.
