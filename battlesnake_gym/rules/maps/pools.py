@@ -22,7 +22,10 @@ The setup chooses one set at random.
 """
 
 NUM_OUTPUTS_KEY = "pool_outputs"
-"""Key in `State.memory` of the number of generator outputs that removals have used."""
+"""Key of the number of generator outputs used by removals.
+
+The number is in `State.memory`.
+"""
 
 
 def setup(game: Game, state: State) -> None:
