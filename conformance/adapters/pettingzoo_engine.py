@@ -10,7 +10,10 @@ from pypzbattlesnake.common import ACTION_BY_SHIFT, Action
 from server_loop import Json, UnsupportedGameError, flatten_cells, parse_cells, serve
 
 _MOVES = ("down", "up", "left", "right")
-"""Moves in the order of the environment's actions. In the environment, y increases downwards."""
+"""Moves in the order of the environment's actions.
+
+In the environment, y increases downwards.
+"""
 
 
 class PettingZooGame:
