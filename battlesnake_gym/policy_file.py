@@ -67,7 +67,10 @@ _ONNX_CHILDREN = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
-"""Types of ONNX child messages that lead to tensors, by message type and field number."""
+"""Types of ONNX child messages that lead to tensors.
+
+The keys are the message type and the field number.
+"""
 
 _EXTERNAL_DATA_FIELDS = (13, 14)
 """ONNX field numbers of a tensor's external_data and data_location.

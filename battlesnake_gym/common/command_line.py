@@ -58,7 +58,10 @@ _TYPE_DESCRIPTIONS = {
     "named_number": "NAME=NUMBER",
     "loads": "JSON",
 }
-"""Descriptions of option values in error messages, by the name of the parsing function."""
+"""Descriptions of option values in error messages, by parsing function.
+
+The keys are the names of the functions.
+"""
 
 
 class HelpFormatter(argparse.HelpFormatter):

@@ -26,7 +26,10 @@ Each past self costs one forward pass per turn.
 """
 
 _PFSP_EXPONENT = 2.0
-"""Exponent of 1 minus the learner's win rate in the sampling probability of a past self."""
+"""Exponent in the sampling probability of a past self.
+
+The base is 1 minus the learner's win rate.
+"""
 
 _RESULT_DECAY = 0.99
 """Factor by which each new result reduces the weights of earlier results.

@@ -28,7 +28,10 @@ from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, k
 Infos = dict[str, npt.NDArray[Any]]
 
 _SEED_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
-"""Difference of the seeds of consecutive episodes: 2^64 divided by the golden ratio."""
+"""Difference of the seeds of consecutive episodes.
+
+The difference is 2^64 divided by the golden ratio.
+"""
 
 _NO_TURN_LIMIT = np.iinfo(np.int32).max
 

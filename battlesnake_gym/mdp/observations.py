@@ -66,7 +66,10 @@ _TERRITORY_PLANES = (
     "left_territory",
     "right_territory",
 )
-"""Planes that the encoder "territory" appends to the planes of the encoder "planes", in order."""
+"""Planes that the encoder "territory" appends, in order.
+
+The preceding planes are the planes of the encoder "planes".
+"""
 
 _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """Planes of the starter pack's encoders, in order."""
@@ -122,7 +125,10 @@ ENCODER_NAMES = tuple(_ENCODERS)
 _MAX_FRAME_STACK = 8
 
 EncodeFn = Callable[[State, str], NDArray[np.uint8]]
-"""Function from a state and the id of a living snake to planes, uint8 [planes, rows, columns]."""
+"""Function that computes planes, uint8 [planes, rows, columns].
+
+The arguments are a state and the id of a living snake.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,10 @@ EVENTS: dict[str, Callable[[TurnBatch], Counts]] = {
     "died_in_hazard": lambda turn: turn.died_of("hazard"),
     "outlived": _count_outlived,
 }
-"""Event functions by name; a function returns the event of each seat, bool or number [N, S]."""
+"""Event functions by name.
+
+A function returns the event of each seat, bool or number [N, S].
+"""
 
 _BUILTIN_EVENTS = frozenset(EVENTS)
 

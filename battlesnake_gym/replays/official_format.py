@@ -26,9 +26,9 @@ from battlesnake_gym.rules import default_move
 from battlesnake_gym.rules.state import MOVES, Point, Snake, State
 
 _MAX_MOVE_COMBINATIONS = 4096
-"""Maximum number of move combinations that are tried on a turn with several eliminations.
+"""Maximum number of move combinations that are tried on a turn.
 
-The value is 4^6.
+Turns with several eliminations need several combinations. The value is 4^6.
 """
 
 
