@@ -32,7 +32,10 @@ from battlesnake_gym.common.files import read_bounded, write_atomically
 _FORMAT_VERSION = 2
 FILE_SIGNATURE = b"battlesnake evaluation"
 BUILTIN_PATH = Path(__file__).parent / "evaluations" / "champion.evaluation"
-"""Path of the built-in evaluation file, whose directory also contains its model card."""
+"""Path of the built-in evaluation file.
+
+The directory of the file also contains its model card.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +61,18 @@ A network has the board inputs once and the snake inputs once per group of `INPU
 """
 
 INPUT_GROUPS = "own", "strongest", "nearest", "mean"
-"""Groups of snake inputs, in the order of the network, which has the board inputs first.
+"""Groups of snake inputs, in the order of the network.
 
-The last two groups are unused in duels.
+The board inputs precede the snake inputs. The last two groups are unused in duels.
 """
 
 NUM_INPUTS, NUM_DUEL_INPUTS = (len(BOARD_INPUTS) + number * len(SNAKE_INPUTS) for number in (4, 2))
 HIDDEN1, HIDDEN2, STACKS = 32, 16, 3
-"""Network shape: maximum sizes of the two hidden layers, and number of weight stacks.
+"""Network shape.
 
-The three stacks evaluate positions with two, three, and four or more living snakes. Duels use only
-the first `NUM_DUEL_INPUTS` inputs. ``csrc/network.h`` defines the same constants.
+The numbers are the maximum sizes of the two hidden layers, and the number of weight stacks. The
+three stacks evaluate positions with two, three, and four or more living snakes. Duels use only the
+first `NUM_DUEL_INPUTS` inputs. ``csrc/network.h`` defines the same constants.
 """
 
 _NETWORK_SHAPE = {
