@@ -21,7 +21,10 @@ from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
 MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
-"""Minimum lost win probability of a mistake (``?``) and of a blunder (``??``), in [0, 1]."""
+"""Minimum lost win probability of a mistake and of a blunder, in [0, 1].
+
+The annotations are ``?`` for a mistake and ``??`` for a blunder.
+"""
 
 MIN_BETTER_SCORE = 0.05
 """Minimum score of the better move, in [0, 1].
@@ -36,10 +39,11 @@ _SCREENING_NODES = 3000
 """Nodes per snake and turn in the search for decreases of the win probability."""
 
 _NUM_LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
-"""Limits per snake: last moves to screen, suspects to screen, and mistakes to measure.
+"""Limits per snake.
 
-The suspects are the moves with the largest decreases of the win probability. Only the worst
-screened moves are measured and can become mistakes. Forced moves do not count.
+The numbers limit the last moves to screen, the suspects to screen, and the mistakes to measure. The
+suspects are the moves with the largest decreases of the win probability. Only the worst screened
+moves are measured and can become mistakes. Forced moves do not count.
 """
 
 _TIE_MARGIN = 0.15
@@ -49,15 +53,17 @@ The second measurement uses different rollouts, three times as many.
 """
 
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
-"""Rollout settings: numbers of turns with increased node limits, and maximum number of turns.
+"""Rollout settings.
 
+The settings are the numbers of turns with increased node limits, and the maximum number of turns.
 The number of turns with increased node limits (see `play_from_board`) differs between games.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
-"""Players of the rollouts. Consecutive rollouts use consecutive players of the list.
+"""Players of the rollouts.
 
-The node limits differ, because equal limits would repeat the same game.
+Consecutive rollouts use consecutive players of the list. The node limits differ, because equal
+limits would repeat the same game.
 """
 
 

@@ -33,7 +33,10 @@ from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
 BUILTIN_SCENARIOS = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
-"""Paths of the built-in scenario files. Every careful snake should pass these scenarios."""
+"""Paths of the built-in scenario files.
+
+Every careful snake should pass these scenarios.
+"""
 
 _HEADER_KEYS = ("scenario", "note", "allowed")
 

@@ -178,7 +178,10 @@ class Placement:
 
 
 _PRIOR_ELO_SD = 700.0
-"""Standard deviation of the prior of the Elo. The mean is the middle of the ladder."""
+"""Standard deviation of the prior of the Elo.
+
+The mean of the prior is the middle of the ladder.
+"""
 
 GAME_OVERHEAD_S = 0.1
 """CPU time of a game in addition to the moves of the rung, in seconds."""
@@ -298,7 +301,10 @@ def _expected_score(difference: float | np.ndarray[tuple[int], np.dtype[np.float
 
 
 DEFAULT_MATCH_SETTINGS = MatchSettings(move_time_ms=25)
-"""Default settings of the games of a placement. The limit applies to searching snakes."""
+"""Default settings of the games of a placement.
+
+The limit applies to searching snakes.
+"""
 
 
 def run_placement(

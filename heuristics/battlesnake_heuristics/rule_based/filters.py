@@ -79,7 +79,10 @@ SAFE = (*ALIVE, head_to_heads, dead_ends)
 """The filters of a careful snake, sorted by decreasing severity."""
 
 FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
-"""All filters by name, sorted by decreasing severity. `register` adds more filters."""
+"""All filters by name, sorted by decreasing severity.
+
+`register` adds more filters.
+"""
 
 
 def register(rule: Filter) -> None:

@@ -24,7 +24,10 @@ RULES_VARIABLE = "rules"
 """Name of the list in the file."""
 
 _POLICY_REASON, _DECIDED_REASON = "policy", "decided"
-"""Names of two reasons: the policy's values, and the step that determined the move."""
+"""Names of two reasons.
+
+The reasons are the policy's values and the step that determined the move.
+"""
 
 
 def load(path: str | Path) -> tuple[PipelineStep, ...]:
