@@ -35,7 +35,10 @@ class FragmentCosts:
     """Costs of one fragment, in CPU seconds or bytes."""
 
     moves: float
-    """Number of moves in a fragment: the learner's moves or, with EXIT, searched moves."""
+    """Number of moves in a fragment.
+
+    The moves are the learner's moves or, with EXIT, searched moves.
+    """
     play: float
     """CPU time of an env runner for one fragment, in seconds."""
     learn: float
@@ -54,7 +57,10 @@ class FragmentCosts:
     shard: float = 0.0
     """CPU time of a replay buffer shard, in seconds."""
     match: float = 0.0
-    """CPU time of the env runners in matches, in seconds. The learner waits for the matches."""
+    """CPU time of the env runners in matches, in seconds.
+
+    The learner waits for the matches.
+    """
     sends: float = 0.0
     """Number of weight updates that the learner sends to all env runners."""
     waits: bool = False

@@ -97,7 +97,10 @@ The server closes the connection after an invalid HTTP head.
 """
 
 _SERVE_OPTIONS = {"default": [], "policy": ["--policy", "shipped"]}
-"""Options of `serve` for the names ``default`` and ``policy``, which are no built-in snakes."""
+"""Options of `serve` for the names ``default`` and ``policy``.
+
+These names are not built-in snakes.
+"""
 
 _HAZARD_MAPS = tuple(
     sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze"))
@@ -111,7 +114,10 @@ _REPLACEMENT_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 _NESTING_DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000, 100_000)
-"""Nesting depths: accepted by the parser, near the limit of the parser, and rejected."""
+"""Nesting depths of fuzzed requests.
+
+The parser accepts the first depths. The next depths are near its limit. It rejects the last depths.
+"""
 
 _INVALID_HTTP_HEADS = (
     b"\r\n\r\n", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",

@@ -52,7 +52,7 @@ turns until elimination.
 """
 
 _NUM_CHECK_ROLLOUTS, _NUM_FULL_GAMES = 256, 32
-"""Number of rollouts that measure a loss, and number of full games that measure the advice."""
+"""Number of rollouts for a loss, and number of full games for the advice."""
 
 GameSummary = dict[str, Any]
 
