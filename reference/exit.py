@@ -45,18 +45,21 @@ GAME_MIX = (
 )
 """Game settings, each with its fraction of the moves."""
 MOVES_PER_ITERATION, BUFFER_ITERATIONS = 30_000, 16
-"""Number of searched moves per iteration, and number of iterations in the sample buffer."""
+"""Searched moves per iteration, and iterations in the sample buffer."""
 NODE_CHOICES = (100, 150, 200, 300)
 """Node limits per move.
 
 For each game setting of an iteration, one of these limits is chosen at random.
 """
 TD_LAMBDA = 0.95
-"""TD(lambda): weight of the next position's label; the rest weights the position's own value."""
-LOGIT_VALUE, MIN_PROVEN_VALUE = 10_000, 300_000
-"""Search value of one logit, and minimum absolute search value of a proven position.
+"""TD(lambda): weight of the next position's label.
 
-Search values are in 1/1000 cell.
+The rest weights the position's own value.
+"""
+LOGIT_VALUE, MIN_PROVEN_VALUE = 10_000, 300_000
+"""Search value of one logit, and minimum absolute value of a proof.
+
+A position with at least this absolute search value is proven. Search values are in 1/1000 cell.
 """
 BATCH_SIZE = 2048
 """Number of positions per gradient step."""
