@@ -34,7 +34,10 @@ _ROOT = Path(__file__).parents[1]
 _DOCS_FOLDER = _ROOT / "docs"
 PAGE_FILES = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
 SHARED_FILES = ("board.js", "copy_button.js", "style.css", "icon.svg")
-"""Files that the playable page shares with the pages of the live snake and the arena."""
+"""Files that the playable page shares with the other pages.
+
+The other pages belong to the live snake and to the arena.
+"""
 
 _ACCESSIBILITY_FIXES = {
     'role="heading">': 'role="heading" aria-level="2">',
@@ -44,10 +47,16 @@ _ACCESSIBILITY_FIXES = {
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
     '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results"></div>',
 }
-"""Accessibility fixes: strings in the output of Sphinx, mapped to their replacements."""
+"""Accessibility fixes for the output of Sphinx.
+
+The keys are strings in the output, and the values are their replacements.
+"""
 
 _EXCLUDED_SOURCES = ("batch.c", "module.c", "map_layouts.c")
-"""C sources of the engine that the page does not need, because they are for Python only."""
+"""C sources of the engine that the page does not need.
+
+These sources are for Python only.
+"""
 
 _SIZED_FUNCTIONS = ("{}_plain", "builtin_choices_{}", "territory_planes_{}")
 """C functions with one variant per board size.

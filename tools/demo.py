@@ -37,7 +37,10 @@ _FIRST_GAME_SNAKES = ("champion", "hungry", "cautious")
 These snakes need only the core package.
 """
 _MOVE_TIME_S, _TURN_PAUSE_S = 0.02, 0.1
-"""Thinking time per move, and pause after each turn, in the first game, in seconds."""
+"""Thinking time per move and pause after each turn, in seconds.
+
+These values apply to the first game.
+"""
 
 
 def print_line(text: str) -> None:

@@ -20,7 +20,10 @@ from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
 
 _NUM_TURNS = 60
-"""Number of turns played before a map is drawn, so that the picture shows changes of the map."""
+"""Number of turns played before a map is drawn.
+
+The turns make changes of the map visible.
+"""
 
 
 def write_gallery(folder: Path) -> None:

@@ -81,7 +81,10 @@ _C_PATTERNS = (
         r"|(?<![\w.\[])\d+\b(?![.x])|!(?=[a-z(])"
     ),
 )
-"""Regular expressions by language: skipped lines, removable statements, and replaceable words."""
+"""Regular expressions by language.
+
+The expressions match skipped lines, removable statements, and replaceable words.
+"""
 
 
 class Mutant(NamedTuple):
