@@ -124,7 +124,7 @@ def test_tuning(workplace: Path) -> None:
 
 @partial(runs_jobs, seconds=900)
 def test_policy_training(workplace: Path) -> None:
-    few = r": 0.02, \"rl.training.config.moves\": 500"
+    few = r": 0.02, \"rl.training.config.moves_per_iteration\": 500"
     quick = "--games 20 --move-time 25", "--games 2 --move-time 5"
     # So short a search leaves no champion of its own: the package's is packed.
     champion = "{found}/model/champion.evaluation", str(BUILTIN_PATH)
