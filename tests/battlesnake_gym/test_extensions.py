@@ -75,9 +75,9 @@ def test_file_with_one_snake_is_a_strategy(tmp_path: Path) -> None:
     assert repr(snakes.make(str(tmp_path / "one.py"))) == repr(str)
     assert snakes.factory("hungry") is built_in
     for name, message in (
-        ("two", "hungry and me"),
+        ("two", "hungry.* me"),
         ("none", "no snake"),
-        ("lost", "does not exist"),
+        ("lost", r"lost\.py"),
     ):
         with pytest.raises(ValueError, match=message):
             snakes.make(str(tmp_path / f"{name}.py"))

@@ -325,12 +325,12 @@ def test_bad_states() -> None:
     for states, message in [
         ([small, Board.new(11, 11, 2)], r"states\[1\].*width 11.*7"),
         ([Board.new(7, 7, 3)], r"states\[0\].*num_snakes 3.*2"),
-        ([over], r"states\[0\] is a finished game"),
-        ([replace(small, turn=30)], r"states\[0\] is at turn 30, but max_turns is 30"),
-        ([no_food], r"states\[0\]: board.food must be a list"),
-        ([7], r"states\[0\] must be a State.*got int"),
-        ([], "states is empty"),
-        (small, "states must be a list of positions, got Board"),
+        ([over], r"states\[0\]"),
+        ([replace(small, turn=30)], r"states\[0\].* 30.* max_turns"),
+        ([no_food], r"states\[0\]: board\.food"),
+        ([7], r"states\[0\].* State.* int"),
+        ([], "states"),
+        (small, "states .*Board"),
     ]:
         with pytest.raises(ValueError, match=message):
             env.reset(options={"states": states})

@@ -250,11 +250,11 @@ def test_errors_name_the_argument() -> None:
     with pytest.raises(ClosedEnvironmentError):
         envs.step(np.zeros(3, np.int64))
     for arguments, message in (
-        ({"opponents": ["hungyr"]}, "unknown snake 'hungyr'"),
-        ({"widht": 7}, "unknown option 'widht'; did you mean width"),
-        ({"autoreset_mode": "Disabled"}, "autoreset_mode must be NextStep or SameStep"),
-        ({"num_snakes": 3, "opponents": []}, "opponents is empty"),
-        ({"map": "stand"}, "unknown map 'stand'"),
+        ({"opponents": ["hungyr"]}, "'hungyr'"),
+        ({"widht": 7}, "'widht'.* width"),
+        ({"autoreset_mode": "Disabled"}, "autoreset_mode .*NextStep.* SameStep"),
+        ({"num_snakes": 3, "opponents": []}, "opponents"),
+        ({"map": "stand"}, "'stand'"),
     ):
         with pytest.raises(ValueError, match=message):
             BattlesnakeVectorEnv(2, **arguments)

@@ -94,11 +94,11 @@ def test_a_search_is_named_with_its_positions() -> None:
     there = snakes.make("minimax@50")(board, 0.5)
     assert there == Search(nodes=50)(board)
     for name, why in {
-        "minimax@": "number of nodes",
-        "minimax@many": "number of nodes",
+        "minimax@": "nodes",
+        "minimax@many": "nodes",
         "minimax@0": "1 or more",
-        "hungry@50": "does not search",
-        "nobody@50": "unknown snake 'nobody'",
+        "hungry@50": "hungry",
+        "nobody@50": "'nobody'",
     }.items():
         with pytest.raises(ValueError, match=why):
             snakes.make(name)

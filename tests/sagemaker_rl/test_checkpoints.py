@@ -173,7 +173,7 @@ def test_numbers_come_back(tmp_path: Path, protocol: int) -> None:
 def test_a_program_is_refused_by_its_name_and_does_not_run(tmp_path: Path) -> None:
     path, ran = tmp_path / "state.pkl", tmp_path / "ran"
     doctor(path, ran)
-    refused = r"names (posix|nt)\.system.* execute another person's code"
+    refused = r"(posix|nt)\.system"
     with pytest.raises(CheckpointError, match=refused):
         checkpoints.load_numeric_pickle(path)
     assert not ran.exists()
@@ -242,5 +242,5 @@ def test_torchs_own_files_hold_weights_or_are_refused(tmp_path: Path) -> None:
     with checkpoints.numbers_only_copy(checkpoint) as copy:
         assert torch.load(copy / "model.pt")["steps"] == 7
     doctor(model, ran)
-    refused(checkpoint, r"model\.pt contains more than weights.*--trust-checkpoint")
+    refused(checkpoint, r"model\.pt .*--trust-checkpoint")
     assert not ran.exists()

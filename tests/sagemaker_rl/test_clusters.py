@@ -179,7 +179,7 @@ def stop(instances: list[Instance]) -> None:
 
 def test_a_worker_that_is_killed_after_the_end_harms_nobody(cluster: Cluster) -> None:
     instances = cluster.start(COUNT, 2)
-    until(lambda: "ends: training is done" in instances[1].log, STARTED)
+    until(lambda: " ends: " in instances[1].log, STARTED)
     instances[1].kill_all()
     for one in (instances[0], instances[2]):
         assert one.wait(60) == 0, one.log
@@ -200,7 +200,7 @@ def test_a_worker_that_is_taken_away_leaves_alone(cluster: Cluster) -> None:
     head = instances[0]
     until(lambda: "nodes=3 cpus=3" in head.log, STARTED, head)
     instances[1].process.send_signal(signal.SIGTERM)
-    until(lambda: f"{cluster.names[1]} stops: a stop was requested" in head.log, STARTED, head)
+    until(lambda: f"{cluster.names[1]} stops: " in head.log, STARTED, head)
     assert instances[1].wait(STARTED) == 143, instances[1].log
     until(lambda: "nodes=2 cpus=2" in head.log, STARTED, head)
     stop([head, instances[2]])
@@ -222,7 +222,7 @@ def delivered(cluster: Cluster) -> None:
 
 def test_a_head_killed_at_the_end_delivers_when_started_again(cluster: Cluster) -> None:
     instances = cluster.start(TRAIN, 3)
-    until(lambda: "ends: training is done" in instances[1].log, STARTED)
+    until(lambda: " ends: " in instances[1].log, STARTED)
     head = instances[0]
     head.kill_all()
     assert "2 of 2" in head.log

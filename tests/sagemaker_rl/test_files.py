@@ -160,6 +160,5 @@ def test_an_address_has_a_bucket_and_a_key(address: str, parts: tuple[str, str])
 
 @pytest.mark.parametrize("address", ["", "runs/a", "s3:/runs/a", "s3:///a", "file:///runs/a"])
 def test_anything_else_is_refused_by_its_name(address: str) -> None:
-    message = f"{address!r} is not an S3 URI; use s3://BUCKET/FOLDER"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(repr(address))} .*s3://BUCKET/FOLDER$"):
         split_s3_uri(address)

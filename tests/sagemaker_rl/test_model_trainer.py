@@ -26,7 +26,7 @@ import json, os, sys
 groups = json.loads(os.environ["SM_RESOURCE_CONFIG"])["instance_groups"]
 print("seen", [(one["instance_type"], one["hosts"]) for one in groups], os.environ["SM_HPS"])
 if "lrr" in json.loads(os.environ["SM_HPS"]):
-    sys.exit("unknown hyperparameter lrr")
+    sys.exit("lrr")
 """
 
 
@@ -78,12 +78,12 @@ def test_mistakes_are_found(trainer: Callable[..., Any]) -> None:
     source = trainer().source_code
     shell = SimpleNamespace(source_dir=source.source_dir, entry_script="train.py", command=None)
     for changes, message in (
-        ({"compute": spot}, "instance_count must be at least 1, got 0"),
-        ({"compute": spot}, "use_spot_instances needs checkpoint_s3_uri"),
-        ({"hyperparameters": {"lrr": 1}}, "unknown hyperparameter lrr"),
-        ({"hyperparameters": {"rl.training.config.lr": 1}}, "rl.training.config.lr would end"),
-        ({"training_image": None}, "image_uri is missing"),
-        ({"source_code": shell}, "give SourceCode the command 'exec python3 train.py'"),
+        ({"compute": spot}, "instance_count .*0"),
+        ({"compute": spot}, "use_spot_instances .*checkpoint_s3_uri"),
+        ({"hyperparameters": {"lrr": 1}}, "lrr"),
+        ({"hyperparameters": {"rl.training.config.lr": 1}}, r"rl\.training\.config\.lr\b"),
+        ({"training_image": None}, "image_uri"),
+        ({"source_code": shell}, "'exec python3 train.py'"),
     ):
         with pytest.raises(preflight.PreflightError, match=message):
             preflight.check(trainer(**changes))

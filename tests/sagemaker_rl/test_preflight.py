@@ -199,18 +199,16 @@ def test_a_dependency_must_not_end_with_a_slash(job: Any, tmp_path: Path) -> Non
 def test_compiled_files_are_rejected(job: Any, tmp_path: Path) -> None:
     job()  # creates the folders
     (tmp_path / "helping" / "fast.abi3.so").touch()
-    rejected(job, "the job would include fast.abi3.so, which was compiled for this machine")
+    rejected(job, r"fast\.abi3\.so")
 
 
 def test_buckets_are_in_the_region_of_the_job(job: Any, session: Any) -> None:
     europe = {"LocationConstraint": "eu-west-1"}
     s3 = session.boto_session.client("s3")
     s3.create_bucket(Bucket="in-europe", CreateBucketConfiguration=europe)
-    message = "the bucket in-europe is in eu-west-1, but the job runs in us-east-1"
-    rejected(job, f"checkpoint_s3_uri: {message}", checkpoint_s3_uri="s3://in-europe/x")
-    rejected(
-        job, f"hyperparameter s3_bucket: {message}", hyperparameters={"s3_bucket": "in-europe"}
-    )
+    message = ".*in-europe.* eu-west-1.* us-east-1"
+    rejected(job, f"checkpoint_s3_uri:{message}", checkpoint_s3_uri="s3://in-europe/x")
+    rejected(job, f"hyperparameter s3_bucket:{message}", hyperparameters={"s3_bucket": "in-europe"})
 
 
 def test_a_role_must_trust_sagemaker(job: Any, session: Any) -> None:
@@ -218,7 +216,7 @@ def test_a_role_must_trust_sagemaker(job: Any, session: Any) -> None:
     document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **trust}]}
     iam = session.boto_session.client("iam")
     iam.create_role(RoleName="of-machines", AssumeRolePolicyDocument=json.dumps(document))
-    rejected(job, "SageMaker may not assume role of-machines", role="of-machines")
+    rejected(job, "role of-machines", role="of-machines")
 
 
 def test_two_jobs_need_an_endpoint_for_s3(job: Any, session: Any) -> None:
@@ -234,7 +232,7 @@ def test_two_jobs_need_an_endpoint_for_s3(job: Any, session: Any) -> None:
     subnet = ec2.create_subnet(VpcId=other, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
     rejected(
         job,
-        f"the VPC {other} has no endpoint for S3",
+        f"{other} .*S3",
         hyperparameters={"rl_cluster_type": "primary"},
         **(network | {"subnets": [subnet]}),
     )

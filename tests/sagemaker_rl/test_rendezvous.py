@@ -145,7 +145,7 @@ def test_a_late_worker_is_named_and_joins_later(meeting: Meeting, names: HostNam
     late.send({"ready": True})
     meeting.joining("algo-2", names, workers=everybody).result().link.send({"ready": True})
     until(lambda: head.all_workers_ready)
-    until(lambda: shown[-1].endswith("is ready: 3 of 3 workers are ready"))
+    until(lambda: ": 3 of 3 " in shown[-1])
 
 
 def test_a_worker_stops_waiting_for_the_head(meeting: Meeting, names: HostNameDiscovery) -> None:
@@ -215,10 +215,10 @@ def test_the_head_notices_immediately_when_a_worker_ends(
     joined["algo-3"].link.close()
     until(lambda: "algo-3 was lost: " in shown[-1])
     assert "1 of 2" in shown[-1]
-    assert "no message arrived" not in shown[-1], "the closed socket is noticed, not the silence"
+    assert "arrived" not in shown[-1], "the closed socket is noticed, not the silence"
     again = meeting.joining("algo-3", names, workers=PAIR).result()
     again.link.send({"ready": True})
-    until(lambda: shown[-1] == "algo-3 is ready: 2 of 2 workers are ready")
+    until(lambda: bool(re.match("algo-3 .*: 2 of 2 ", shown[-1])))
     head.end_run(0, "done")
     for one in (joined["algo-2"], again):
         assert one.link.receive() == {"shutdown": 0, "reason": "done"}
@@ -319,8 +319,7 @@ def test_a_secondary_job_of_another_size_ends_both_jobs(
     meeting: Meeting, bucket: S3Discovery, agreed: int, are: int
 ) -> None:
     head = meeting.head(secondary(agreed), bucket)
-    message = f"is one of {are} instances, and the head waits for secondary/algo-1, .*"
-    message += "rl_num_instances_secondary"
+    message = rf"\b{are} instances.* secondary/algo-1, .*rl_num_instances_secondary"
     last = meeting.joining(secondary(are)[-1], bucket, 2 * PATIENCE, workers=secondary(are))
     with pytest.raises(ClusterError, match=message):
         last.result(PATIENCE)

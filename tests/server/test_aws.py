@@ -140,15 +140,15 @@ def test_what_cannot_be_is_refused_first(
 ) -> None:
     path = str(make("up"))
     for words, message in (
-        ([str(tmp_path / "nobody.zip")], "no such file"),
-        ([str(tmp_path / "up.py")], "is not a bundle; pack it first"),
-        ([path, "--name", "My_Snake"], "--name 'My_Snake' is invalid"),
-        ([path, "--color", "blue"], "color must be #rrggbb, such as #3366cc, got 'blue'"),
-        ([path, "--layer", "nowhere.zip"], "nowhere.zip does not exist"),
-        ([path, "--with-notebook", "https://x.org", "--simulate"], "excludes --simulate"),
+        ([str(tmp_path / "nobody.zip")], r"nobody\.zip"),
+        ([str(tmp_path / "up.py")], r"up\.py"),
+        ([path, "--name", "My_Snake"], "--name 'My_Snake'"),
+        ([path, "--color", "blue"], "color .*#rrggbb.* 'blue'"),
+        ([path, "--layer", "nowhere.zip"], r"nowhere\.zip"),
+        ([path, "--with-notebook", "https://x.org", "--simulate"], "--simulate"),
     ):
         assert aws_deploy_command.main(words) == 2
-        assert message in capsys.readouterr().err
+        assert re.search(message, capsys.readouterr().err)
 
 
 def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> None:
@@ -193,8 +193,8 @@ def test_a_stack_that_is_there_is_changed() -> None:
 
 def test_the_reasons_of_a_stack_that_failed_are_told() -> None:
     for stacks, message in (
-        (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "not created: Packages: no such layer"),
-        (Stacks("no capability"), "rejects the stack: .*no capability"),
+        (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "Packages: no such layer"),
+        (Stacks("no capability"), ": .*no capability"),
     ):
         with pytest.raises(StackError, match=message):
             Account(stacks, "us-west-2", "1").deploy_stack("x", "snake", {})

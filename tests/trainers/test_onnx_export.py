@@ -192,11 +192,11 @@ def test_models_of_stable_baselines_that_the_file_would_not_equal(tmp_path: Path
     stacked = PPO("MlpPolicy", sb3_env(lambda env: VecFrameStack(env, 2)), **SMALL_PPO)
     PPO("MlpPolicy", sb3_env(VecNormalize), **SMALL_PPO).save(tmp_path / "model.zip")
     for model, frame_stack, message in (
-        (memory, 1, "RecurrentPPO is recurrent, but the file keeps no recurrent state"),
-        (stacked, 2, "PPO was trained under VecFrameStack"),
+        (memory, 1, "RecurrentPPO"),
+        (stacked, 2, "PPO .*VecFrameStack"),
         (PPO.load(tmp_path / "model.zip"), 1, "use model.set_env"),
-        (QRDQN("MlpPolicy", sb3_env(), buffer_size=100), 1, "QRDQN is not supported"),
-        (OtherMoves("MlpPolicy", sb3_env(), **SMALL_PPO), 1, "OtherMoves plays other moves"),
+        (QRDQN("MlpPolicy", sb3_env(), buffer_size=100), 1, "QRDQN"),
+        (OtherMoves("MlpPolicy", sb3_env(), **SMALL_PPO), 1, "OtherMoves"),
     ):
         with pytest.raises(PolicyError, match=message):
             export(
@@ -238,8 +238,8 @@ def test_modules_of_rllib_that_the_file_would_not_equal(tmp_path: Path) -> None:
     floats = Box(0, 255, SHAPE, np.float32)
     filtered = MeanStdFilter().recompute_output_observation_space(floats, Discrete(4))
     for module, message in (
-        (rllib_module(filtered), r"Linear was trained on float32 in \[-10, 10\].*MeanStdFilter"),
-        (rllib_module(floats, stateful=True), "Linear is recurrent"),
+        (rllib_module(filtered), r"Linear .*float32 .*\[-10, 10\].*MeanStdFilter"),
+        (rllib_module(floats, stateful=True), "Linear .*recurrent"),
     ):
         with pytest.raises(PolicyError, match=message):
             exported(module, tmp_path)
@@ -377,9 +377,9 @@ def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> Non
 
     for policy, message in (
         (nn.Flatten(), r"must return \[batch, 4\]"),
-        (torch_network(scaled=False), "does not accept uint8"),
-        (object(), "object is not a policy"),
-        (tmp_path / "none.onnx", "no such file"),
+        (torch_network(scaled=False), "uint8"),
+        (object(), "object"),
+        (tmp_path / "none.onnx", r"none\.onnx"),
         (Moody(), "from the original policy"),
     ):
         with pytest.raises(PolicyError, match=message):
