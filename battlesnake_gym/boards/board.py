@@ -145,8 +145,8 @@ class Board(State):
             tracker: Observations of earlier turns of the game. The tracker detects eliminated
                 snakes that the engine still lists and whose bodies have not moved. If None, only
                 the position is examined.
-            errors: If a list is passed, errors are appended to it and the affected fields are
-                skipped; only an unreadable board size or ``you`` raises an exception.
+            errors: List that receives the errors. The parser then skips the affected fields, and
+                raises an exception only for an unreadable board size or ``you``.
 
         Raises:
             BoardError: If a field cannot be read; the message contains the JSON path of the field.

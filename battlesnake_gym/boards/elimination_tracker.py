@@ -6,16 +6,16 @@ counted as living, their bodies would be obstacles that do not exist.
 
 Two observations identify eliminated snakes:
 
-* The position, according to the rules. The head is off the board, in the snake's own body, in
-  another body, or on the head of a snake of equal or greater length, or the health is 0. This test
-  works until the snake that caused the elimination has moved away.
+* The position, according to the rules. The health is 0, or the head is off the board, in a body, or
+  on the head of a snake of equal or greater length. This test works until the snake that caused the
+  elimination has moved away.
 * Earlier turns. A living snake moves, so a snake whose body did not change is eliminated.
 
 On the first observed turn of a running game (after a server restart), no earlier turns are known.
 An eliminated snake whose opponent has moved away then counts as living until the next turn. No
-other field of a request identifies such a snake: the health and body are unchanged since the
-snake's last turn, and all latencies are 0. If the bodies of two opponents overlap, one of the two
-opponents is eliminated, but the position does not show which opponent.
+other field of a request identifies this snake. The health and body are unchanged since the snake's
+last turn, and all latencies are 0. If the bodies of two opponents overlap, one of the two opponents
+is eliminated, but the position does not show which opponent.
 """
 
 from __future__ import annotations
