@@ -79,7 +79,7 @@ class EngineGames(Batch, GameArrays):
     * ``cause`` uint8 [N, S], index into `rules.CAUSES`; ``killer`` int8 [N, S], a seat or -1
     * ``ate`` bool [N, S], living snakes that ate on the last turn
     * ``facing`` uint8 [N, S], index into `rules.MOVES`: the direction from neck to head (up for a
-      stacked body), in which a snake without a valid move continues
+      stacked body). A snake without a valid move continues in this direction
 
     Args:
         num_games: Number of games, N.
