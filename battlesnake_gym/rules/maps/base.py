@@ -33,8 +33,7 @@ class Map:
         players_enforced: Whether other numbers of snakes are rejected, as in the official engine.
         min_size: Minimum width and height, in cells.
         check_turn: Function that runs before the setup and before every turn, and raises
-            `RulesError`
-            if the official engine would fail.
+            `RulesError` if the official engine would fail.
     """
 
     id: str
