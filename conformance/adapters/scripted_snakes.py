@@ -1,4 +1,4 @@
-"""HTTP snakes for the official command line, which play the moves of a recording."""
+"""HTTP snakes that replay a recording for the official command line."""
 
 from __future__ import annotations
 
