@@ -259,8 +259,8 @@ def make(name: str, seed: int = 0) -> Strategy:
     The same seed results in the same moves.
 
     Args:
-        name: A registered name, such as "hungry"; a search with a number of nodes per move, such as
-            "minimax@400"; a file (`resolve_file`); or a ``.py`` file that registers one snake.
+        name: A registered name ("hungry"), a search with a number of nodes per move
+            ("minimax@400"), a file (`resolve_file`), or a ``.py`` file that registers one snake.
         seed: The seed of the strategy's random choices.
 
     Raises:

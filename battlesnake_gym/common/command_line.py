@@ -207,8 +207,8 @@ def _clean_argparse_message(message: str) -> str:
 def print_error(prog: str, error: object) -> int:
     """Print an error as one line on stderr and return exit status 2.
 
-    If the reader of standard output has closed the pipe, as ``| head`` does, the function prints
-    nothing and returns the exit status 141, as for SIGPIPE.
+    A reader of standard output, for example ``| head``, may have closed the pipe. The function then
+    prints nothing and returns 141, the exit status for SIGPIPE.
     """
     if isinstance(error, BrokenPipeError) and error.filename == STDOUT_NAME:
         return _BROKEN_PIPE_STATUS

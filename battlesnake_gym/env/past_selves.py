@@ -133,8 +133,8 @@ class PastSelves:
 
         Args:
             number: Number of the past self.
-            score: 1 if the learner outlived the past self, 0 if the past self outlived the learner,
-                0.5 if both were eliminated on the same turn.
+            score: 1 if the learner outlived the past self, 0.5 if both were eliminated on the same
+                turn, otherwise 0.
         """
         if number in self._numbers:
             index = self._numbers.index(number)

@@ -2,7 +2,7 @@
 
 The compiled engine plays the built-in snakes in `snakes.ENGINE_SNAKES` for all games in one call.
 One network call evaluates each policy for all seats of the policy. Other opponents are Python
-strategies. Each strategy is called board by board, which is about a thousand times slower.
+strategies. Strategies are called board by board. These calls are about a thousand times slower.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policy at seats of a vector environment, which one network call evaluates."""
+"""Policy that plays at seats of a vector environment with one network call."""
 
 from __future__ import annotations
 

@@ -333,8 +333,8 @@ class SelfPlayVectorEnv(_BaseVectorEnv):
     This class suits trainers of one shared policy. The sub-environment with index ``game *
     num_snakes + seat`` is one seat. A seat's episode ends when its snake is eliminated or the game
     is over. After an elimination until the end of the game, observations and rewards of the seat
-    are zero, and actions are ignored. ``infos["acted"]`` is False in these steps, which must not be
-    used for training. Otherwise, the class is equivalent to `BattlesnakeVectorEnv` without the info
+    are zero, and actions are ignored. ``infos["acted"]`` is False in these steps. Do not train on
+    these steps. Otherwise, the class is equivalent to `BattlesnakeVectorEnv` without the info
     ``seat``.
 
     Args:

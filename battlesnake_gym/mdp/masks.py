@@ -70,7 +70,8 @@ def register(kind: str, mask_fn: MaskFn) -> None:
     """Register a custom kind of mask.
 
     The kind can be joined with ``+`` like a built-in kind. The engine calls ``mask_fn`` in Python
-    for every snake on every turn, which takes about a hundred times as long as a built-in mask.
+    for every snake on every turn. These calls take about a hundred times as long as a built-in
+    mask.
 
     Args:
         kind: Name of the kind, without "+".

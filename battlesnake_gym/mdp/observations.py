@@ -155,7 +155,8 @@ def register(
     """Register a custom encoder as an observation name.
 
     The actions of a custom encoder are absolute. The engine calls ``encode`` in Python for every
-    living snake on every turn, which takes about a hundred times as long as a built-in encoder.
+    living snake on every turn. These calls take about a hundred times as long as a built-in
+    encoder.
 
     Args:
         name: Name of the observation.

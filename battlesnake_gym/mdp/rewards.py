@@ -1,9 +1,9 @@
 """Events of a turn and their rewards.
 
-An *event* is a number per snake and turn, which is computed from the engine's arrays. `EVENTS`
-defines all events, for rewards and for metrics. `Rewards` gives each event a weight; a *reward
-preset* is a named set of weights. The first twelve event names come from the Battlesnake starter
-pack; ``docs/observations.md`` explains each event.
+An *event* is a number per snake and turn, computed from the engine's arrays. `EVENTS` defines all
+events, for rewards and for metrics. `Rewards` gives each event a weight; a *reward preset* is a
+named set of weights. The first twelve event names come from the Battlesnake starter pack;
+``docs/observations.md`` explains each event.
 
 >>> get("survival").weights
 {'another_turn': 1.0}
