@@ -2,10 +2,10 @@
 
 The alpha-beta search deepens iteratively, one turn at a time, until it reaches a time or node
 limit. The handcrafted evaluation of a leaf is mainly territory: the cells that a snake reaches
-before all other snakes. The territory includes cells that bodies vacate in time. The opponents
-reply to our move with knowledge of it, so a value is a lower bound. With several opponents, one
-opponent at a time plays its best reply, and all other opponents keep the replies that have hurt us
-most so far (best-reply search, Schadd and Winands 2011). The C code is in ``csrc``.
+before all other snakes. The territory includes cells that bodies vacate in time. The search chooses
+the opponents' moves after our move, so a value is a lower bound. With several opponents, one
+opponent at a time plays its best reply. All other opponents keep their best replies so far
+(best-reply search, Schadd and Winands 2011). The C code is in ``csrc``.
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ class ThreadTuner:
     """Adjustment of the number of search threads to the available CPU time.
 
     A process may have access to more cores than its CPU time allows, for example on AWS Lambda or
-    on shared machines. If the CPU time of ``num_cores`` threads is below `MIN_CPU_FRACTION` of
-    their total wall time, the tuner reduces the number of threads to the measured CPU seconds per
-    second. If the remaining threads use at least `KEEP_CPU_FRACTION` of the earlier CPU time, the
-    tuner keeps the reduced number for `NUM_RETRY_SEARCHES` searches. Otherwise, other programs
-    compete for the cores, and the tuner returns to all threads.
+    on shared machines. The tuner compares the CPU time of ``num_cores`` threads with their total
+    wall time. Below `MIN_CPU_FRACTION`, it reduces the number of threads to the measured CPU
+    seconds per second. If the remaining threads use at least `KEEP_CPU_FRACTION` of the earlier CPU
+    time, the tuner keeps the reduced number for `NUM_RETRY_SEARCHES` searches. Otherwise, other
+    programs compete for the cores, and the tuner returns to all threads.
 
     Args:
         num_cores: Number of cores that searches may use.
@@ -195,7 +195,7 @@ class SearchCores:
 
     A search uses all free cores, or one core if no core is free. A search that runs alone uses as
     many threads as the `ThreadTuner` allows. The threads of a search work on the same position and
-    share one transposition table. Each thread starts at a different depth, so that the main thread
+    share one transposition table. Each thread starts at a different depth. The main thread then
     finds results of the other threads in the table (lazy SMP, as in Stockfish). Decoupled searches
     build one tree per thread and vote on the move (root parallelization, Chaslot, Winands and van
     den Herik 2008).
@@ -213,9 +213,8 @@ class SearchCores:
         Args:
             num_cores: Number of cores, 1 or more.
             cpu_fraction: CPU seconds per second that the process gets of one core, in (0, 1]. If
-                only a
-                fraction of one core is available, searches throttle near their deadline. Without
-                throttling, the operating system could suspend the process when the response is due.
+                only a fraction of one core is available, searches throttle near their deadline.
+                Otherwise, the operating system could suspend the process when the response is due.
 
         Raises:
             ValueError: If ``num_cores`` is less than 1.
@@ -443,8 +442,8 @@ class Search:
         """Build the arguments of a search.
 
         Returns:
-            All arguments of ``_search.search`` except the last two, the snakes in the order of the
-            request, and the reason why the network does not support the board (or "").
+            The arguments of ``_search.search`` without the last two, the snakes in the order of the
+            request, and a reason. The reason is "" if the network supports the board.
         """
         if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(

@@ -237,7 +237,7 @@ def play_from_board(
     """Play a game from ``board``, with one player per living snake.
 
     The first turn of the rows is 0. During the first ``node_doublings`` turns, node limits are
-    higher: twice the limit on the last of these turns, four times on the turn before, and so on.
+    higher. The limit doubles on the last of these turns, quadruples on the turn before, and so on.
     Food appears as in the standard game. Hazards do not change, unless the game is royale and has a
     known seed.
 
@@ -245,8 +245,7 @@ def play_from_board(
         board: Position with at least two living snakes.
         players: One player per living snake, in the order of the board.
         seed: Seed for food placement and random moves. Equal seeds give equal games, unless a
-            player
-            has a time limit.
+            player has a time limit.
         max_turns: Maximum number of turns played.
         random_opening_turns: Maximum number of turns in which all snakes move randomly.
         random_move_fraction: Probability of a random move afterwards, in half of the games.
