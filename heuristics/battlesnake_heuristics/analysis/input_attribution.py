@@ -48,8 +48,7 @@ def attribute_inputs(
         evaluation: Evaluation to explain.
         board: Position to explain, from the perspective of ``board.you``.
         others: Positions of the same snake. The baseline is the mean over ``board`` and the
-            positions
-            with as many living snakes as ``board``.
+            positions with as many living snakes as ``board``.
 
     Raises:
         ValueError: If the evaluation does not support the game.

@@ -197,8 +197,7 @@ class PlacementRun:
     Args:
         ladder: The rungs to play against.
         initial_elo: Elo near which the first opponents are selected (None: the middle of the
-            ladder).
-            This Elo does not influence the estimate.
+            ladder). This Elo does not influence the estimate.
     """
 
     def __init__(self, ladder: Ladder, initial_elo: float | None = None) -> None:

@@ -120,7 +120,8 @@ class Sprt:
 def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDArray[np.float64]:
     """Return the log-likelihood ratio of the expected score ``score1`` to ``score0``.
 
-    Each likelihood is that of the most likely distribution with the given expected score.
+    Each hypothesis contributes the likelihood of the most likely distribution with its expected
+    score.
 
     Args:
         pairs: Numbers of pairs by outcome, (..., 5), not negative.
@@ -182,7 +183,7 @@ class EloEstimate:
 def estimate_elo(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
     """Estimate the Elo difference of a match from the numbers of pairs by outcome.
 
-    The confidence interval is that of Agresti and Coull (1998), with pairs instead of games. The
+    The confidence interval follows Agresti and Coull (1998), with pairs instead of games. The
     function adds one won and one lost pair before the computation of the mean and the standard
     error. A match without a loss therefore has a finite lower bound.
     """

@@ -31,7 +31,7 @@ def _head_distance(view: View, opponent: Snake) -> int:
 def _surviving_moves(view: View, snake: Snake) -> list[str]:
     """Return the moves to cells that the snake can enter on the next turn.
 
-    The result is ``["up"]`` if there is no such cell.
+    The result is ``["up"]`` if the snake cannot enter any cell.
     """
     free = view.exits(snake)
     moves = [m for m in MOVES if view.grid.bit(view.grid.step(snake.head, m)) & free]

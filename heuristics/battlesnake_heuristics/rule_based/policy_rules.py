@@ -70,8 +70,8 @@ def apply_policy_rules(
 ) -> Decision:
     """Apply the filters ``always``, then ``rules``, to a policy's values.
 
-    The last reason names the step that determined the move: the policy, the rule that ruled out the
-    policy's move, or the preferences that favored another move.
+    The last reason names the step that determined the move. The step is the policy, a filter of the
+    policy's move, or the preferences for another move.
 
     Args:
         values: The policy's values by move.

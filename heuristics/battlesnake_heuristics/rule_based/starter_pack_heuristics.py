@@ -3,9 +3,8 @@
 The file can serve as a snake, as policy rules and as an action mask. The methods of the class
 receive the same arguments as in the starter pack's endpoint:
 
-* an array (rows, columns, 3) with row 0 at the bottom: food is 1, heads are 5, bodies are 1, and
-  cells outside the board are -1; the snake's own body is in the second plane, all others in the
-  third,
+* an array (rows, columns, 3) with row 0 at the bottom: food, the snake's own body, and the other
+  bodies (food and bodies are 1, heads are 5, and cells outside the board are -1),
 * the number 0,
 * the number of the next turn,
 * the health of all snakes,
