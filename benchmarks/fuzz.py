@@ -441,7 +441,7 @@ class Client:
         self._received += data
 
     def close(self) -> None:
-        """Close the connection; the next batch opens a new one."""
+        """Close the connection; the next batch opens a new connection."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None

@@ -93,7 +93,7 @@ class Connection:
         return json.loads(content)
 
     def close(self) -> None:
-        """Close the connection; the next request opens a new one."""
+        """Close the connection; the next request opens a new connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None

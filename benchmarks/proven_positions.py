@@ -6,7 +6,7 @@ The positions come from duels on 7x7 without new food, so nothing is random. Hal
 come from constrictor games, and half from endgames of standard games. An exhaustive search proves
 the result of each move against all replies: a win, a draw or a loss. Only positions whose moves
 have different results count. The benchmark prints the fraction of positions in which the snake
-chooses a move that is worse than the best move, with its 95% confidence interval.
+chooses a suboptimal move, with its 95% confidence interval.
 """
 
 from __future__ import annotations
