@@ -103,8 +103,8 @@ def convert_google_sections(
 ) -> None:
     """Convert Google-style sections of docstrings to Sphinx fields.
 
-    Unlike the napoleon extension, this function ignores the docstrings of attributes and constants,
-    because napoleon reads the text before the first colon of such a docstring as a type.
+    Unlike the napoleon extension, this function ignores the docstrings of attributes and constants.
+    Napoleon would read the text before their first colon as a type.
     """
     if what not in ("attribute", "data", "property"):
         lines[:] = GoogleDocstring(lines, what=what, name=name).lines()

@@ -4,9 +4,9 @@
 
 One network plays all snakes of all games. The snakes learn from each other, and each game has a
 different epsilon. `battlesnake-gym train --algorithm DQN` (`battlesnake_rl.mabs`) implements the
-same algorithm for long runs: it stores each observation once, samples from a sum tree, infers in
-bfloat16, uses many processes, and adds opponents, curricula and checkpoints. A test compares the
-two implementations.
+same algorithm for long runs. The command stores each observation once, samples from a sum tree,
+infers in bfloat16 and uses many processes. It adds opponents, curricula and checkpoints. A test
+compares the two implementations.
 
 References: Mnih et al. 2015 (DQN), van Hasselt et al. 2016 (double), Wang et al. 2016 (dueling),
 Schaul et al. 2016 (prioritized replay), Horgan et al. 2018 (one epsilon per game). Axes: T turns,
