@@ -1,8 +1,7 @@
 """Build the documentation site: `python tools/build_site.py site`, or `make site`.
 
-The script compiles the game and the search to WebAssembly for the page with the playable game,
-draws the pictures of the gallery, and runs Sphinx. The script downloads no files. A warning of
-Sphinx is an error.
+The script compiles the playable game and its search to WebAssembly, draws the pictures of the
+gallery, and runs Sphinx. The script downloads no files. A warning of Sphinx is an error.
 """
 
 from __future__ import annotations
