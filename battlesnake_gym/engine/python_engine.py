@@ -54,7 +54,7 @@ class PythonGames(GameArrays):
             )
         for i in chosen:
             if not seeds[i]:
-                raise ValueError(f"seeds[{i}] must not be 0: take any other number")
+                raise ValueError(f"seeds[{i}] must not be 0: use any other number")
         for i in chosen:
             width, height, num_snakes = self._sizes[i]
             self._games[i] = self._game_with_seed(int(seeds[i]))

@@ -416,7 +416,7 @@ static PyObject *batch_reset(PyObject *self, PyObject *const *args, Py_ssize_t n
         if ((!which || which[i]) && seeds[i] == 0) zero = i;
     }
     if (zero >= 0) {
-        PyErr_Format(PyExc_ValueError, "seeds[%zd] must not be 0: take any other number", zero);
+        PyErr_Format(PyExc_ValueError, "seeds[%zd] must not be 0: use any other number", zero);
     }
     ok = ok && zero < 0 && begin_work(batch, &thread) == 0;
     if (ok) {
@@ -436,7 +436,7 @@ static PyObject *batch_reset(PyObject *self, PyObject *const *args, Py_ssize_t n
         const int32_t *size = batch->sizes[failed];
         return PyErr_Format(PyExc_ValueError,
                             "game %zd: map '%s' has no place for %d snakes and their food on a "
-                            "board of %dx%d: take fewer snakes or a larger board",
+                            "board of %dx%d: use fewer snakes or a larger board",
                             failed, batch->rules.map->name, (int)size[2], (int)size[0],
                             (int)size[1]);
     }

@@ -9,8 +9,8 @@
 #include "masks.h"
 #include "observe.h"
 
-/* An array of the caller, cached between calls. The buffer request to numpy is the largest part of
- * the time of one turn of one game, and callers pass the same array on every turn. */
+/* An array of the caller, cached between calls. The buffer request to numpy takes most of the time
+ * of one turn of one game. Callers pass the same array on every turn. */
 typedef struct {
     PyObject *object; /* owned reference; NULL: empty */
     Py_buffer view;

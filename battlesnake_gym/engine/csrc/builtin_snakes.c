@@ -9,7 +9,8 @@
 double discount_powers[2 * MAX_CELLS];
 
 void builtin_init(void) {
-    volatile double base = 0.9; /* prevents constant folding: the result must equal that of pow(), as in Python */
+    /* `volatile` prevents constant folding: as in Python, pow() must compute the result. */
+    volatile double base = 0.9;
     for (int turns = 0; turns < 2 * MAX_CELLS; turns++) discount_powers[turns] = pow(base, turns);
 }
 

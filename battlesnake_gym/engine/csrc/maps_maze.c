@@ -124,8 +124,8 @@ static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t 
     }
 }
 
-/* Writes the level. If the number has more binary digits than the board has columns, the first
- * digit is at the left border, and the last digits are off the board. */
+/* Writes the level as a binary number, padded to the width of the board. If the number has more
+ * digits than the board has columns, the last digits are off the board. */
 static void write_level(Game *game, int level) {
     int digits = game->record->width;
     while (level >> digits) digits++;

@@ -8,9 +8,8 @@
 enum { WORDS = 607, TAP_LAG = 273, MODULUS = 2147483647, MULTIPLIER = 48271 };
 
 /* The initial state has 607 words. Each word combines three values of a linear congruential
- * generator with a constant. The words are used from the last to the first, so the tables have this
- * order: word j of the tables is word 606 - j of Go. FACTORS[t][j] times the seed gives value t of
- * word j. */
+ * generator with a constant. The words are used from the last to the first. Word j of the tables is
+ * therefore word 606 - j of Go. FACTORS[t][j] times the seed gives value t of word j. */
 static uint32_t FACTORS[3][WORDS];
 static uint64_t CONSTANTS[WORDS];
 

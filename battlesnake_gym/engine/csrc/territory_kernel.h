@@ -3,8 +3,8 @@
  * define TERRITORY, the name of the entry function.
  *
  * The four moves of a seat require four floods that differ only in the seat's first cell; each
- * flood uses one vector lane. The turn on which a cell is reached is stored as LEVELS sets, the
- * bits of its plane value, which is cheaper than a byte per cell. */
+ * flood uses one vector lane. The turn on which a cell is reached is stored as LEVELS sets, one
+ * per bit of the plane value. This format is cheaper than a byte per cell. */
 #include "territory.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* all functions with vector arguments are inlined */
