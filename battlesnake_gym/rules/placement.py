@@ -104,7 +104,7 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
     if len(state.snakes) > sum(map(len, places)):
         raise RulesError(
             f"{len(state.snakes)} snakes are too many for {sum(map(len, places))} start cells: "
-            "take fewer snakes"
+            "use fewer snakes"
         )
     turn = rand.intn(len(places))
     for snake in state.snakes:
@@ -139,7 +139,7 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
         if not cells:
             raise RulesError(
                 f"a board of {state.width}x{state.height} has start cells for {i} snakes only, "
-                f"got {len(state.snakes)}: take fewer snakes or a larger board"
+                f"got {len(state.snakes)}: use fewer snakes or a larger board"
             )
         put_snake(snake, cells[rand.intn(len(cells))])
 
@@ -170,7 +170,7 @@ def place_start_food(state: State, rand: GoRand) -> None:
     if any(middle in snake.body for snake in state.snakes):
         raise RulesError(
             f"a snake starts on the center {middle} of a board of {width}x{height}, which is "
-            "reserved for food: take fewer snakes or another size"
+            "reserved for food: use fewer snakes or another board size"
         )
     state.food.append(middle)
 
@@ -191,7 +191,7 @@ def place_food_beside(
         if not cells:
             raise RulesError(
                 f"no cell for the initial food of snake {snake.id!r} at {snake.head}: "
-                "take fewer snakes or a larger board"
+                "use fewer snakes or a larger board"
             )
         state.food.append(cells[rand.intn(len(cells))])
 
