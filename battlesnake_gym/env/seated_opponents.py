@@ -223,7 +223,7 @@ def _check_opponent_name(name: str) -> None:
     if not snakes.resolve_file(base) and base not in snakes.names():
         known = [PAST_SELF, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
         raise ValueError(
-            f"opponents: {unknown_name_message('snake', name, known)}; or give a .onnx file, a run "
+            f"opponents: {unknown_name_message('snake', name, known)}; or use a .onnx file, a run "
             "directory or a bundle"
         )
     if base != name or snakes.resolve_file(base):
