@@ -1,12 +1,11 @@
 /* Best-reply search: alpha-beta with iterative deepening over whole turns.
  *
- * We choose a move first, and the opponents reply with knowledge of that move, so every value
- * is a lower bound of the value that we can achieve. With one opponent, this search is ordinary
- * alpha-beta search. With several opponents, one opponent at a time deviates to hurt us most, and
- * all other opponents keep the replies that have hurt us most so far (best-reply search, Schadd and
- * Winands 2011). Move ordering uses the transposition table, killer replies and the history
- * heuristic. Later moves are reduced (late move reductions) and first searched with a null window
- * (principal variation search).
+ * The search chooses the opponents' moves after our move, so every value is a lower bound of the
+ * value that we can achieve. With one opponent, this search is ordinary alpha-beta search. With
+ * several opponents, one opponent at a time plays its best reply. All other opponents keep their
+ * best replies so far (best-reply search, Schadd and Winands 2011). Move ordering uses the
+ * transposition table, killer replies and the history heuristic. Later moves are reduced (late move
+ * reductions) and first searched with a null window (principal variation search).
  *
  * Values are from the perspective of snake 0, in 1/1000 cell of territory. */
 
@@ -150,8 +149,11 @@ static int static_eval(Search *search, const Position *pos) {
     return value >= PROVEN ? PROVEN - 1 : value <= -PROVEN ? 1 - PROVEN : value;
 }
 
-/* Makes the moves of all snakes and returns the value of the resulting position: the value of a
- * finished game, the static evaluation at depth 1, or the value of the next max node. */
+/* Makes the moves of all snakes and returns the value of the resulting position:
+ *
+ * - the result, if the game is over;
+ * - the static evaluation, at depth 1;
+ * - otherwise, the value of the next max node. */
 static int search_after(Search *search, const Position *pos, const uint8_t *moves, int depth,
                         int ply, int alpha, int beta) {
     Position to;

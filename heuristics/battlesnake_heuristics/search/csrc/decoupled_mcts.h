@@ -33,9 +33,9 @@ typedef struct {
     Position pos; /* only the snakes of the request; their ActionStats follow */
 } Node;
 
-/* A slot of the hash table of edges, which lead from a node to a child after a joint move. The key
- * contains the node index + 1 in the high 32 bits and the joint move, with 2 bits per snake, in the
- * low bits. Key 0 marks a free slot. */
+/* A slot of the hash table of edges, which lead from a node to a child after a joint move. The high
+ * 32 bits of the key contain the node index + 1. The low bits contain the joint move, with 2 bits
+ * per snake. Key 0 marks a free slot. */
 typedef struct {
     uint64_t key; /* node and joint move */
     uint32_t child;
@@ -171,7 +171,7 @@ static int most_visited(const ActionStats *stats) {
 }
 
 /* Updates the priors of a node by a one-turn lookahead. The new weight of a move is its prior times
- * the odds of winning after the move, if all other snakes play their most visited moves. */
+ * the odds of winning after the move. All other snakes play their most visited moves. */
 static void update_priors(Tree *tree, const Node *node) {
     ActionStats *stats = get_stats(tree, node);
     uint8_t moves[MAX_SNAKES] = {0};

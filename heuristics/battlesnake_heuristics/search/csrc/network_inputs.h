@@ -51,8 +51,8 @@ static void snake_inputs(const Search *search, const Position *pos, const Territ
 }
 
 /* Writes the BOARD_INPUTS inputs from the perspective of a snake of length `length`. `longest` is
- * the length of the longest opponent, `longer` our length lead over the nearest opponent, and
- * `head_distance` the distance to the head of that opponent. */
+ * the length of the longest opponent. `longer` is our length lead over the nearest opponent, and
+ * `head_distance` is the distance to its head. */
 static void board_inputs(const Search *search, const Territory *territory, int count, int length,
                          int longest, int longer, int head_distance, int16_t *in) {
     const SearchRequest *request = search->request;

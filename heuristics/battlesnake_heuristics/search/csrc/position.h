@@ -1,8 +1,8 @@
 /* Positions of the search, and one turn of the rules.
  *
  * Bodies are ring buffers that all positions of a line share. A position stores only the indices of
- * each head and tail, so a copy is cheap. A turn writes only ahead of the head, where no ancestor
- * reads. Stacked tail segments are stored as a counter. */
+ * each head and tail, so a copy is cheap. A turn writes only entries ahead of the head, which no
+ * ancestor reads. Stacked tail segments are stored as a counter. */
 
 #define RING 1024 /* entries of a ring; a power of two above MAX_CELLS + MAX_DEPTH */
 
@@ -16,7 +16,7 @@ typedef struct {
     uint8_t alive;
 } Body;
 
-/* A position, whose bodies are in the rings of the Search. */
+/* A position. The rings of the Search contain its bodies. */
 typedef struct {
     Bits occupied; /* all cells of living snakes */
     Bits food;

@@ -320,9 +320,13 @@ static int play_turns(const SearchRequest *request, const uint8_t *moves, int tu
     return 0;
 }
 
-/* Attaches a transposition table: a table of the frozen search, a new table for a search limited by
- * nodes, or the shared table with the request hashed into the keys. The table is NULL if out of
- * memory. */
+/* Attaches a transposition table:
+ *
+ * - the table of the frozen search;
+ * - a new table, for a search limited by nodes;
+ * - otherwise, the shared table with the request hashed into the keys.
+ *
+ * The table is NULL if out of memory. */
 static void attach_tt(Search *search, Position *root) {
     const SearchRequest *request = search->request;
     uint32_t size = FROZEN               ? FROZEN_TT_SLOTS

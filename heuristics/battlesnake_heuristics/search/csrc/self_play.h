@@ -28,8 +28,8 @@ typedef struct {
     /* Seed for food placement and random moves. */
     uint64_t seed;
     int random_opening_turns; /* maximum number of turns with random moves at the start */
-    /* Number of first turns with a higher node limit: 2 * max_nodes on the last of these turns, 4 *
-     * max_nodes on the turn before, and so on. */
+    /* Number of first turns with a higher node limit. The limit is 2 * max_nodes on the last of
+     * these turns, 4 * max_nodes on the turn before, and so on. */
     int node_doublings;
     /* Fraction of later moves that are random, scale 1/65536; only half of the games have such
      * moves. */

@@ -10,10 +10,10 @@
 
 enum { BOUND_EXACT, BOUND_LOWER, BOUND_UPPER };
 
-/* An entry: a value in 1/1000 cell, its search depth in turns, its BOUND_..., and the best move (0
- * to 3, or snake << 2 | move for a reply). */
+/* An entry with the value of a position. */
 typedef struct {
-    int32_t value;
+    int32_t value; /* in 1/1000 cell */
+    /* Search depth in turns; BOUND_...; best move: 0 to 3, or snake << 2 | move for a reply. */
     uint8_t depth, bound, move;
 } TTEntry;
 
