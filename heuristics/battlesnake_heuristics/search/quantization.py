@@ -1,6 +1,6 @@
 """Array layout of the weights of an evaluation, and quantization of float weights.
 
-Bundles load `evaluation` without NumPy, which only this module imports.
+This module imports NumPy. The module `evaluation` does not import NumPy, because bundles load it.
 """
 
 from __future__ import annotations
