@@ -90,8 +90,8 @@ class View:
 
         Each element of the list contains the cells of one turn as bits. A cell becomes reachable on
         the turn on which the occupant leaves the cell. The snake can move in its reachable cells
-        until then, but for at most as many turns as there are such cells. The list is empty if the
-        move leads off the board.
+        until then, but for at most one turn per reachable cell. The list is empty if the move leads
+        off the board.
         """
         if move not in self._floods:
             self._floods[move] = self._flood_fill(self.grid.bit(self.targets[move]))
