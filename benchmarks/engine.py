@@ -1,4 +1,4 @@
-"""Measure the speed of the engine: CPU time per board-turn, on one thread.
+"""Measure the speed of the engine: CPU time per env step, on one thread.
 
 The games have 4 snakes on 11x11. Moves are random among the moves that the mask ``fatal`` allows.
 The benchmark plays the games once to record the moves. The benchmark then replays the moves, and
@@ -63,7 +63,7 @@ class Recording:
     ended: int
 
     @property
-    def board_turns(self) -> int:
+    def num_env_steps(self) -> int:
         """The number of turns played, summed over all games."""
         return len(self.actions) * len(self.seeds)
 
@@ -112,7 +112,7 @@ def replay_moves(
 ) -> None:
     """Replay the recorded moves and resets, with a call of ``after`` on each turn.
 
-    `nanoseconds_per_board_turn` measures the duration of this function.
+    `nanoseconds_per_env_step` measures the duration of this function.
     """
     step, reset = games.step, games.reset
     for actions, new in zip(recording.actions, recording.resets, strict=True):
@@ -123,10 +123,10 @@ def replay_moves(
             after()
 
 
-def nanoseconds_per_board_turn(
+def nanoseconds_per_env_step(
     recording: Recording, repetitions: int, extra_work: str | None = None
 ) -> float:
-    """Return the median CPU time per board-turn, in nanoseconds.
+    """Return the median CPU time per env step, in nanoseconds.
 
     Args:
         recording: Recorded games.
@@ -145,7 +145,7 @@ def nanoseconds_per_board_turn(
         after = partial(ctypes.memset, address, 1, size) if extra_work == "memset" else None
         start = time.thread_time_ns()
         replay_moves(recording, games, after)
-        samples.append((time.thread_time_ns() - start) / recording.board_turns)
+        samples.append((time.thread_time_ns() - start) / recording.num_env_steps)
     return statistics.median(samples)
 
 
@@ -164,10 +164,10 @@ def print_engine_speed(repetitions: int) -> None:
     for name, (game, food_rng) in _GAME_CASES.items():
         for batch in _BATCH_SIZES:
             recording = record_games(batch, max(360, 40_000 // batch), game, food_rng)
-            bare = nanoseconds_per_board_turn(recording, repetitions)
-            with_observations = nanoseconds_per_board_turn(recording, repetitions, "observe")
-            memset = nanoseconds_per_board_turn(recording, repetitions, "memset") - bare
-            length = recording.board_turns / max(recording.ended, 1)
+            bare = nanoseconds_per_env_step(recording, repetitions)
+            with_observations = nanoseconds_per_env_step(recording, repetitions, "observe")
+            memset = nanoseconds_per_env_step(recording, repetitions, "memset") - bare
+            length = recording.num_env_steps / max(recording.ended, 1)
             print(
                 f"{name:24}{batch:6}{length:7.0f}{bare:8.0f} ({1e3 / bare:5.1f})"
                 f"{with_observations:8.0f} ({1e3 / with_observations:5.1f})"
