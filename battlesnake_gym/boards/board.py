@@ -80,7 +80,7 @@ class Board(State):
         *,
         game: Game = Game(),  # noqa: B008  (frozen)
     ) -> Self:
-        """Set up a new game like the official engine does.
+        """Set up a new game in the same way as the official engine.
 
         The same ``game.seed`` results in the same start position. A game that starts with one snake
         is a solo game, which lasts until that snake is eliminated.
