@@ -282,7 +282,7 @@ def make_games(
     return made
 
 
-if TYPE_CHECKING or COMPILED:  # noqa: SIM108 - only so is the name a type too
+if TYPE_CHECKING or COMPILED:  # noqa: SIM108 (makes the name a type)
     Games = EngineGames
 else:
     Games = PythonGames
