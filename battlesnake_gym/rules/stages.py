@@ -185,7 +185,7 @@ def grow(snake: Snake) -> None:
 
 
 def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
-    """Eliminate snakes without health, off the board, and then snakes that collide."""
+    """Eliminate snakes without health or off the board, and then colliding snakes."""
     if is_initialization(state, moves):
         return
     turn = state.turn + 1
