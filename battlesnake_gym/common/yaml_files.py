@@ -34,8 +34,8 @@ class _LimitedLoader(yaml.SafeLoader):
             raise yaml.YAMLError(f"a mapping has more than {_MAX_YAML_KEYS} keys")
 
 
-# PyYAML follows YAML 1.1, which reads 1e-4 as a string. YAML 1.2 (section 10.3.2) reads 1e-4 as a
-# number, as this resolver does.
+# PyYAML follows YAML 1.1, which reads 1e-4 as a string. YAML 1.2 (section 10.3.2) and this
+# resolver read 1e-4 as a number.
 _LimitedLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"),

@@ -292,8 +292,8 @@ class Replay:
     def stream(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
         """Return a replay without turns, and an iterator that reads and appends the turns.
 
-        Use this method to read only the first turns of a large file. The errors are the same as of
-        `load`, but the iterator raises the errors of later lines.
+        Use this method to read only the first turns of a large file. The errors equal the errors of
+        `load`. The iterator raises the errors of later lines.
         """
         lines, name = read_lines(path), path_text(Path(path).name)
         head = next(lines)
