@@ -109,8 +109,9 @@ async def request_moves(
 ) -> None:
     """Send the requests of a game until the game or the time ends.
 
-    The function sends ``/start``, the move requests, and ``/end``, as a game engine does. Each move
-    request contains the latency of the previous move. ``end`` is a time of `time.perf_counter`.
+    The function sends ``/start``, the move requests, and ``/end``, in the order of a game engine.
+    Each move request contains the latency of the previous move. ``end`` is a time of
+    `time.perf_counter`.
     """
     latency = b"0"
     moves = (("/move", body) for body in game)
