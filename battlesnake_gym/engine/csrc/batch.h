@@ -57,8 +57,8 @@ static inline Game batch_game(const Batch *batch, Py_ssize_t game) {
 
 /* The required form of an array argument, with at most 5 dimensions. */
 typedef struct {
-    const char *name;  /* name of the argument, for messages */
-    const char *dtype; /* numpy's name of the type, for messages */
+    const char *name;  /* argument name, for error messages */
+    const char *dtype; /* NumPy dtype name, for error messages */
     char format;       /* struct module code: 'B' uint8, '?' bool, 'l' int64, 'i' int32 */
     int writable;
     int ndim;

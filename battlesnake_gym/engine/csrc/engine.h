@@ -157,7 +157,7 @@ typedef struct {
     uint8_t official_food_rng; /* per-turn food uses the official engine's stream */
     int32_t food_spawn_chance;
     int32_t minimum_food;
-    int32_t hazard_damage; /* clamped to [-100, 101]; larger values have the same effect */
+    int32_t hazard_damage; /* clamped to [-100, 101]; a value outside acts like the nearest bound */
     int32_t shrink_every;
     const struct Map *map; /* NULL: no map */
 } Rules;

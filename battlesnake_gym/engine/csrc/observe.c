@@ -92,8 +92,8 @@ INLINE int news_of(const Record *before, const Record *record) {
            NEW_HAZARDS * (before->hazard_changes != record->hazard_changes);
 }
 
-/* Encoding of a body. Its cells are numbered 1, 2, ..., up to `most`, from the tail for `planes`
- * and from the head for other kinds. The value of a cell is base + slope * number. */
+/* Encoding of a body. The cells of the body are numbered 1, 2, ..., up to `most`, from the tail for
+ * `planes` and from the head for other kinds. The value of a cell is base + slope * number. */
 typedef struct {
     uint16_t mark; /* mark of the cell with number 1 */
     uint16_t extent, most;
@@ -115,7 +115,7 @@ INLINE Count count_of(int values, const Record *record, int seat) {
                    (uint8_t)(BLOCKED_VALUE + 4 * stacked), stacked == 0};
 }
 
-/* Writes the numbers of one body's cells in a block, and 0 for all other cells. */
+/* Writes the cell numbers of one body (see `Count`) in a block, and 0 for all other cells. */
 INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
                         uint8_t *restrict counts) {
     uint16_t last = (uint16_t)(body.most - 1);
