@@ -169,7 +169,7 @@ double EXPORT(played_on)(int seat, int nodes, int num_opening_turns, int seed, i
     return record.points[0];
 }
 
-/* Searches a move for the snake at a seat. The limit is `seconds`, or `nodes` nodes if
+/* Searches for a move of the snake at a seat. The limit is `seconds`, or `nodes` nodes if
  * `seconds` is not positive. `trained` selects the learned evaluation. `decoupled` selects
  * decoupled MCTS, which the snake `champion` uses. */
 int EXPORT(think)(int seat, double seconds, int nodes, int trained, int decoupled) {

@@ -13,7 +13,7 @@ typedef struct {
     int decoupled;          /* 1: use decoupled MCTS, as in SearchRequest */
     float root_noise;       /* weight of Dirichlet noise at the root, 0 to 1 */
     /* Decoupled MCTS: 1 if snakes with equal players share one tree per turn. With two living
-     * snakes, each snake has its own search again, with half of max_nodes. */
+     * snakes, each snake again runs a separate search with half of max_nodes. */
     int shared_tree;
 } SelfPlayPlayer;
 
