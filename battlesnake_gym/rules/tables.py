@@ -1,7 +1,7 @@
 """Map layouts and the constant table of Go.
 
-The compiled engine reads these definitions on import. The C code contains no copy of these
-definitions.
+The compiled engine reads these definitions on import. The C code does not contain a copy of
+these definitions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from battlesnake_gym.rules.maps import arcade, castle, pits, rivers
 from battlesnake_gym.rules.state import Point
 
 RANDOM = struct.pack("=607Q", *SEED_TABLE)
-"""The 64-bit words of `gorand.TABLE`, in native byte order."""
+"""The 607 words of `gorand.SEED_TABLE`, 64 bits each, in native byte order."""
 
 
 def _encode_cells(points: Iterable[Point]) -> bytes:

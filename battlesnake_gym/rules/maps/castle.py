@@ -31,13 +31,13 @@ class Castle:
     starts: tuple[tuple[Point, ...], ...]
     max_food: int = 2
 
-    def start_places(self, num_snakes: int) -> list[Point]:
+    def start_cells(self, num_snakes: int) -> list[Point]:
         """List the start cells of the groups that ``num_snakes`` snakes need."""
-        places: list[Point] = []
+        cells: list[Point] = []
         for group in self.starts:
-            if len(places) < num_snakes or not places:
-                places += group
-        return places
+            if len(cells) < num_snakes or not cells:
+                cells += group
+        return cells
 
     def gate_cells(self) -> list[Point]:
         """List the cells of the gates, ordered by x, then by y."""
@@ -65,9 +65,9 @@ class Castle:
 
     def setup(self, game: Game, state: State) -> None:
         """Place the snakes outside the wall, without food."""
-        places = self.start_places(len(state.snakes))
-        game_rand(game).shuffle(places)
-        put_snakes(state, places)
+        cells = self.start_cells(len(state.snakes))
+        game_rand(game).shuffle(cells)
+        put_snakes(state, cells)
         state.hazards = self.hazards()
 
     def update(self, game: Game, state: State) -> None:

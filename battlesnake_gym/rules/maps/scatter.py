@@ -28,7 +28,7 @@ def update(game: Game, state: State) -> None:
 def check_turn(game: Game, state: State) -> None:
     """Raise `RulesError` if all cells have hazards.
 
-    The official engine would crash on such a turn.
+    The official engine would crash on this turn.
     """
     turn = state.turn + 1
     if (

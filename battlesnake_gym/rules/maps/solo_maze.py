@@ -16,7 +16,7 @@ from .base import Map
 _MIN_MAZE_SIZE = 7
 _FIRST_MAZE_SIZE = 7
 _LEVELS_AFTER_FULL_SIZE = 5
-_FOOD_ATTEMPTS = 100
+_MAX_FOOD_ATTEMPTS = 100
 _MIN_FOOD_DISTANCE = 5
 _MAX_BODY_LENGTH = 100_000
 
@@ -46,7 +46,7 @@ def check_turn(game: Game, state: State) -> None:
     """Raise `RulesError` unless the position has exactly one snake."""
     if len(state.snakes) != 1:
         raise RulesError(
-            f"map 'solo_maze' requires 1 snake, got {len(state.snakes)}: choose another map"
+            f"map 'solo_maze' requires 1 snake, got {len(state.snakes)}; choose another map"
         )
 
 
@@ -99,7 +99,7 @@ def build_level(game: Game, state: State, level: int) -> None:
     if level + 3 > _MAX_BODY_LENGTH:
         raise RulesError(
             f"level {level} of map 'solo_maze' would need a body of {level + 3} segments; more "
-            f"than {_MAX_BODY_LENGTH} are not supported: use the solo or standard ruleset"
+            f"than {_MAX_BODY_LENGTH} are not supported; use the solo or standard ruleset"
         )
     size, corner = maze_square(state, level)
     old_walls = set(state.hazards)
@@ -137,7 +137,7 @@ def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
     snake = state.snakes[0]
     taken = walls.union(snake.body)
     near = min(_MIN_FOOD_DISTANCE, size // 2)
-    for attempt in range(1, _FOOD_ATTEMPTS + 1):
+    for attempt in range(1, _MAX_FOOD_ATTEMPTS + 1):
         rand = game_rand(game, state.turn + attempt)
         cell = rand.intn(size) + corner[0], rand.intn(size) + corner[1]
         if cell not in taken and distance(cell, snake.head) >= near:
