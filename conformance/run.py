@@ -384,7 +384,7 @@ def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outc
 
 
 def create_parser() -> argparse.ArgumentParser:
-    """Create the parser of the command line."""
+    """Create the command-line parser."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "engines", nargs="*", metavar="ENGINE", help="name of an adapter, or NAME=COMMAND"
@@ -402,7 +402,7 @@ def create_parser() -> argparse.ArgumentParser:
         type=float,
         default=60,
         metavar="SECONDS",
-        help="time limit of a response, in seconds",
+        help="response timeout, in seconds",
     )
     parser.add_argument(
         "--differences",

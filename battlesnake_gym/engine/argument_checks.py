@@ -90,7 +90,7 @@ def check_game_arguments(
         raise ValueError(f"food_rng must be one of {', '.join(FOOD_RNGS)}, got {food_rng!r}")
     sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
     numbers = rule_values(game, food_rng)
-    check_map_sizes(game, sizes)
+    check_map_support(game, sizes)
     return sizes, numbers
 
 
@@ -115,7 +115,7 @@ def game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
     return sizes
 
 
-def check_map_sizes(game: Game, sizes: NDArray[np.int32]) -> None:
+def check_map_support(game: Game, sizes: NDArray[np.int32]) -> None:
     """Raise `RulesError` if the map rejects a board size or a number of snakes."""
     if not game.map:
         return
@@ -139,8 +139,8 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
     if shared_rules(given) != shared_rules(games):
         raise ValueError(
             f"rules must equal the rules of these games, {shared_rules(games)}, "
-            f"got {shared_rules(given)}: "
-            "create new Games for these rules"
+            f"got {shared_rules(given)}; "
+            "create new Games to use other rules"
         )
     if not 1 <= state.turn + 1 < 2**31 - 10**6:
         raise ValueError(f"state.turn must be between 0 and {2**31 - 10**6}, got {state.turn}")
@@ -148,8 +148,8 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
     for (name, _), size, most in zip(_MAX_VALUES.items(), found, largest, strict=True):
         if size > most or (size < 1 and name != "num_snakes"):
             raise ValueError(
-                f"state has {name} {size}, but the maximum of these games is {most}: "
-                "create larger games"
+                f"state has {name} {size}, but the maximum of these games is {most}; "
+                "create larger Games"
             )
     if games.map:
         try:

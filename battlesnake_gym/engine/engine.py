@@ -202,7 +202,8 @@ class EngineGames(Batch, GameArrays):
 
         Every later `step`, `reset` and `load` updates the array, until `observe` receives another
         array for the same ``slot``. The engine writes only the bytes that change, so no other code
-        may write to ``out``. After such a write, call `observe` again to write the whole array.
+        may write to ``out``. After a write to ``out``, call `observe` again to write the whole
+        array.
 
         Observations of eliminated snakes are zero. Stacked turns before this call, or before the
         game's last `reset` or `load`, are also zero.

@@ -1,4 +1,4 @@
-"""Adapter of the C engine of `battlesnake_gym`.
+"""Adapter for the C engine of `battlesnake_gym`.
 
 The engine plays a batch of one game with the official food.
 """
@@ -47,7 +47,7 @@ class CompiledGame:
             raise UnsupportedGameError(str(error)) from error
         return self._format_line()
 
-    def step(self, moves: list[str | None]) -> Json:
+    def play_turn(self, moves: list[str | None]) -> Json:
         """Play one turn."""
         actions = [MOVES.index(m) if m in MOVES else engine.NO_MOVE for m in moves]
         try:

@@ -1,4 +1,4 @@
-"""Adapter of the Python rules of `battlesnake_gym`.
+"""Adapter for the Python rules of `battlesnake_gym`.
 
 ``--mutant RULE`` loads a copy of the rules in which one rule is broken.
 """
@@ -40,7 +40,7 @@ class PythonGame:
         self.game, self.state = parse_game(header), parse_position(header, state)
         return self._format_line()
 
-    def step(self, moves: list[str | None]) -> Json:
+    def play_turn(self, moves: list[str | None]) -> Json:
         """Play one turn."""
         named = zip(self.state.snakes, moves, strict=True)
         try:

@@ -1,4 +1,4 @@
-"""Adapter of the rules of the search in `battlesnake_heuristics`.
+"""Adapter for the search's rules in `battlesnake_heuristics`.
 
 The search implements the rules separately from the engine.
 """
@@ -42,7 +42,7 @@ class SearchPosition:
                 layers[self.cell[cell]] += 1
         return bytes(layers)
 
-    def step(self, moves: list[str | None]) -> Json:
+    def play_turn(self, moves: list[str | None]) -> Json:
         """Play one turn.
 
         In the response, eliminated snakes are null.

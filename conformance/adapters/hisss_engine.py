@@ -1,4 +1,4 @@
-"""Adapter of hisss for turns with given food and hazards.
+"""Adapter for hisss for turns with given food and hazards.
 
 Install the package with ``pip install hisss``. The package requires Python 3.12 or newer.
 """
@@ -48,7 +48,7 @@ class HisssGame:
         self.game = BattleSnakeGame(config)
         return state
 
-    def step(self, moves: list[str | None]) -> Json:
+    def play_turn(self, moves: list[str | None]) -> Json:
         """Play one turn.
 
         The adapter rejects unknown moves, because hisss supports only the four moves.

@@ -1,4 +1,4 @@
-"""Adapter of the official command line: ``official_cli.py PATH``.
+"""Adapter for the official command line: ``official_cli.py PATH``.
 
 The official command line plays whole games.
 """
@@ -43,7 +43,7 @@ class CommandLineGame:
             if [snake["name"] for snake in first["board"]["snakes"]] == self.names:
                 return self._format_line(first)
 
-    def step(self, moves: list[str | None]) -> Json:
+    def play_turn(self, moves: list[str | None]) -> Json:
         """Play one turn.
 
         The adapter rejects unknown moves, because the command line would repeat the snake's last

@@ -1,4 +1,4 @@
-"""Adapter of pypzbattlesnake, a PettingZoo environment in pure Python.
+"""Adapter for pypzbattlesnake, a PettingZoo environment in pure Python.
 
 Install the package with ``pip install pypzbattlesnake``.
 """
@@ -42,7 +42,7 @@ class PettingZooGame:
         self.env.food = set(parse_cells(state["f"]))
         return state
 
-    def step(self, moves: list[str | None]) -> Json:
+    def play_turn(self, moves: list[str | None]) -> Json:
         """Play one turn."""
         if any(move not in (None, *_MOVES) for move in moves):
             raise UnsupportedGameError("the engine supports only the four moves")

@@ -21,13 +21,13 @@ class CannotContinueError(Exception):
 
 
 class Adapter(Protocol):
-    """An adapter of an engine.
+    """An adapter for an engine.
 
     An adapter also has the method `start(header)`, the method `load(header, state)`, or both
     methods.
     """
 
-    def step(self, moves: list[str | None]) -> Json:
+    def play_turn(self, moves: list[str | None]) -> Json:
         """Play one turn and return the position.
 
         ``moves`` contains one move per snake, or None for an eliminated snake.
@@ -51,7 +51,7 @@ def serve(name: str, adapter: Adapter, *lacks: str) -> None:
                     raise UnsupportedGameError("the engine cannot load positions")
                 response = adapter.load(message["load"], message["state"])
             else:
-                response = adapter.step(message["step"])
+                response = adapter.play_turn(message["step"])
         except UnsupportedGameError as error:
             response = {"refused": str(error)}
         except CannotContinueError as error:
