@@ -212,7 +212,8 @@ def check_past_opponent(opponents: Sequence[Opponent]) -> None:
     """Raise ``ValueError`` if `PAST_SELF` is not among ``opponents``."""
     if PAST_SELF not in opponents:
         raise ValueError(
-            f"no opponent is {PAST_SELF!r}, so no game would use the policy; add it to opponents"
+            f"no opponent is {PAST_SELF!r}, so no game would use the policy; "
+            f"add {PAST_SELF!r} to opponents"
         )
 
 

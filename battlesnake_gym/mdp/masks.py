@@ -74,7 +74,7 @@ def register(kind: str, mask_fn: MaskFn) -> None:
     mask.
 
     Args:
-        kind: Name of the kind, without "+".
+        kind: Name of the mask kind; must not contain "+".
         mask_fn: Function that returns the allowed moves of one snake.
 
     Raises:

@@ -422,7 +422,7 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
     if observation.get("version", version) != version:
         raise ValueError(
             f"observation {found.name!r} has version {version}, got "
-            f"{observation['version']}: use the file with which the policy was trained"
+            f"{observation['version']}; use the file with which the policy was trained"
         )
     return found
 

@@ -150,7 +150,7 @@ EVENTS: dict[str, Callable[[TurnBatch], Counts]] = {
     "died_in_hazard": lambda turn: turn.died_of("hazard"),
     "outlived": _count_outlived,
 }
-"""Event functions by name.
+"""Event functions, keyed by event name.
 
 A function returns the event of each seat, bool or number [N, S].
 """
