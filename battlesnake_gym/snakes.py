@@ -390,8 +390,9 @@ def _load_python_factory(path: Path) -> StrategyFactory:
     }
     if len(found) != 1:
         raise ValueError(
-            f"{path} registers {' and '.join(found) or 'no snake'}; a file named as a snake "
-            f"must register one, and {extensions.EXTENSIONS_VARIABLE} registers all names of a file"
+            f"{path} registers {' and '.join(found) or 'no snake'}; a file given as a "
+            f"snake must register one snake; {extensions.EXTENSIONS_VARIABLE} registers all snakes "
+            "of a file"
         )
     return next(iter(found.values()))
 

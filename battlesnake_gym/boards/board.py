@@ -195,7 +195,7 @@ class Board(State):
     def without_seed(self) -> Self:
         """Return a copy of the board without the seed.
 
-        Players receive such copies, because the seed determines future food.
+        Players receive copies without the seed, because the seed determines future food.
         """
         return type(self).from_state(
             self, dataclasses.replace(self.game, seed=UNKNOWN_SEED), self.you_id

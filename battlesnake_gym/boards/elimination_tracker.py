@@ -51,7 +51,8 @@ class EliminationTracker:
     def update(self, state: State, you_id: str | None) -> None:
         """Mark the detected snakes of ``state`` as eliminated, in place.
 
-        A turn before the last observed turn starts a new game. A repeated turn adds no observation.
+        A turn before the last observed turn starts a new game. A repeated turn does not add an
+        observation.
 
         Args:
             state: Current position.

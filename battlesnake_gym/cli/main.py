@@ -169,7 +169,7 @@ COMMANDS = {
         "show what is installed, what is missing and how to fix it",
     ),
 }
-"""Subcommands by name.
+"""Subcommands, keyed by name.
 
 The overview shows all commands of a group, such as ``game``, in one line.
 """
@@ -208,7 +208,7 @@ def format_usage(group: str = "") -> str:
 
 
 def _command_overview() -> dict[str, str]:
-    """Return one line of help for each command and each group, by name."""
+    """Return one line of help for each command and each group, keyed by name."""
     listed: dict[str, str] = {}
     for name, command in COMMANDS.items():
         first, _, second = name.partition(" ")

@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """Return the parser of the command line."""
+    """Return the command-line parser."""
     parser = Parser(
         prog=_COMMAND,
         description="Show installed, compiled and missing components, the commands that need them, "

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """Return the parser of the command line."""
+    """Return the command-line parser."""
     parser = Parser(
         prog=_COMMAND,
         description="Export a recorded game as GIF, MP4, PNG, SVG or HTML. GIF and MP4 files of an "

@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """Return the parser of the command line."""
+    """Return the command-line parser."""
     parser = Parser(
         prog=_COMMAND,
         description="List the maps, or draw the named ones. Letters are snake heads, * is food, "

@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """Return the parser of the command line."""
+    """Return the command-line parser."""
     parser = Parser(
         prog=_COMMAND,
         description="Play against built-in snakes in the terminal. The arrow keys or w, a, s, d "

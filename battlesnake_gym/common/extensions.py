@@ -62,9 +62,7 @@ def load_file(path: Path, option_name: str) -> ModuleType:
     if path in _loaded_modules:
         return _loaded_modules[path]
     if not path.is_file():
-        raise ExtensionError(
-            f"{option_name} names {path}, which does not exist; correct or unset it"
-        )
+        raise ExtensionError(f"{option_name} names {path}, which does not exist; fix or unset it")
     spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ExtensionError(
@@ -139,6 +137,6 @@ def _load_entry_points() -> None:
             entry.load()
         except Exception as error:
             raise ExtensionError(
-                f"entry point {entry.name} = {entry.value} cannot be loaded; correct or uninstall "
+                f"entry point {entry.name} = {entry.value} cannot be loaded; fix or uninstall "
                 f"its package: {type(error).__name__}: {error}"
             ) from error

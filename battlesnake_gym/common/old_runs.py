@@ -78,7 +78,7 @@ _CSV_COLUMN_NAMES = {
 def convert_hyperparameters(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert old hyperparameter names to the current names.
 
-    Checkpoints, ``run.json`` and experiment files contain such names.
+    Checkpoints, ``run.json`` and experiment files of old runs contain the old names.
     """
     options = dict(_ALGORITHM_OPTION_NAMES)
     if values.get("algorithm") == "DISTIL":

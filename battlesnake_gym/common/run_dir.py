@@ -1,6 +1,6 @@
 """Run directories: ``run.json``, the lock, ``progress.csv`` and recorded games.
 
-This module imports no training code, because the server also uses the module.
+This module does not import training code, because the server also uses the module.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class RunStatus:
         stop_conditions: ``num_iters``, ``minutes``, ``cpu_minutes`` and ``env_steps``, or None.
         settings: All hyperparameters by name, and the RLlib options that were set.
         identity: Settings that a resumed run cannot change.
-        versions: Package versions by name.
+        versions: Package versions, keyed by package name.
     """
 
     state: str

@@ -140,12 +140,12 @@ def fill_colors(color: str) -> dict[str, str]:
 
 
 def head_parts(name: str) -> tuple[Part, ...]:
-    """Return the shapes drawn on a round head, by official head name."""
+    """Return the shapes that the official head ``name`` draws on a round head."""
     return HEADS.get(name, HEADS["default"])
 
 
 def tail_parts(name: str) -> tuple[Part, ...]:
-    """Return the shapes at the end of a body, by official tail name.
+    """Return the shapes that the official tail ``name`` draws at the end of a body.
 
     The result is empty for a pointed tail.
     """
@@ -249,7 +249,7 @@ HEADS: dict[str, tuple[Part, ...]] = {
         Line(((0.64, -0.09), (0.54, 0.0), (0.64, 0.09)), "red", 0.06),
     ),
 }  # fmt: skip
-"""Shapes drawn on a round head of radius 0.4, by official name."""
+"""Shapes drawn on a round head of radius 0.4, keyed by official head name."""
 
 
 def _rattle_parts(sizes: Sequence[float]) -> tuple[Part, ...]:
@@ -298,4 +298,4 @@ TAILS: dict[str, tuple[Part, ...]] = {
     "skinny": (Line(((-0.1, 0.0), (0.42, 0.0)), "body", 0.1),),
     "small-rattle": _rattle_parts((0.13, 0.11, 0.08)),
 }  # fmt: skip
-"""Shapes at the end of a body with a half-width of about 0.2, by official name."""
+"""Shapes at the end of a body with a half-width of about 0.2, keyed by official tail name."""

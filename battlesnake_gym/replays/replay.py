@@ -19,7 +19,7 @@ A replay file is JSON Lines, compressed if the file name ends in ``.gz``. The fi
 ``replay`` line with the game and the first position, one ``turn`` line per turn, and an ``end``
 line. The ``end`` line contains the result of every snake and detects damaged files. `Replay.load`
 also reads output files of the official CLI, and `battlesnake_gym.replays.official_format` writes
-such files.
+these files.
 """
 
 from __future__ import annotations
@@ -531,7 +531,7 @@ def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str
 
 
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
-    """Return the numbers under ``key`` by name.
+    """Return the numbers under ``key``, keyed by name.
 
     Files contain infinities as strings.
     """

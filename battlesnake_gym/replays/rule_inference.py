@@ -37,7 +37,7 @@ class RuleEvidence:
 
     Attributes:
         grows: Whether surviving snakes grew on turns without food: one value, both values, or no
-            value if no snake survived such a turn.
+            value if no snake survived a turn without food.
         crosses: Whether a head moved over an edge to the opposite side.
         hazards: "" for none, "trails", "shrinking" or "others".
         damage: Damage of one hazard layer; None if unknown.
