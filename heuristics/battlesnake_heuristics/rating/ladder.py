@@ -118,7 +118,7 @@ def fit_elo(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, t
         names: Snakes whose Elo is fitted.
 
     Returns:
-        Elo, relative to `ANCHOR_NAME`, and standard error by name.
+        Elo, relative to `ANCHOR_NAME`, and standard error, keyed by name.
     """
     index = {name: number for number, name in enumerate(names)}
     rows = [

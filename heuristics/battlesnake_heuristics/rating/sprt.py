@@ -70,8 +70,8 @@ class Sprt:
     Args:
         elo0: Elo difference of H0.
         elo1: Elo difference of H1.
-        alpha: Maximum probability of rejecting H0 although H0 is true, in (0, 0.5).
-        beta: Maximum probability of rejecting H1 although H1 is true, in (0, 0.5).
+        alpha: Maximum probability of rejecting H0 when H0 is true, in (0, 0.5).
+        beta: Maximum probability of rejecting H1 when H1 is true, in (0, 0.5).
 
     Raises:
         ValueError: If the bounds do not define a test.

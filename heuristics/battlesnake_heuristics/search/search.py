@@ -617,7 +617,7 @@ def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
 def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
     """Return how often each cell occurs in ``points``, clamped to 255.
 
-    The clamp changes no game, because 100 hazard layers already eliminate a snake.
+    The clamp does not change any game, because 100 hazard layers already eliminate a snake.
     """
     counts = bytearray(board.width * board.height)
     for x, y in points:

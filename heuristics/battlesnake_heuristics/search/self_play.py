@@ -80,7 +80,7 @@ class SelfPlaySettings:
     """Board, rules and random moves of self-play games.
 
     All snakes move randomly for up to ``random_opening_turns`` turns. In half of the games, each
-    later move is random with probability ``random_move_fraction``. The position of such a random
+    later move is random with probability ``random_move_fraction``. The position of a random
     move is still searched.
     """
 
