@@ -150,7 +150,8 @@ class GameAnalysis:
                 )
             elif header.get("analysis") != _FORMAT_VERSION:
                 raise ReplayError(
-                    f"{path.name} is not an analysis of format 2 or {_FORMAT_VERSION}"
+                    f"{path.name} is not an analysis file in format 2 or {_FORMAT_VERSION}; "
+                    "analyze the game again"
                 )
             return cls(
                 json_fields.string(header, "game", ""),

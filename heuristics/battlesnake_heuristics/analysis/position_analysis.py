@@ -46,7 +46,7 @@ Line = dict[str, tuple[str, ...]]
 
 _MAX_FORCED_MOVES = 10
 
-_PROVEN_VALUE_PER_TURN = 0.001
+_PROVEN_VALUE_DECREASE_PER_TURN = 0.001
 """Decrease of a proven value per turn before the end of the game, in cells."""
 
 _LOST_VALUE = -1000.0
@@ -187,7 +187,7 @@ class PositionAnalyzer:
         bounds: Mapping[str, float] = {}
         if len(safe) != 1:  # The search stops immediately if there is a single move.
             board.you_id = snake.id
-            decision = self._search_fraction(board, 0.5)
+            decision = self._search_with_fraction(board, 0.5)
             bounds = decision.scores
             value = bounds[decision.move]
             tried.append((decision.move, value, _truncate_line(decision.line)))
@@ -248,16 +248,16 @@ class PositionAnalyzer:
             if (
                 abs(value) > win_probability.MIN_PROVEN_VALUE
             ):  # The game ends one turn after this position.
-                value -= math.copysign(_PROVEN_VALUE_PER_TURN, value)
+                value -= math.copysign(_PROVEN_VALUE_DECREASE_PER_TURN, value)
             return value, _prepend_moves(moves, line)
         board.you_id = snake_id
-        decision = self._search_fraction(board, fraction)
+        decision = self._search_with_fraction(board, fraction)
         return decision.scores[decision.move], decision.line
 
     def _predict_replies(self, board: Board, snake: Snake, fraction: float) -> dict[str, str]:
-        """Return the nearest opponent's best move.
+        """Return one move for each opponent.
 
-        All other opponents get default moves.
+        The nearest opponent plays its best move, and all other opponents play default moves.
         """
         moves = {
             opponent.id: _default_move(board, opponent)
@@ -265,11 +265,11 @@ class PositionAnalyzer:
             if opponent.id != snake.id
         }
         board.you_id = _nearest_opponent(board, snake).id
-        moves[board.you_id] = self._search_fraction(board, fraction).move
+        moves[board.you_id] = self._search_with_fraction(board, fraction).move
         return moves
 
-    def _search_fraction(self, board: Board, fraction: float) -> Decision:
-        """Search a position with a fraction of the time limit or of the node limit."""
+    def _search_with_fraction(self, board: Board, fraction: float) -> Decision:
+        """Search a position with ``fraction`` of the time limit and of the node limit."""
         self._search.nodes = max(50, round(self.nodes * fraction))
         seconds = None if self.seconds is None else max(self.seconds * fraction, 0.0005)
         return self._search(board, seconds)
