@@ -108,7 +108,7 @@ def champion(seed: int) -> Search:
 
 
 def minimax_2026(seed: int) -> FrozenSearch:
-    """Search like minimax in 2026; frozen as the upper rungs of the ladder."""
+    """Search with the frozen 2026 version of ``minimax``, for the upper rungs of the ladder."""
     return FrozenSearch()
 
 

@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    """Create the parser of the command line."""
+    """Create the command-line parser."""
     parser = command_line.Parser(
         prog="battlesnake-gym snakes",
         description="List the built-in snakes. With --duels, every pair plays duels; the table "
