@@ -55,7 +55,7 @@ _MAX_RUN_S, _MAX_WAIT_S = 900, 1200
 """Limits in seconds: training time of a job, and total duration of the spot job."""
 
 _POLL_INTERVAL_S = 5.0
-_END_STATUSES = ("Completed", "Stopped", "Failed")
+_TERMINAL_STATUSES = ("Completed", "Stopped", "Failed")
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _NUM_LOG_LINES = 3
 
@@ -136,7 +136,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def create_parser() -> Parser:
-    """Create the parser of the command line."""
+    """Create the command-line parser."""
     parser = Parser(prog=_COMMAND_NAME, description=__doc__)
     parser.add_argument("account", help=f"AWS account number, or {_SIMULATED_ACCOUNT}")
     parser.add_argument(
@@ -292,7 +292,7 @@ def wait_for_job(
 
     name = estimator.latest_training_job.name
     asked = False
-    while (described := describe_job(place, name))["TrainingJobStatus"] not in _END_STATUSES:
+    while (described := describe_job(place, name))["TrainingJobStatus"] not in _TERMINAL_STATUSES:
         if job.stopped and not asked and "training_iteration=" in read_job_log(place, name):
             place.session.stop_training_job(name)
             asked = True
@@ -384,9 +384,9 @@ def delete_resources(place: ReceiptAccount, bucket: str, prefix: str, names: lis
         undeploy(place.account, _SNAKE_NAME)
     logs = place.account.session.client("logs")
     for name in names:
-        if describe_job(place, name)["TrainingJobStatus"] not in _END_STATUSES:
+        if describe_job(place, name)["TrainingJobStatus"] not in _TERMINAL_STATUSES:
             place.session.stop_training_job(name)
-        while describe_job(place, name)["TrainingJobStatus"] not in _END_STATUSES:
+        while describe_job(place, name)["TrainingJobStatus"] not in _TERMINAL_STATUSES:
             time.sleep(_POLL_INTERVAL_S)
         for stream in list_log_streams(place, name):
             logs.delete_log_stream(logGroupName=_LOG_GROUP, logStreamName=stream)

@@ -73,7 +73,7 @@ from sagemaker_rl.job.resources import (
     max_env_runners,
 )
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
-from sagemaker_rl.job.utilization import Utilization
+from sagemaker_rl.job.utilization import UsableResources
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.training_run import CPU_MINUTES_RESULT, CSV_COLUMNS, MAIN_CURVES, TrainingRun
@@ -256,11 +256,11 @@ class SageMakerRayLauncher:
         """
         return max(cpus - 1, 1)
 
-    def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
+    def expected_utilization(self, config: AlgorithmConfig) -> UsableResources:
         """Return the number of vCPUs and GPUs that the training keeps busy."""
         learners = max(config.num_learners, 1) * config.num_gpus_per_learner
         runners = config.num_env_runners
-        return Utilization(1 + runners, learners + runners * config.num_gpus_per_env_runner)
+        return UsableResources(1 + runners, learners + runners * config.num_gpus_per_env_runner)
 
     def default_run_name(self, hyperparameters: Any) -> str:
         """Return the default name of the run.

@@ -380,7 +380,7 @@ def find_own_address(host: str) -> str:
     # default route.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # Connecting a UDP socket sends no packet.
+            probe.connect(("192.0.2.1", 9))  # Connecting a UDP socket does not send a packet.
         except OSError:
             return address
         return str(probe.getsockname()[0])

@@ -154,7 +154,7 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
 def _update_metric_definition(definition: Mapping[str, str]) -> Mapping[str, str]:
     """Return a metric definition with the current regex.
 
-    If the log has no such metric, the function returns the definition unchanged.
+    If the log does not contain the metric, the function returns the definition unchanged.
     """
     label = re.match(r"(\w+): ", definition["Regex"])
     name = _CURRENT_METRIC_NAMES.get(label[1], label[1]) if label else ""

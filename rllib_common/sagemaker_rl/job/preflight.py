@@ -285,7 +285,7 @@ def _check_network(estimator: Any) -> Iterator[str]:
         return
     if not estimator.subnets or not estimator.security_group_ids:
         yield (
-            "two jobs that form one cluster must reach each other: give both jobs the same "
+            "two jobs that form one cluster must reach each other; give both jobs the same "
             "subnets and security_group_ids"
         )
         return
@@ -422,7 +422,7 @@ def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator
 
 
 def _call_error_code(call: Callable[..., Any], **arguments: Any) -> str:
-    """Call ``call``, and return the error code of AWS, or "" if the call succeeds."""
+    """Call ``call``, and return the AWS error code, or "" if the call succeeds."""
     try:
         call(**arguments)
     except ParamValidationError as error:

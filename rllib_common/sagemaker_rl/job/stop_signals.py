@@ -19,7 +19,7 @@ class StoppedBeforeTrainingError(KeyboardInterrupt):
     """Error raised if a stop signal arrives before the start of training.
 
     `KeyboardInterrupt` is the only error that interrupts Ray's waiting. Ray raises other
-    errors only after the wait, and wraps each error in an error of Ray.
+    errors only after the wait, and wraps each error in a Ray error.
     """
 
 

@@ -14,7 +14,7 @@ from sagemaker_rl.job.job_environment import instance_groups, num_instance_gpus,
 
 
 @dataclass(frozen=True, slots=True)
-class Utilization:
+class UsableResources:
     """Number of vCPUs and GPUs that a training run can keep busy."""
 
     cpus: float
@@ -48,7 +48,7 @@ def load_instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
 
 def utilization_report(
     groups: list[InstanceGroup],
-    utilization: Utilization,
+    utilization: UsableResources,
     allow_idle: bool,
     num_env_runners_given: bool = False,
 ) -> list[str]:

@@ -252,7 +252,7 @@ class TrainingRun:
         try:
             if self.checkpoint is not None:
                 log_line(f"resuming from {self.checkpoint}")
-                with self._readable_checkpoint(self.checkpoint) as checkpoint:
+                with self._safe_checkpoint(self.checkpoint) as checkpoint:
                     restore_algorithm(algorithm, self.config, checkpoint)
             self._check_initial_weights(algorithm)
             folder = self.job.output_dir
@@ -297,8 +297,11 @@ class TrainingRun:
             seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
             self.config.debugging(seed=seed)
 
-    def _readable_checkpoint(self, checkpoint: Path) -> AbstractContextManager[Path]:
-        """Return a context manager that yields a checkpoint without executable code."""
+    def _safe_checkpoint(self, checkpoint: Path) -> AbstractContextManager[Path]:
+        """Return a context manager that yields a checkpoint that is safe to load.
+
+        If `trust_checkpoint` is False, the yielded checkpoint is a copy without executable code.
+        """
         return (
             nullcontext(checkpoint)
             if self.trust_checkpoint

@@ -14,7 +14,7 @@ With SDK 3, which reads the log from CloudWatch if ``wait`` is True::
 
 The SDK's own code uploads files, sends requests and reads metrics. moto simulates S3, IAM, ECR, EC2
 and CloudWatch. Jobs are processes of the real ``sagemaker-training`` (`simulator.training_jobs`).
-This module sends no requests to AWS.
+This module does not send requests to AWS.
 """
 
 from __future__ import annotations

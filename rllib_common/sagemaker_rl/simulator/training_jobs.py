@@ -341,7 +341,7 @@ class TrainingJob(BackgroundJob):
 
 
 class TrainingJobs:
-    """Simulated boto3 client ``sagemaker`` with the SDK's methods for training jobs."""
+    """Simulated boto3 ``sagemaker`` client with the training-job methods that the SDK calls."""
 
     def __init__(self, folder: Path, services: Services) -> None:
         self._folder = folder

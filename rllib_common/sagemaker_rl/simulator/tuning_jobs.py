@@ -60,7 +60,7 @@ class TuningJob(BackgroundJob):
         self._drawn: dict[str, dict[str, str]] = {}
 
     def stop(self) -> None:
-        """Stop the running training job, and start no further training jobs."""
+        """Stop the running training job, and do not start further training jobs."""
         self._stop_requested = True
         for job in self._training_jobs():
             job.stop()

@@ -47,7 +47,7 @@ from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
 from battlesnake_rl.mabs.strength import ladder_evaluator, sample_game
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
-from sagemaker_rl.job.utilization import Utilization
+from sagemaker_rl.job.utilization import UsableResources
 from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
@@ -255,7 +255,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
         return 0 if alone else super().default_num_env_runners(config, cpus)
 
-    def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
+    def expected_utilization(self, config: AlgorithmConfig) -> UsableResources:
         """Limit the utilization to the measured number of saturating env runners.
 
         EXIT uses no GPU. For a learner on a GPU, the number of saturating env runners is unknown.
@@ -265,8 +265,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if (
             gpus and config.num_gpus_per_learner
         ):  # Saturating env runners were measured with a learner on a CPU only.
-            return Utilization(most.cpus, gpus)
-        return Utilization(min(most.cpus, 1 + algorithms.num_saturating_env_runners(config)), gpus)
+            return UsableResources(most.cpus, gpus)
+        return UsableResources(
+            min(most.cpus, 1 + algorithms.num_saturating_env_runners(config)), gpus
+        )
 
     def default_run_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """Return the experiment's name, or a name such as ``DISTIL-11x11-2``."""

@@ -23,7 +23,7 @@ from battlesnake_rl.procgen.procgen_env_config import with_defaults
 from battlesnake_rl.procgen.procgen_environment import PROCGEN_ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
-from sagemaker_rl.job.utilization import Utilization
+from sagemaker_rl.job.utilization import UsableResources
 from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
@@ -32,7 +32,7 @@ DEFAULT_FRAME_STACKS = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
 
 NETWORK_CLASSES = {"impala_cnn": ImpalaModule}
 _ALGORITHM_CLASSES = {"ProcgenPPO": ProcgenPPO}
-"""This project's algorithms by name.
+"""This project's algorithms, keyed by name.
 
 RLlib's algorithms and user-defined algorithms are also available.
 """
@@ -48,7 +48,7 @@ class ProcgenHyperparameters(Hyperparameters):
 
     algorithm: str = hyperparameter(
         "ProcgenPPO",
-        "training algorithm: ProcgenPPO, an algorithm of RLlib, or a file in algorithms/",
+        "training algorithm: ProcgenPPO, an RLlib algorithm, or a file in algorithms/",
     )
     experiment: str = hyperparameter(
         _DEFAULT_EXPERIMENT, "name of an experiment, or an experiment file"
@@ -137,13 +137,13 @@ class ProcgenLauncher(SageMakerRayLauncher):
             return maximum
         return max(runners for runners in range(1, maximum + 1) if shared % runners == 0)
 
-    def expected_utilization(self, config: AlgorithmConfig) -> Utilization:
+    def expected_utilization(self, config: AlgorithmConfig) -> UsableResources:
         """Return the number of CPUs and GPUs that the training keeps busy.
 
         If there are no env runners, torch uses all CPUs. The learner uses one GPU.
         """
         usual = super().expected_utilization(config)
-        return usual if config.num_env_runners else Utilization(math.inf, usual.gpus)
+        return usual if config.num_env_runners else UsableResources(math.inf, usual.gpus)
 
     def default_run_name(self, hyperparameters: ProcgenHyperparameters) -> str:
         """Return a run name with the names of the experiment and the game."""
@@ -199,10 +199,10 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
 
 def _check_network_settings(values: Mapping[str, Any]) -> None:
-    """Reject settings of RLlib's networks that would have no effect.
+    """Reject settings for RLlib's networks that would have no effect.
 
     Raises:
-        HyperparameterError: If such a setting exists.
+        HyperparameterError: If a setting without an effect exists.
     """
     own_network = values.get("custom_model", "impala_cnn") is None
     for name in values:
