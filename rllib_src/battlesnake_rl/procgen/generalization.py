@@ -39,7 +39,7 @@ _SUPPORTED_VALUES: dict[str, tuple[Any, ...]] = {
     "evaluation_num_env_runners": (0,),
     "evaluation_parallel_to_training": (False,),
 }
-"""Supported values of some settings of RLlib's evaluation, by setting."""
+"""Supported values of some RLlib evaluation settings, keyed by setting."""
 
 
 def enable_test_curve(config: AlgorithmConfig) -> None:

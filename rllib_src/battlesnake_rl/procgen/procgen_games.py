@@ -59,7 +59,7 @@ GAMES: dict[str, ProcgenGame] = {
     "plunder": ProcgenGame(4000, RewardRange(4.5, 30), RewardRange(3, 30)),
     "starpilot": ProcgenGame(1000, RewardRange(2.5, 64), RewardRange(1.5, 35), ("extreme",)),
 }
-"""Properties of all games, by game name."""
+"""Properties of all games, keyed by game name."""
 
 
 def normalized_score(reward: float, env_name: str, distribution_mode: str = "easy") -> float:

@@ -281,8 +281,8 @@ class ProcgenPPOConfig(PPOConfig):
         self.minibatch_size = 2048
         self.kickstart_coeff = 0.0
 
-    def _check_environment(self) -> None:
-        """Distribute the games evenly to the env runners.
+    def _configure_environment(self) -> None:
+        """Distribute the games evenly among the env runners.
 
         The method also rejects settings without an effect.
         """

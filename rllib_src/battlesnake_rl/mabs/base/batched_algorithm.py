@@ -104,7 +104,7 @@ class BatchedAlgorithmConfig:
 
     def validate(self: Any) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
-        self._check_environment()
+        self._configure_environment()
         supported_settings.check_settings(self)
         self._check_classes()
         super().validate()  # type: ignore[misc]
@@ -119,13 +119,13 @@ class BatchedAlgorithmConfig:
         """Return the specification of this algorithm's network."""
         return RLModuleSpec(module_class=self.rl_module_class, model_config=self.model_config)
 
-    def _check_environment(self: Any) -> None:
+    def _configure_environment(self: Any) -> None:
         """Raise ValueError if ``env`` is not `env_factory.ENV_NAME`."""
         if self.env != ENV_NAME:
             name = self.algo_class.__name__
             raise ValueError(
                 f"{name} supports only batches of Battlesnake games: env must be {ENV_NAME!r}, "
-                f"got {self.env!r}; for other environments use an algorithm of RLlib, "
+                f"got {self.env!r}; for other environments use an RLlib algorithm, "
                 "such as ray.rllib.algorithms.dqn.DQN, or RLLIB_PPO"
             )
 
@@ -281,7 +281,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
     def _warn_if_stalled(self: Any, heard: bool) -> None:
         """Log a warning if no fragment arrives for ``sample_timeout_s`` seconds.
 
-        The method repeats the warning after each such period.
+        The method repeats the warning after each further ``sample_timeout_s`` seconds.
         """
         now, longest = time.monotonic(), self.config.sample_timeout_s
         if not heard and now <= self._last_fragment_at + longest:

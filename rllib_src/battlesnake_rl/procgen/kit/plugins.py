@@ -2,9 +2,9 @@
 
 The file ``models/my_vision_network.py`` contains one subclass of RLlib's ``RLModule`` and has the
 name ``my_vision_network``. Likewise, ``algorithms/`` contains subclasses of ``Algorithm``, and
-``callbacks/`` contains subclasses of ``RLlibCallback``. The search path of the folders is the
-current directory, the directory of the script, and this package, which contains examples. Files of
-the competition's starter kit that need RLlib's API of 2020 are rejected with a remedy.
+``callbacks/`` contains subclasses of ``RLlibCallback``. The folders are searched for in the current
+directory, in the directory of the script, and in this package, which contains examples. Files from
+the competition's starter kit that need RLlib's 2020 API are rejected with a remedy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BASE_CLASSES: dict[str, type[Any]] = {
     "algorithms": Algorithm,
     "callbacks": RLlibCallback,
 }
-"""Base class of the user-defined class, by folder name."""
+"""Base class of the user-defined classes, keyed by folder name."""
 
 _NETWORK_ERROR = "networks of RLlib's former API are not supported; "
 _UNSUPPORTED_MODULES = {
@@ -65,12 +65,12 @@ PREPROCESSOR_ERROR = (
 def find_class(
     kind: str, name: str, project_classes: Mapping[str, type[Any]] | None = None
 ) -> type[Any]:
-    """Find a class of this project, of RLlib or of a user's file by name.
+    """Find a class by name in this project, in RLlib or in a user's file.
 
     Args:
         kind: Folder, a key of `_BASE_CLASSES`.
         name: Name of the class, name of a file in the folder, or path of a .py file.
-        project_classes: This project's classes by name.
+        project_classes: This project's classes, keyed by name.
 
     Raises:
         ValueError: If the class does not exist, or if its file is invalid. For an unknown name, the
