@@ -402,7 +402,7 @@ class EXIT:
         ]
 
     def _fit_model(self) -> list[float]:
-        """Fit the network, and return its losses; an aborted fit changes no weights."""
+        """Fit the network, and return its losses; an aborted fit does not change the weights."""
         before = copy.deepcopy(self.model.get_state())
         try:
             losses = self.model.fit(
@@ -627,8 +627,8 @@ class EXIT:
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds
         self.strength.add(Measurement.from_placement(placement, self.progress.cpu_seconds / 60))
-        # The latest measurement counts as the best, because a match is more precise than a
-        # placement.
+        # The champion's measurement counts as the best even if its Elo is not the highest, because
+        # a promotion match is more precise than a placement on the ladder.
         self.strength.best = len(self.strength.measurements) - 1
 
     def _build_results(

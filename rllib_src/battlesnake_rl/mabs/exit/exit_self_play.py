@@ -168,7 +168,7 @@ class GameMixSchedule:
         return int((self._behind + self._shares).argmax())
 
     def add_moves(self, index: int, moves: int) -> None:
-        """Add ``moves`` searched moves to the game ``index``.
+        """Credit game ``index`` with ``moves`` searched moves.
 
         The moves may be played or only requested. Negative numbers subtract moves.
         """
