@@ -132,7 +132,7 @@ def place_on_ladder(
 
 
 def parser() -> Parser:
-    """Return the parser of ``battlesnake-gym evaluate``."""
+    """Return the parser for ``battlesnake-gym evaluate``."""
     parser = Parser(
         prog="battlesnake-gym evaluate",
         description="Play a policy greedily, with the rules and the action mask of its training. "

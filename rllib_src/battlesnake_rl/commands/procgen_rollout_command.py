@@ -173,7 +173,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    """Return the parser of ``battlesnake-gym procgen rollout``."""
+    """Return the parser for ``battlesnake-gym procgen rollout``."""
     parser = Parser(
         prog="battlesnake-gym procgen rollout",
         description="Run a trained Procgen agent and print its scores. The command can also save "

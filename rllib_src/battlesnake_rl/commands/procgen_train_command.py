@@ -15,7 +15,7 @@ _PROG = "battlesnake-gym procgen train"
 
 
 def parser() -> Parser:
-    """Return the parser of ``battlesnake-gym procgen train``."""
+    """Return the parser for ``battlesnake-gym procgen train``."""
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     return ProcgenLauncher().parser(_PROG)

@@ -11,7 +11,7 @@ from sagemaker_rl.runs import checkpoints
 
 
 def parser() -> Parser:
-    """Return the parser of ``battlesnake-gym runs export``."""
+    """Return the parser for ``battlesnake-gym runs export``."""
     parser = Parser(
         prog="battlesnake-gym runs export",
         description="Export a checkpoint as policy.onnx and policy.json, for the commands `serve` "

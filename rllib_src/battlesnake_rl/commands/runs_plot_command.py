@@ -88,7 +88,7 @@ def plot_curves(
 
 
 def parser() -> Parser:
-    """Return the parser of ``battlesnake-gym runs plot``."""
+    """Return the parser for ``battlesnake-gym runs plot``."""
     parser = Parser(
         prog="battlesnake-gym runs plot",
         description="Plot the learning curves of several runs in one figure.",

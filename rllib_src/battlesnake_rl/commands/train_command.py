@@ -7,7 +7,7 @@ from sagemaker_rl.job import process_environment
 
 
 def parser() -> Parser:
-    """Return the parser of ``battlesnake-gym train``."""
+    """Return the parser for ``battlesnake-gym train``."""
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 
     return BattlesnakeLauncher().parser("battlesnake-gym train")

@@ -42,7 +42,7 @@ _SHARED_POLICY, _POLICY_PER_SEAT = "shared", "per_seat"
 
 
 def _with_shared_network(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Set `SnakeActorCritic` as the network of all snakes, for an algorithm of RLlib."""
+    """Set `SnakeActorCritic` as the network of all snakes, for an RLlib algorithm."""
     return _set_policies(
         config.rl_module(model_config=dict(TRUNK_DEFAULTS)), [SHARED_MODULE_ID], _map_to_shared
     )

@@ -29,7 +29,7 @@ EXTREME_METRICS = {
 }
 """Extreme metrics of finished games.
 
-Each key is RLlib's name of the metric. Each value is the function that combines two extremes.
+Each key is RLlib's name for the metric. Each value is the function that combines two extremes.
 """
 
 GAME_METRICS = (_EPISODE_RETURN_MEAN, _EPISODE_LEN_MEAN, *METRICS, "Longest_snake")

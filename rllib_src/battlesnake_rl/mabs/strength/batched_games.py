@@ -26,7 +26,7 @@ from battlesnake_rl.mabs.envs.env_factory import env_options, make_vector_env, w
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _SNAKE_IDS = "0", "1"
-"""IDs of the snakes in a duel, by seat."""
+"""IDs of the snakes in a duel, ordered by seat."""
 
 
 @dataclass(frozen=True, slots=True)
