@@ -260,7 +260,7 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
 def _pool_class(url: str) -> type[Pool] | None:
     """Return the class of the connection pool, or None for SQLAlchemy's default.
 
-    SQLite files use no pool, because opening a file needs only 0.1 ms.
+    SQLite files do not use a pool, because opening a file needs only 0.1 ms.
     """
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")

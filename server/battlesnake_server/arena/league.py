@@ -534,7 +534,7 @@ def _cooldown_duration(failures: int) -> timedelta:
 
 
 def _utc_now() -> datetime:
-    """Return the system time in UTC, without a time zone."""
+    """Return the current UTC time as a naive datetime."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 

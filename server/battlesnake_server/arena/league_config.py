@@ -112,7 +112,7 @@ class LeagueConfig:
         Args:
             board: The board to play on.
             names: Names of the snakes, in seat order.
-            sources: Source of every snake, by name.
+            sources: Source of every snake, keyed by snake name.
             other_fields: Other fields of `TournamentSettings`.
         """
         return TournamentSettings(

@@ -66,7 +66,8 @@ class MoveResponse:
     """A snake's response to a move request.
 
     Attributes:
-        move: The snake's move or the fallback move; None if the response contains no valid move.
+        move: The snake's move or the fallback move; None if the response does not
+            contain a valid move.
         milliseconds: Response time in milliseconds.
         problem: Kind of problem, or "" for a valid move. The kinds are ``timeout``, ``connection``,
             ``address`` (not allowed), ``redirect`` (not allowed), ``status`` (not 200), ``answer``
@@ -435,7 +436,7 @@ async def request_single_move(
 ) -> Decision:
     """Play a game of one move with a snake behind a URL.
 
-    If the snake sends no valid response, the decision's move is ``""``.
+    If the snake does not send a valid response, the decision's move is ``""``.
     """
     async with open_client(address_policy) as client:
         timeout = body["game"]["timeout"] / 1000

@@ -60,7 +60,7 @@ class Ratings:
     def add_game(self, ranks: GameRanks) -> None:
         """Update the ratings with the result of one game.
 
-        A solo game changes no rating.
+        A solo game does not change any rating.
         """
         for name, _ in ranks:
             if name not in self._ratings:
@@ -85,7 +85,7 @@ class Ratings:
 def rate_games(games: Iterable[GameRanks]) -> dict[str, Rating]:
     """Compute the ratings of all snakes from their games.
 
-    ``games`` is in the order played. Solo games change no rating.
+    ``games`` is in the order played. Solo games do not change any rating.
     """
     ratings = Ratings()
     for ranks in games:

@@ -354,9 +354,9 @@ def collect_errors(
 def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:
     """Delete games whose replay file is empty or missing.
 
-    The arena then plays the deleted games again. A power failure can leave such games if the file
-    system had not written the replay. The function deletes no game that was played without a
-    replay. If ``replays`` is None, the function deletes nothing.
+    The arena then plays the deleted games again. A power failure can leave an empty or missing
+    replay file if the file system had not written the replay. The function keeps games that were
+    played without a replay. If ``replays`` is None, the function does nothing.
     """
     if replays is None:
         return
