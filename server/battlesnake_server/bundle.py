@@ -3,8 +3,8 @@
 A bundle contains extension code, a policy or an evaluation, and the snake's customization.
 ``battlesnake-gym pack`` writes bundles. `BUNDLE_METADATA_FILE` describes the snake and contains the
 SHA-256 hashes of the other files. AWS Lambda unpacks bundles. `Bundle.load` therefore also accepts
-the path of an unpacked `BUNDLE_METADATA_FILE`. `Bundle.load` verifies the hashes and executes no
-code of the bundle. `Bundle.factory` executes the extension code.
+the path of an unpacked `BUNDLE_METADATA_FILE`. `Bundle.load` verifies the hashes and does
+not execute any code from the bundle. `Bundle.factory` executes the extension code.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ BUNDLE_METADATA_FILE = "snake.json"
 RULES_FILE, POLICY_FILE, EVALUATION_FILE = "rules.py", "policy.onnx", "snake.evaluation"
 """Names of the files in a bundle.
 
-The JSON file of the policy is in the same directory as `POLICY_FILE`.
+The JSON file for the policy is in the same directory as `POLICY_FILE`.
 """
 
 _MAX_UNPACKED_BYTES = 64 << 20
@@ -153,7 +153,7 @@ class Bundle:
     Attributes:
         path: Path of the bundle.
         metadata: Content of `BUNDLE_METADATA_FILE`.
-        files: Contents of the other files by name.
+        files: Contents of the other files, keyed by file name.
     """
 
     path: Path
@@ -164,7 +164,7 @@ class Bundle:
     def load(cls, path: str | Path) -> Bundle:
         """Load a bundle from a zip file, or from an unpacked `BUNDLE_METADATA_FILE`.
 
-        The method executes no code of the bundle.
+        The method does not execute any code from the bundle.
 
         Raises:
             BundleError: If a file is missing, damaged or not listed in the metadata.
@@ -195,11 +195,11 @@ class Bundle:
         return dict(self.metadata["customization"])
 
     def factory(self) -> StrategyFactory:
-        """Execute the extension code and return the factory of the snake's strategies.
+        """Execute the extension code, and return a factory for the snake's strategies.
 
         Raises:
             BundleError: If the extension code fails, or does not register the snake.
-            ValueError: If this version has no such snake, filter or network type.
+            ValueError: If this version lacks the snake, a filter or the network type.
         """
         with _loading, snakes.capture_registrations() as registered, capture_filter_registrations():
             steps: tuple[PipelineStep, ...] = ()
@@ -411,7 +411,7 @@ def _parse_metadata(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any],
     """Parse and check the metadata of a bundle.
 
     Returns:
-        The metadata, and the contents of the other files by name.
+        The metadata, and the contents of the other files, keyed by file name.
 
     Raises:
         BundleError: If the metadata and the files are inconsistent.

@@ -46,7 +46,7 @@ def write_directory(folder: Path, metadata: Mapping[str, Any], files: Mapping[st
     Args:
         folder: Directory to create.
         metadata: Metadata of the bundle.
-        files: Contents of the bundle's other files by name.
+        files: Contents of the bundle's other files, keyed by file name.
 
     Returns:
         Seconds until the first move.

@@ -127,7 +127,7 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     if options.evaluation:
         if options.extension:
             raise ValueError(
-                "--evaluation applies to the search, which runs no extension; "
+                "--evaluation applies to the built-in search, which does not use extensions; "
                 "omit --evaluation or the extension"
             )
         Evaluation.load(options.evaluation)
