@@ -58,7 +58,7 @@ async def serve(
         table: Table of the connections.
         listeners: Listening sockets.
         stopped: Event that stops the server.
-        drain_timeout_s: Maximum duration of the pending requests after the stop, in seconds.
+        drain_timeout_s: Timeout for pending requests after the stop, in seconds.
         linger_s: Duration after the stop in seconds in which the server accepts requests on open
             connections.
         heartbeat: Callback, called every `TICK_INTERVAL_S` seconds; False stops the server.
