@@ -93,7 +93,7 @@ def check_equal_cpu(plan: LeagueConfig) -> None:
         ValueError: If the check fails; the message names the snake and the remedy.
     """
     if sys.platform != "linux":
-        raise ValueError("--clock cpu reads Linux's CPU clocks; give --clock wall")
+        raise ValueError("--clock cpu requires Linux; use --clock wall")
     ours, *opponents = plan.entrants
     if ours.command or Entrant(ours.name, ours.source).is_remote:
         raise ValueError(

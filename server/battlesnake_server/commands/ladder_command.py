@@ -343,7 +343,7 @@ def parser() -> Parser:
     add("--precision", type=bounded_number(float, 1), default=_DEFAULT_PRECISION_ELO, metavar="ELO",
         help="stop when the 95%% confidence interval is at most +-ELO")  # fmt: skip
     add("--max-minutes", type=bounded_number(float, 0), default=10.0, metavar="MINUTES",
-        help="time limit of the placement, in minutes")  # fmt: skip
+        help="time limit for the placement, in minutes")  # fmt: skip
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add(
         "--jobs",

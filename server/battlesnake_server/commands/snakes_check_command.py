@@ -121,15 +121,18 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
                 raise
             except BaseException as error:  # This clause also catches SystemExit.
                 raise SnakeCheckError(
-                    f"the snake raises {type(error).__name__}: {error}, on\n{board}"
+                    f"the snake raises {type(error).__name__}: {error}, on this board:\n{board}"
                 ) from error
             spent_ms = 1000 * (time.process_time() - began)
             if decision.move not in MOVES:
-                raise SnakeCheckError(f"{decision.move!r} is not a move, on\n{board}")
+                raise SnakeCheckError(
+                    f"the snake returned {decision.move!r}, which is not a move, on this board:\n"
+                    f"{board}"
+                )
             if spent_ms > max_ms:
                 raise SnakeCheckError(
-                    f"a move used {spent_ms:.0f} ms of CPU time, more than {max_ms:g} ms, "
-                    f"on\n{board}"
+                    f"the snake used {spent_ms:.0f} ms of CPU time for a move, more than "
+                    f"{max_ms:g} ms, on this board:\n{board}"
                 )
             return decision
 

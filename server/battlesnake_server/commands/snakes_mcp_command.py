@@ -117,7 +117,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
     """Build the server.
 
     Args:
-        folder: Directory that contains all files of the server.
+        folder: Directory that contains all files that the tools read and write.
         kill_orphans: Whether to run one command at a time and to kill all child processes of this
             process after each command. This process must have called `sandbox.adopt_orphans`.
     """
@@ -248,7 +248,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
     @tool
     async def check(ctx: Context, file: str, against: str = "") -> str:
-        """Check that a snake is legal, fast and safe and, with `against`, not weaker.
+        """Check a snake's moves, speed and safety and, with `against`, its strength.
 
         The reply names filters that would have helped, and contains REJECTED if the snake fails.
         Copy the file before you edit it, so that you can check against the copy.

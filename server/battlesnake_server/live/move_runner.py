@@ -88,7 +88,8 @@ class MoveRunner:
     move. The runner subtracts recent overruns from the time budget as a reserve.
 
     Oversized boards share one slot, and requests do not wait for that slot. The slot is released
-    only when the strategy returns, because the duration of a search on such boards is unknown.
+    only when the strategy returns, because the duration of a search on an oversized board is
+    unknown.
 
     Args:
         metrics: Metrics to update.

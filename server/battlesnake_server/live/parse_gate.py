@@ -19,8 +19,8 @@ class ParseGate:
     """Gate that admits one oversized body at a time, the smallest body first.
 
     Other bodies do not wait. Parsing a body holds the interpreter lock, which all threads share,
-    for milliseconds. Moves on a large board therefore precede the maximum-size bodies of other
-    clients.
+    for milliseconds. The gate therefore admits move requests for large boards before maximum-size
+    bodies from other clients.
     """
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ class SearchSlots:
 
     @contextmanager
     def acquire(self, deadline: float, min_seconds: float, client: ClientState) -> Iterator[float]:
-        """Wait for a search slot, and yield the duration of the search in seconds.
+        """Wait for a search slot, and yield the time budget of the search in seconds.
 
         Args:
             deadline: Latest end of the search (`time.perf_counter`).

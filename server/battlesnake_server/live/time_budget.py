@@ -6,7 +6,7 @@ import math
 from collections import deque
 
 DEFAULT_TIMEOUT_S = 0.5
-"""Timeout in seconds if an engine sends no timeout or a timeout of 0."""
+"""Timeout in seconds if an engine does not send a timeout, or sends 0."""
 
 _INITIAL_ROUND_TRIP_FRACTION = 0.2
 """Fraction of the timeout reserved for the round trip, before any measurement."""

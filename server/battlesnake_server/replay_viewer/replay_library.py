@@ -75,7 +75,7 @@ class Library:
         )
 
     def find(self, key: str) -> LibraryEntry | None:
-        """Return the entry with this key, or None if the library has no such replay."""
+        """Return the entry with this key, or None if the library does not contain the replay."""
         if "\N{REPLACEMENT CHARACTER}" in key:  # The file name may contain invalid UTF-8.
             return next((entry for entry in self.entries() if entry.key == key), None)
         for prefix, root, parent in self._iter_roots():

@@ -40,7 +40,7 @@ def _acquire_analyzer() -> Iterator[PositionAnalyzer]:
         WhatIfBusyError: If no search slot is free within 5 s.
     """
     if not _search_slots.acquire(timeout=5):
-        raise WhatIfBusyError("other visitors analyze positions now; try again in a few seconds")
+        raise WhatIfBusyError("other visitors are analyzing positions; try again in a few seconds")
     try:
         yield PositionAnalyzer(seconds=_SEARCH_TIME_S)
     finally:

@@ -201,7 +201,7 @@ def build_cause_chart(run: RunView, axis: str = "minutes") -> CauseChart | None:
         above = [b + share for b, share in zip(below, shares, strict=True)]
         edge = [(place, b) for (place, _), b in zip(stacked, below, strict=True)]
         top = [(place, a) for (place, _), a in zip(stacked, above, strict=True)]
-        if len(stacked) == 1:  # Add a point at 0, because a single interval has no width.
+        if len(stacked) == 1:  # Start the area at x = 0, because a single point has no width.
             edge, top = [(0.0, edge[0][1]), *edge], [(0.0, top[0][1]), *top]
         cause, title = CAUSES_BY_COLUMN[column]
         layers.append(

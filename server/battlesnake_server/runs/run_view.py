@@ -144,12 +144,12 @@ class RunView:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings as text, by name."""
+        """All settings as text, keyed by name."""
         return run_dir.flatten_settings(self._status.settings) if self._status else {}
 
     @property
     def identity(self) -> dict[str, str]:
-        """Algorithm, network and observation as text, by name."""
+        """Algorithm, network and observation as text, keyed by name."""
         return run_dir.flatten_settings(self._status.identity) if self._status else {}
 
     @property

@@ -1,4 +1,4 @@
-"""HTTP API of the official engine for the arena's games.
+"""HTTP API of the official engine, for the arena's games.
 
 With this API, tools for games of the official engine can also fetch the arena's games.
 ``GET /games/<id>`` returns the settings and the last frame of a game.

@@ -285,7 +285,7 @@ def last(game_id: str) -> Response:
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
-    """Return one position in a format of `position_formats.respond`."""
+    """Return one position in a format that `position_formats.respond` supports."""
     try:
         return position_formats.respond(load_timeline(game_id).board_at(turn), form)
     except (GameNotFoundError, ValueError) as error:

@@ -45,7 +45,7 @@ class GameTimeline:
         """Return a copy of the board on turn ``turn``.
 
         Raises:
-            ValueError: If the game has no such turn.
+            ValueError: If the game does not contain the turn.
         """
         first, last = self.boards[0].turn, self.boards[-1].turn
         if not first <= turn <= last:

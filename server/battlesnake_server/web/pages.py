@@ -72,7 +72,7 @@ def _relative(path: str) -> str:
 
 
 def create_application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
-    """Create an application whose pages load no content from other sites.
+    """Create an application whose pages do not load content from other sites.
 
     Args:
         brand: Name of the site.

@@ -149,7 +149,7 @@ def data(key: str) -> Response:
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
 def position(turn: int, form: str, key: str) -> Response:
-    """Return one position in a format of `position_formats.respond`."""
+    """Return one position in a format that `position_formats.respond` supports."""
     try:
         return position_formats.respond(_find_entry(key).load().board(turn), form)
     except ValueError as error:
