@@ -266,7 +266,7 @@ def main() -> None:
     parser.add_argument("--opponents", help="comma-separated opponents of one learner per game")
     options = parser.parse_args()
     if not engine.COMPILED:
-        raise SystemExit("the engine was not compiled: run `make build` first")
+        raise SystemExit("the engine was not compiled; run `make build` first")
     if options.environment is None:
         print_engine_speed(options.repetitions)
     for num_games in options.environment or ():
