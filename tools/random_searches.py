@@ -104,7 +104,7 @@ def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]
 
 
 def call_function(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
-    """Call a function of the search. In 30% of the calls, one field is invalid.
+    """Call a search function. In 30% of the calls, one field is invalid.
 
     An exception of a call with valid fields propagates.
     """

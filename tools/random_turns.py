@@ -181,7 +181,7 @@ def main() -> None:
     from battlesnake_gym.engine import engine
 
     if not engine.COMPILED:
-        raise SystemExit("the engine is not compiled: run `make build` first")
+        raise SystemExit("the engine is not compiled; run `make build` first")
     rand = random.Random(options.seed)
     with tqdm(total=options.turns, unit=" turns", unit_scale=True) as progress:
         while progress.n < options.turns:

@@ -2,8 +2,8 @@
 
 Each notebook runs in a copy of the sources, so a run changes only the outputs of the notebooks in
 the repository. The script removes four things from the outputs: widgets that need a kernel,
-execution counts, overwritten progress bars and absolute paths. `--check` runs no notebook. It lists
-the notebooks whose code changed since their last run.
+execution counts, overwritten progress bars and absolute paths. `--check` does not run
+notebooks. `--check` lists the notebooks whose code changed since their last run.
 """
 
 from __future__ import annotations
