@@ -1,4 +1,4 @@
-// Adapter of the engine of the playable page: node battlesnake_browser.mjs FOLDER/docs/play/game.wasm.
+// Adapter for the engine of the playable page: node battlesnake_browser.mjs FOLDER/docs/play/game.wasm.
 // The command python tools/build_site.py FOLDER --only play builds game.wasm. The adapter can start
 // games, but cannot load positions.
 
