@@ -351,7 +351,7 @@ class Board(State):
     def to_api(self, you_id: str | None = None) -> dict[str, Any]:
         """Return the body of a request for this board.
 
-        The body lists only the living snakes, like the requests of the official engine.
+        The body lists only the living snakes, like the requests from the official engine.
 
         Args:
             you_id: Id of the snake that is ``you`` (default: ``self.you_id``). If no snake is

@@ -38,7 +38,7 @@ The limit bounds the memory use of a malicious request.
 _MAX_READABLE_SNAKES = 64
 """Maximum number of snakes that are read if errors are collected.
 
-The value is four times the limit of a game.
+The value is four times the limit for a game.
 """
 
 _MAX_INT32 = (1 << 31) - 1

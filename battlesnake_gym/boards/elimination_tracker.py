@@ -24,7 +24,7 @@ from battlesnake_gym.rules.stages import eliminate, find_collision
 from battlesnake_gym.rules.state import State
 
 _MAX_COMPARED_SNAKES = 64
-"""Maximum number of snakes that are compared: four times the limit of a game."""
+"""Maximum number of snakes that are compared: four times the limit for a game."""
 
 _ASSUMED_CAUSE = "snake-collision"
 """Assumed cause of an elimination that no position shows: the most frequent cause."""

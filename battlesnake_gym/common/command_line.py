@@ -190,7 +190,7 @@ class _HelpAllAction(argparse.Action):
 
 
 def _clean_argparse_message(message: str) -> str:
-    """Convert an error message of argparse to the style of this project."""
+    """Convert an argparse error message to this project's style."""
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:

@@ -58,7 +58,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
             sync(temporary)
             temporary.replace(target)
     except OSError as error:
-        # The error of a full disk names no file.
+        # The error for a full disk does not name a file.
         if error.errno is None or error.filename not in (None, str(temporary)):
             raise
         raise OSError(error.errno, error.strerror, str(target)) from error

@@ -58,7 +58,7 @@ class TemporaryDir:
 
 @contextmanager
 def temporary_dir(purpose: str) -> Iterator[Path]:
-    """Create a temporary directory for the time of the context.
+    """Create a temporary directory that exists while the context is active.
 
     If the disk of the directory is full, the error names the directory. Python's errors of writes
     name no file.

@@ -268,7 +268,7 @@ class Observation:
             height: Height of the largest board, in cells.
 
         Raises:
-            ValueError: If a board does not fit; the limit of "max-bordered" is 19x19.
+            ValueError: If a board does not fit; the limit for "max-bordered" is 19x19.
         """
         for field, value in (("width", width), ("height", height)):
             if value < 1:
