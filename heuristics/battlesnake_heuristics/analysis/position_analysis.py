@@ -1,6 +1,6 @@
 """Position analysis with the champion's search.
 
-A `PositionAnalyzer` searches a position from the view of each living snake.
+A `PositionAnalyzer` searches a position from the perspective of each living snake.
 `analysis.win_probability` explains `SnakeAssessment.win_probability`. `SnakeAssessment.candidates`
 are the best moves, with values and lines. `analysis.mistakes` finds mistakes.
 

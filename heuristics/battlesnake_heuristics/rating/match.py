@@ -165,7 +165,7 @@ def play_game(
 
 
 def limit_nodes(strategy: Strategy, settings: MatchSettings) -> Strategy:
-    """Limit a search to the node limit of the settings.
+    """Limit a search to the node limit in the settings.
 
     Any other strategy is returned unchanged.
     """
@@ -243,7 +243,7 @@ def play_pair(
 
 @contextmanager
 def use_cpu_clock(on: bool) -> Iterator[None]:
-    """Select the clock of all searches in this process while the context is active.
+    """Select the clock for all searches in this process while the context is active.
 
     Time budgets are in CPU time if ``on`` is True, otherwise in wall-clock time. With CPU time,
     other programs on the machine do not influence the result of a match.

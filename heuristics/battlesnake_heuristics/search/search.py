@@ -360,7 +360,7 @@ class Search:
         self._fallback: Strategy | None = None
 
     def set_nodes(self, nodes: int) -> None:
-        """Set the node limit of searches without a time budget."""
+        """Set the node limit for searches without a time budget."""
         self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
@@ -479,7 +479,7 @@ class FrozenSearch:
         self.nodes = nodes
 
     def set_nodes(self, nodes: int) -> None:
-        """Set the node limit of searches without a time budget."""
+        """Set the node limit for searches without a time budget."""
         self.nodes = nodes
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
