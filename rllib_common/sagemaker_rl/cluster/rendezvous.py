@@ -341,7 +341,7 @@ class ClusterHead:
                 self._changed.notify_all()
 
     def _receive_messages(self, name: str, link: JsonConnection) -> None:
-        """Process the messages of a worker node until its connection is lost."""
+        """Process the messages from a worker node until its connection is lost."""
         while True:
             try:
                 message = link.receive()

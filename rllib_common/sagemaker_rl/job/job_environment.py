@@ -297,7 +297,7 @@ def find_disk_full_error(error: BaseException | None) -> OSError | None:
 def report_failure(
     reason: str, environ: Mapping[str, str] = os.environ, prog: str | None = None
 ) -> None:
-    """Write the reason of a failure to stderr and to the job's failure file.
+    """Write the reason for a failure to stderr and to the job's failure file.
 
     The function does not overwrite an existing failure file.
 

@@ -61,7 +61,7 @@ def copy_sources(
         RLEstimator(entry_point="train-mabs.py",
                     **copy_sources(source_dir=..., dependencies=[...]), ...)
 
-    Later changes of the folders do not affect the copies. When this process ends, the copies are
+    Later changes to the folders do not affect the copies. When this process ends, the copies are
     deleted.
 
     Returns:

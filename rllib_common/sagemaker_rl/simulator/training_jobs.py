@@ -294,7 +294,7 @@ class TrainingJob(BackgroundJob):
             )
 
     def _failure_reason(self, statuses: list[int]) -> str:
-        """Return the reason of the first failed instance, or ""."""
+        """Return the failure reason of the first failed instance, or ""."""
         for instance, status in zip(self._instances, statuses, strict=True):
             if status != 0:
                 reason = instance.failure_reason or f"see the log, {instance.folder / 'log'}"

@@ -137,7 +137,7 @@ class TuningJob(BackgroundJob):
         self._append_log_line(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
 
     def _make_training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
-        """Return the request of a training job with the drawn hyperparameters."""
+        """Return the request for a training job with the drawn hyperparameters."""
         definition = self._definition
         specification = definition["AlgorithmSpecification"]
         return {
