@@ -301,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--minutes", type=float, default=2.0, help="CPU time of the training, in minutes"
+        "--minutes", type=float, default=2.0, help="CPU time for training, in minutes"
     )
     parser.add_argument(
         "--file",

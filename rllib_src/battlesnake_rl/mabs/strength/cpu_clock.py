@@ -1,4 +1,4 @@
-"""CPU time of a training: the time of this process and its descendants."""
+"""CPU time of a training run: the CPU time of this process and its descendants."""
 
 from __future__ import annotations
 
