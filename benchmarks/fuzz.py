@@ -368,7 +368,7 @@ class Client:
         return self._rng.choice((b"/move", b"/move", b"/move", b"/a/b/move", b"//move/"))
 
     def _iter_valid_requests(self) -> Iterator[FuzzRequest]:
-        """Yield the move requests and the end request of random games.
+        """Yield the move requests and the end request for random games.
 
         The games follow one another.
         """

@@ -107,7 +107,7 @@ async def request_moves(
     tally: ResponseStats,
     end: float,
 ) -> None:
-    """Send the requests of a game until the game or the time ends.
+    """Send the requests for a game until the game or the time ends.
 
     The function sends ``/start``, the move requests, and ``/end``, in the order of a game engine.
     Each move request contains the latency of the previous move. ``end`` is a time of

@@ -70,7 +70,7 @@ def main() -> None:
         "--timeout",
         type=int,
         default=500,
-        help="timeout of the games, in milliseconds (default: %(default)s)",
+        help="timeout per move, in milliseconds (default: %(default)s)",
     )
     parser.add_argument(
         "--policy",
