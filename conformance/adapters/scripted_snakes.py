@@ -38,7 +38,7 @@ class SnakeHandler(BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815
 
     def log_message(self, *_: object) -> None:
-        """Discard the log messages of the requests."""
+        """Discard the log messages for the requests."""
 
 
 def start_server() -> str:
