@@ -145,7 +145,7 @@ def test_single_and_pettingzoo_environments_have_policies_too(left: str) -> None
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"opponents": ["nowhere.onnx"]}, r"nowhere.json"),
+        ({"opponents": ["nowhere.onnx"]}, r"nowhere.onnx"),
         ({"opponents": ["runs/nowhere"]}, r"'runs/nowhere'.* .onnx"),
         ({"opponents": ["."]}, r"policy.onnx"),
         ({"opponents": ["shipped"], "width": 9}, r"7x7.* 11x11.* 19x19.* 9x11"),
