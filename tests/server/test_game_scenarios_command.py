@@ -110,7 +110,7 @@ def test_a_policy_may_reject_a_board(
     assert main([str(path), "--policy", str(policy_file)]) == 1
     out = capsys.readouterr().out
     assert "pass  large" in out
-    assert out.count("no move") == 2
+    assert out.count("no move, not") == 2
     assert "refused" in out
 
 
