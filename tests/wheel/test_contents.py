@@ -16,10 +16,8 @@ HOMES = {
     "battlesnake_gym": ["battlesnake_gym"],
     "battlesnake_heuristics": ["heuristics/battlesnake_heuristics"],
     "battlesnake_server": ["server/battlesnake_server"],
-    "battlesnake_rl": [
-        "rllib_src/battlesnake_rl",
-        "rllib_common/sagemaker_rl/battlesnake_rl",
-    ],
+    "battlesnake_rl": ["rllib_src/battlesnake_rl"],
+    "sagemaker_rl": ["rllib_common/sagemaker_rl"],
 }
 """The packages of the wheel, and the folders that they come from."""
 
@@ -32,14 +30,14 @@ KINDS = {
         *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"),
     },
     "battlesnake_rl": {".py", ".yaml"},
+    "sagemaker_rl": {".py"},
 }
 """The kinds of files in each."""
 
 OF_JOBS_ONLY = {
     *("imports.py", "requirements.txt", "rollout.py", "train-mabs.py", "train-procgen.py"),
-    *("__init__.py", "ray_launcher.py"),
 }
-"""What a job has beside the packages: its scripts, and the starter pack's name of the launcher."""
+"""What a job has beside the packages: its scripts."""
 
 
 @pytest.fixture(scope="module")
