@@ -43,8 +43,10 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     Known names that start with ``name``, or end with ``name`` after a dot or dash, count as
     similar.
 
-    >>> nearest("gmaes", ["games", "seed"]), nearest("lr", ["training.lr"]), nearest("x", ["games"])
-    ('games', 'training.lr', '')
+    >>> nearest_name("gmaes", ["games", "seed"]), nearest_name("lr", ["training.lr"])
+    ('games', 'training.lr')
+    >>> nearest_name("x", ["games"])
+    ''
     """
     known = list(known)
     wanted = name.lower().replace("_", "-")

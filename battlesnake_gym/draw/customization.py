@@ -45,7 +45,7 @@ def assign_colors(snakes: Sequence[Snake]) -> list[str]:
     snake's index. If the palette is exhausted, colors outside the palette are used.
 
     >>> gray = [Snake(name, [(0, 0)], customizations={"color": "#888888"}) for name in "ab"]
-    >>> colors([*gray, Snake("c", [(0, 0)])])
+    >>> assign_colors([*gray, Snake("c", [(0, 0)])])
     ['#888888', '#e4572e', '#2a9d5c']
     """
     found: dict[int, str] = {}
@@ -157,7 +157,7 @@ def parts_to_dicts(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
     The keys of an object are ``points`` or ``center``, ``fill``, and ``radius`` or ``width``.
 
-    >>> to_json([Disc((0.1, 0.2), "ink", 0.3)])
+    >>> parts_to_dicts([Disc((0.1, 0.2), "ink", 0.3)])
     [{'center': (0.1, 0.2), 'fill': 'ink', 'radius': 0.3}]
     """
     return [{name: getattr(part, name) for name in part.__slots__} for part in parts]

@@ -19,7 +19,7 @@ remaining move is skipped, so every mask allows at least one move. With ``fatal+
 a snake may risk a head-to-head collision if every other move is fatal. Eliminated snakes may choose
 every move.
 
->>> check("fatal+head")
+>>> check_kind("fatal+head")
 'fatal+head'
 """
 
