@@ -211,7 +211,8 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
 
     def full_buffer(self) -> BufferSize:
         """Return the size of a full sample buffer, including the copy that each fit makes."""
-        moves = self.settings.moves_per_iteration * self.settings.buffer_iterations
+        buffered = self.settings.moves_per_iteration * self.settings.kept_fraction
+        moves = int(buffered * self.settings.buffer_iterations)
         return BufferSize(
             "buffer_iterations", self.settings.buffer_iterations, 2 * moves * _SAMPLE_BYTES
         )
