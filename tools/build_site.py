@@ -75,7 +75,7 @@ in 91% of the positions, and loses 0.003 cells in the remaining positions.
 def main() -> None:
     """Build the selected parts of the site in a directory."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("output", type=Path, help="output directory of the site")
+    parser.add_argument("output", type=Path, help="output directory for the site")
     parser.add_argument(
         "--only", choices=("play", "pages"), help="part of the site to build (default: all)"
     )

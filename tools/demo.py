@@ -141,7 +141,7 @@ def main() -> None:
     """Train a policy for some minutes, export the policy, and play games over HTTP."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--folder", type=Path, default=Path("demo"), help="output directory of all results"
+        "--folder", type=Path, default=Path("demo"), help="output directory for all results"
     )
     parser.add_argument(
         "--minutes", type=float, default=3, help="training time, in minutes (default: 3)"

@@ -155,7 +155,7 @@ class EngineGames(Batch, GameArrays):
             "game": self.game,
             "food_rng": self.food_rng,
         }
-        return _copy, (recipe, _engine.SOURCES_HASH, self.dump(), self._ids)
+        return _restore_games, (recipe, _engine.SOURCES_HASH, self.dump(), self._ids)
 
     def state(self, game: int) -> State:
         """Return the position of one game as a `State` of the Python rules.
@@ -223,7 +223,9 @@ class EngineGames(Batch, GameArrays):
         self.action_mask_into(masks.fault_flags(kind), out)
 
 
-def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list[str]]) -> Any:
+def _restore_games(
+    recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list[str]]
+) -> Any:
     """Restore games from the data of a pickle."""
     if sources != getattr(_engine, "SOURCES_HASH", None):
         raise ValueError(

@@ -466,7 +466,7 @@ def _encode_planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     _add_hazards(view["hazards"], state, 51)
     for snake in living_snakes(state):
         body = view["own_body" if snake is own else "other_bodies"]
-        for (x, y), turns in _turns_to_leave(snake).items():
+        for (x, y), turns in _turns_until_free(snake).items():
             body[y, x] = (
                 _FREE_NEXT_TURN_VALUE
                 if turns == 1
@@ -567,7 +567,7 @@ def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
     return np.broadcast_to(column, (len(values), state.height, state.width)).copy()
 
 
-def _turns_to_leave(snake: Snake) -> dict[Point, int]:
+def _turns_until_free(snake: Snake) -> dict[Point, int]:
     """Return the number of turns until each body cell is free.
 
     The function assumes that the snake does not eat.

@@ -131,7 +131,7 @@ def score_after_move(
 ) -> float:
     """Return a snake's mean rollout score after ``move``.
 
-    The opponents play the moves ``others``.
+    The opponents play the moves in ``others``.
     """
     after = board.without_seed()
     after.advance({**others, snake_id: move})

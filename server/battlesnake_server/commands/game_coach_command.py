@@ -348,7 +348,7 @@ def parser() -> Parser:
         help="replay of a lost game, a directory of replays, or a game id or URL")  # fmt: skip
     add("--snake", metavar="NAME", help="name or id of the snake to coach (default for a single "
         "game: the last snake eliminated)")  # fmt: skip
-    add("--last", type=positive, metavar="N", help="coach on the snake's last N games on "
+    add("--last", type=positive, metavar="N", help="coach the snake on its last N games at "
         "arena.battlesnake.com instead of GAME; needs an API token in "
         "$BATTLESNAKE_TOKEN")  # fmt: skip
     add("-o", "--output", type=output_file, metavar="FILE", help="file for the scenarios "

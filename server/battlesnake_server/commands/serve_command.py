@@ -153,14 +153,14 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
                 status = 0
             except BaseException as error:  # A user's code may raise any exception.
                 reason = f"{type(error).__name__}: {error}"
-                self.log.error("not reloaded, the old snake continues to play: %s", reason)
+                self.log.error("not reloaded; the old snake continues to play: %s", reason)
             finally:
                 os._exit(status)
         result = _wait_for_child(child)
         if result is None:
             self.log.error(
-                "not reloaded, the old snake continues to play: loading the new snake "
-                "lasted more than %g s",
+                "not reloaded; the old snake continues to play: loading the new snake "
+                "took more than %g s",
                 _RELOAD_TIMEOUT_S,
             )
         if result == 0:
