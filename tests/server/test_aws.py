@@ -272,7 +272,7 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 def test_the_layer_has_what_serving_imports(tmp_path: Path) -> None:
     told = run(sys.executable, "-P", "-c", IMPORTED, cwd=tmp_path, check=True).stdout
     # Several packages share the namespace `google`; serving imports protobuf's part alone.
-    packages = importlib.metadata.packages_distributions() | {"google": ["protobuf"]}
+    packages = {**importlib.metadata.packages_distributions(), "google": ["protobuf"]}
     imported = {
         re.sub("[-_.]+", "-", name).lower()
         for module in json.loads(told)
