@@ -387,7 +387,7 @@ def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Pat
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("import helper", [], r"line 1.* ModuleNotFoundError"),
+        ("import helper", [], r"my_rules.py.* ModuleNotFoundError"),
         ("1/0", [], "line 1: ZeroDivisionError"),
         ("def", [], "line 1: SyntaxError"),
         ("x = 1", [], "none"),
