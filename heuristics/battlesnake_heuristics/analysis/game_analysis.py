@@ -380,5 +380,5 @@ def _convert_format_2_position(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename_keys(value: dict[str, Any]) -> dict[str, Any]:
-    """Replace keys of format version 2 by the current keys."""
+    """Replace keys of format version 2 with the current keys."""
     return {_FORMAT_2_KEYS.get(key, key): item for key, item in value.items()}
