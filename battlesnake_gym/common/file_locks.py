@@ -1,7 +1,4 @@
-"""File locks that end with the process.
-
-The operating system releases these locks when a process ends, even after a kill signal.
-"""
+"""File locks that the operating system releases when the process ends, even after a kill."""
 
 from __future__ import annotations
 
