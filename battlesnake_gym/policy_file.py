@@ -112,7 +112,7 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
     """
     onnx_path = Path(path)
     model = _read_bytes(onnx_path)
-    _finish_save(onnx_path, model)
+    _finish_save(onnx_path, hashlib.sha256(model).hexdigest())
     return check(model, _read_bytes(onnx_path.with_suffix(".json")), onnx_path)
 
 
@@ -254,19 +254,19 @@ def save(path: Path, write_model: Callable[[Path], Mapping[str, Any]]) -> None:
     def write(temporary: Path) -> None:
         nonlocal next_json_path
         metadata = write_model(temporary)
-        model = temporary.read_bytes()
+        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
         content = {
             "format": _FORMAT_VERSION,
             **metadata,
             "actions": list(MOVES),
-            "sha256": hashlib.sha256(model).hexdigest(),
+            "sha256": digest,
         }
         text = json.dumps(content, indent=2) + "\n"
-        next_json_path = _next_json_path(path, model)
+        next_json_path = _next_json_path(path, digest)
         write_atomically(next_json_path, lambda part: part.write_text(text))
 
     if path.exists():
-        _finish_save(path, path.read_bytes())
+        _finish_save(path, hashlib.sha256(path.read_bytes()).hexdigest())
     for leftover in path.parent.glob(f".{glob.escape(path.stem)}.{'[0-9a-f]' * 64}.json"):
         leftover.unlink(missing_ok=True)
     write_atomically(path, write)
@@ -276,19 +276,23 @@ def save(path: Path, write_model: Callable[[Path], Mapping[str, Any]]) -> None:
     sync(path.parent)
 
 
-def _finish_save(onnx_path: Path, model: bytes) -> None:
+def _finish_save(onnx_path: Path, digest: str) -> None:
     """Replace the JSON file if `save` was interrupted after it replaced the ONNX file."""
     # The file is missing unless a `save` was interrupted.
     with suppress(OSError):
-        _next_json_path(onnx_path, model).replace(onnx_path.with_suffix(".json"))
+        _next_json_path(onnx_path, digest).replace(onnx_path.with_suffix(".json"))
 
 
-def _next_json_path(onnx_path: Path, model: bytes) -> Path:
-    """Return the path of the JSON file of ``model`` during a save.
+def _next_json_path(onnx_path: Path, digest: str) -> Path:
+    """Return the path of the JSON file of a network during a save.
 
     The file has this name while `save` replaces the ONNX file.
+
+    Args:
+        onnx_path: The ONNX file.
+        digest: SHA-256 of the network, in hexadecimal.
     """
-    return onnx_path.with_name(f".{onnx_path.stem}.{hashlib.sha256(model).hexdigest()}.json")
+    return onnx_path.with_name(f".{onnx_path.stem}.{digest}.json")
 
 
 def _check_self_contained(model: bytes, onnx_path: Path) -> None:
