@@ -1,10 +1,8 @@
-"""Adapter for the official command line: ``official_cli.py PATH``.
-
-The official command line plays whole games.
-"""
+"""Adapter for the official command line, which plays whole games: ``official_cli.py PATH``."""
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from queue import Queue
 
 from scripted_snakes import boards, scripted_moves, start_server
@@ -59,18 +57,17 @@ class CommandLineGame:
     def _format_line(self, body: Json) -> Json:
         """Convert the body of a request to a line of the protocol."""
         board = body["board"]
-        living = {
-            snake["name"]: {
-                "hp": snake["health"],
-                "b": flatten_cells(c.values() for c in snake["body"]),
-            }
-            for snake in board["snakes"]
-        }
+        living = {s["name"]: {"hp": s["health"], "b": _flatten(s["body"])} for s in board["snakes"]}
         # After the last elimination, the request arrives one turn late and contains the food of
         # that turn.
         late = {} if living else {"t": body["turn"] - 1, "f": None, "hz": None}
-        f, hz = (flatten_cells(c.values() for c in board[key]) for key in ("food", "hazards"))
+        f, hz = _flatten(board["food"]), _flatten(board["hazards"])
         return {"t": body["turn"], "s": list(map(living.get, self.names)), "f": f, "hz": hz, **late}
+
+
+def _flatten(cells: Iterable[Json]) -> list[int]:
+    """Convert cells of the Battlesnake API to a flat list of the protocol."""
+    return flatten_cells(cell.values() for cell in cells)
 
 
 if __name__ == "__main__":
