@@ -1,4 +1,7 @@
-"""File locks that the operating system releases when the process ends, even after a kill."""
+"""File locks that the operating system releases when the process ends.
+
+A kill signal also releases the locks.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Text from strangers' files and from users' editors.
 
 JSON may contain lone surrogates, which UTF-8 cannot encode. JSON may also contain control
-characters, which terminals interpret and XML forbids. File names may contain bytes that are not UTF-8. Windows editors
-begin a file with a byte order mark.
+characters, which terminals interpret and XML forbids. File names may contain bytes that are not
+UTF-8. Windows editors begin a file with a byte order mark.
 """
 
 from __future__ import annotations
