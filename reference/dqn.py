@@ -42,9 +42,7 @@ class Settings:
     """Settings of the games and of the algorithm. An env step is one turn of one game."""
 
     minutes: float = 2.0
-    env_steps: int = (
-        10**9
-    )  # Training stops at the first of the two limits `minutes` and `env_steps`.
+    env_steps: int = 10**9  # Training stops at the first of `minutes` and `env_steps`.
     num_snakes: int = 2  # Number of snakes per game.
     board_size: int = 7  # Width and height of the board in cells.
     seed: int = 0
@@ -54,9 +52,7 @@ class Settings:
     epsilon_exponent: float = 7.0
     gamma: float = 0.97
     n_step: int = 3
-    reward_scale: float = (
-        0.03  # This scale keeps most TD errors in the quadratic part of the Huber loss.
-    )
+    reward_scale: float = 0.03  # Most TD errors stay in the quadratic part of the Huber loss.
     buffer_size: int = 100_000  # Number of transitions in the replay buffer.
     alpha: float = 0.6  # Exponent of the priorities; 0 samples uniformly.
     beta: float = 0.4  # Exponent of the importance weights; 1 corrects the priorities fully.
@@ -131,13 +127,11 @@ class VectorPlayer:
     def __init__(self, games: VectorBattlesnake, network: QNetwork, settings: Settings) -> None:
         self.games, self.network, self.settings = games, network, settings
         self.random = np.random.default_rng(settings.seed)
-        # Epsilon decreases with the index of the game, from frequent random moves to almost greedy
-        # play.
+        # Epsilon decreases with the index of the game: the last games are almost greedy.
         height = np.arange(settings.num_envs) / max(settings.num_envs - 1, 1)
         self.epsilon = settings.epsilon_base ** (1 + settings.epsilon_exponent * height)
         obs, infos = games.reset(seed=settings.seed)
-        # The tuple contains observations, action masks, and a mask of the seats that need Q-values.
-        # These seats act next or were truncated.
+        # Observations, action masks, and a mask of the seats that act next or were truncated.
         self.position = obs, infos["action_mask"], infos["alive"]
 
     def play(self) -> TurnBuffer:
@@ -157,9 +151,8 @@ class VectorPlayer:
             rewards = rewards * np.float32(self.settings.reward_scale)
             deeds.append((actions, rewards, infos["acted"], died, cut))
             self.position = obs, infos["action_mask"], infos["alive"] | cut
-        return TurnBuffer(
-            *(np.stack(c) for rows in (looks, deeds) for c in zip(*rows, strict=True))
-        )
+        columns = (column for rows in (looks, deeds) for column in zip(*rows, strict=True))
+        return TurnBuffer(*(np.stack(column) for column in columns))
 
 
 def n_step_returns(
@@ -201,18 +194,13 @@ def make_transitions(turns: TurnBuffer, n: int, gamma: float) -> tuple[Batch, Fl
         "next_mask": turns.action_mask[end],
     }
     best = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
-    best[terminated[begin]] = (
-        0.0  # An eliminated snake may have no allowed move, so its best Q-value may be -infinity.
-    )
+    best[terminated[begin]] = 0.0  # An eliminated snake may have no allowed move.
     q_played = turns.q_values[begin][np.arange(len(best)), batch["action"]]
     return batch, np.abs(batch["returns"] + batch["discount"] * best - q_played)
 
 
 class PrioritizedReplayBuffer:
-    """Buffer of the most recent transitions.
-
-    The sampling probability is proportional to ``(error + 0.001) ** alpha``.
-    """
+    """Buffer of transitions, sampled in proportion to ``(error + 0.001) ** alpha``."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.random = settings, np.random.default_rng(settings.seed)
@@ -232,15 +220,9 @@ class PrioritizedReplayBuffer:
         self.added += len(errors)
 
     def sample(self, count: int) -> tuple[NDArray[np.int64], Batch]:
-        """Sample ``count`` transitions by priority.
-
-        Returns:
-            The indices of the transitions, and the transitions with importance weights of at most
-            1.
-        """
+        """Return the indices and the columns of ``count`` transitions, with their weights."""
         sums = self.priorities[: self.added].cumsum()
-        # Stratified sampling, with one sample from each of ``count`` equal intervals, has less
-        # variance than independent samples.
+        # One sample from each of ``count`` equal intervals has less variance.
         masses = (np.arange(count) + self.random.random(count)) * (sums[-1] / count)
         slots = np.searchsorted(sums[:-1], masses, side="right")
         weights = self.priorities[slots] ** -self.settings.beta
@@ -258,8 +240,7 @@ def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor
     q_played = network(columns["obs"]).gather(1, columns["action"][:, None])[:, 0]
     with torch.no_grad():
         forbidden = ~columns["next_mask"]
-        # Double DQN: the network selects the next action, and the target network evaluates the
-        # action.
+        # Double DQN: the network selects the next action, and the target network evaluates it.
         best = network(columns["next_obs"]).masked_fill(forbidden, -torch.inf).argmax(1)
         worth = target(columns["next_obs"]).masked_fill(forbidden, -torch.inf)
         future = worth.gather(1, best[:, None])[:, 0].nan_to_num(neginf=0.0)
@@ -275,12 +256,8 @@ def train(settings: Settings) -> QNetwork:
         The weight average of the network.
     """
     torch.manual_seed(settings.seed)
-    config = replace(
-        TRAINING_DEFAULTS,
-        num_snakes=settings.num_snakes,
-        width=settings.board_size,
-        height=settings.board_size,
-    )
+    side = settings.board_size
+    config = replace(TRAINING_DEFAULTS, num_snakes=settings.num_snakes, width=side, height=side)
     games = VectorBattlesnake.from_config(config, settings.num_envs)
     network = QNetwork(games)
     target = copy.deepcopy(network)
@@ -334,9 +311,8 @@ def main() -> None:
     for name, default in asdict(Settings()).items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
     settings = Settings(**vars(parser.parse_args()))
-    print(
-        f"wins {measure_win_rate(train(settings), settings):.0%} of 200 games against safe-random"
-    )
+    rate = measure_win_rate(train(settings), settings)
+    print(f"wins {rate:.0%} of 200 games against safe-random")
 
 
 if __name__ == "__main__":

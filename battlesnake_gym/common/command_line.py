@@ -221,12 +221,25 @@ def print_error(prog: str, error: object) -> int:
 
 
 def shorten_line(text: str, max_chars: int) -> str:
-    r"""Return ``text`` as one line, shortened in the middle to ``max_chars``.
+    r"""Return ``text`` as one line of at most ``max_chars`` characters.
+
+    Long words, for example hashes, are shortened first, then long paths, then the whole line.
 
     >>> shorten_line("no such\nthing", 20), shorten_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
+    >>> shorten_line("a.onnx: sha256 is " + 64 * "0", 48)
+    'a.onnx: sha256 is 000000000000000…00000000000000'
     """
-    text = " ".join(text.split())
+    words = text.split()
+    for index in sorted(range(len(words)), key=lambda i: ("/" in words[i], -len(words[i]))):
+        excess = len(" ".join(words)) - max_chars
+        if excess <= 0:
+            break
+        words[index] = _shorten_middle(words[index], max(len(words[index]) - excess, 24))
+    return _shorten_middle(" ".join(words), max_chars)
+
+
+def _shorten_middle(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     end = (max_chars - 1) // 2

@@ -10,20 +10,16 @@ from torch.distributions import Categorical
 from battlesnake_gym.env.vector_env import win_rate
 
 N, T, UPDATES, EPOCHS, GAMMA, LAMBDA = 512, 32, 24, 2, 0.97, 0.95
-GAME_SETTINGS = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}
-LEARNER_SETTINGS = {
-    "opponents": ["safe-random"],
-    "rewards": "winning",
-    "autoreset_mode": "SameStep",
-}
-envs = gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", N, **GAME_SETTINGS, **LEARNER_SETTINGS)
+GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}
+LEARNER = {"opponents": ["safe-random"], "rewards": "winning", "autoreset_mode": "SameStep"}
+envs = gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", N, **GAME, **LEARNER)
 torch.set_num_threads(1)
 torch.manual_seed(1)
 net = nn.Sequential(nn.Flatten(), nn.Linear(1690, 64), nn.ReLU(), nn.Linear(64, 5))
 adam = torch.optim.Adam(net.parameters(), lr=2e-3)
 
 
-def evaluate_policy(seen, masks):
+def evaluate(seen, masks):
     """Return the distributions over the allowed actions, and the state values."""
     out = net(torch.as_tensor(seen).float() / 255)
     return Categorical(logits=out[:, :4].where(torch.as_tensor(masks), -1e9)), out[:, 4]
@@ -34,12 +30,12 @@ for _ in range(UPDATES):
     turns, gain = [], 0
     with torch.no_grad():
         for _ in range(T):
-            policy, value = evaluate_policy(seen, infos["action_mask"])
+            policy, value = evaluate(seen, infos["action_mask"])
             move = policy.sample()
             chosen = seen, infos["action_mask"], move, policy.log_prob(move)
             seen, reward, out, cut, infos = envs.step(move.numpy())
             turns.append([torch.as_tensor(x) for x in (*chosen, value, reward, ~(out | cut))])
-        then = evaluate_policy(seen, infos["action_mask"])[1]
+        then = evaluate(seen, infos["action_mask"])[1]
     for turn in reversed(turns):
         *_, value, reward, goes_on = turn
         gain = reward - value + GAMMA * goes_on * (then + LAMBDA * gain)
@@ -47,7 +43,7 @@ for _ in range(UPDATES):
     batch = [torch.cat(x) for x in zip(*turns)]
     for part in torch.cat([torch.randperm(N * T) for _ in range(EPOCHS)]).split(2048):
         old, masks, moves, chances, gain, wanted = (x[part] for x in batch)
-        policy, value = evaluate_policy(old, masks)
+        policy, value = evaluate(old, masks)
         ratio = (policy.log_prob(moves) - chances).exp()
         gain = (gain - gain.mean()) / (gain.std() + 1e-6)
         loss = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
@@ -57,7 +53,5 @@ for _ in range(UPDATES):
         adam.step()
 
 speed = UPDATES * N * T / (time.process_time() - start)
-rate = win_rate(
-    lambda seen, masks: evaluate_policy(seen, masks)[0].logits.argmax(1).numpy(), **GAME_SETTINGS
-)
+rate = win_rate(lambda seen, masks: evaluate(seen, masks)[0].logits.argmax(1).numpy(), **GAME)
 print(f"{speed:,.0f} steps a CPU-second; win rate {rate:.2f} against safe-random")

@@ -43,8 +43,8 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
 
     settings = {"lr": 1e-4, "algorithm": "DQN", "double_q": True, "sizes": [7, 11], "seed": None}
     settings["clip"] = math.inf  # tensorboardX warns of it
-    named = {"reward": "env_runners/mean"}
-    run = curves.Curves(tmp_path, COLUMNS, 0, named=named, settings=settings)
+    main_curves = {"reward": "env_runners/mean"}
+    run = curves.Curves(tmp_path, COLUMNS, 0, main_curves=main_curves, settings=settings)
     played = {"env_runners": {"mean": 0.5} | PLAYED}
     gif = b"GIF89a" + bytes([30, 0, 20, 1]) + b"..."
     for iteration in (1, 2):
@@ -74,7 +74,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
         "curves/reward", "progress/env_steps"
     ]  # fmt: skip
     with pytest.raises(ValueError, match="13"):
-        curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(12)})
+        curves.Curves(tmp_path, COLUMNS, 0, main_curves={str(n): str(n) for n in range(12)})
 
 
 def test_tensorboard_has_the_elo_over_cpu_time_after_a_resume_too(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_tensorboard_has_the_elo_over_cpu_time_after_a_resume_too(tmp_path: Path
 
 def test_where_no_game_is_filmed_tensorboard_opens_with_the_turns_too(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the extra rllib")
-    run = curves.Curves(tmp_path, COLUMNS, 0, named={"reward": "env_runners/mean"})
+    run = curves.Curves(tmp_path, COLUMNS, 0, main_curves={"reward": "env_runners/mean"})
     run.add({"training_iteration": 1, "env_runners": {"mean": 0.5, "max": 1.0} | PLAYED})
     run.close()
     assert tensorboard_cards.check(tmp_path / "tensorboard") == ["reward", "env_steps"]
