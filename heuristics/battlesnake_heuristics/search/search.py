@@ -421,6 +421,15 @@ class Search:
             line=_moves_by_snake(line, snakes),
         ), stats
 
+    def move_scores(self, board: Board) -> dict[str, float]:
+        """Search with the node limit, and return only the score of each move, in cells.
+
+        Without the decision's notes and lines, a search of 500 nodes takes a third less time.
+        """
+        request, _, _ = self._build_request(board, None)
+        scores = SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get()))).scores
+        return {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
+
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         """Search the position that ``decision`` predicts, to fill the transposition table.
 

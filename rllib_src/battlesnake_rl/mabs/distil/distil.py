@@ -175,7 +175,7 @@ class DistilEnvRunner(PPOEnvRunner):
                 board, of_game = Board.from_state(self.env.games.state(game), rules), game
             assert board is not None
             board.you_id = board.snakes[seat].id
-            scores = self._search(board).scores
+            scores = self._search.move_scores(board)
             values = np.array([scores.get(move, -math.inf) for move in MOVES])
             values[~action_mask[row]] = -math.inf
             best = values.max()
