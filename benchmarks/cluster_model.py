@@ -1,6 +1,6 @@
 """Model the training rate as a function of the number of env runners.
 
-    python -m benchmarks.cluster_model                              # tables of docs/scaling.md
+    python -m benchmarks.cluster_model                              # tables of the scaling report
     python -m benchmarks.cluster_model --measure 1 2 4 --seconds 8  # on this machine
 
 With ``--measure``, the benchmark measures the costs of the model. The benchmark trains with each
@@ -343,7 +343,7 @@ def print_measurements(names: list[str], counts: list[int], seconds: float) -> N
 
 
 def format_tables() -> list[str]:
-    """Format the two tables of docs/scaling.md.
+    """Format the two tables of docs/how-to/run-on-several-machines.md.
 
     The tables contain speedups and numbers of saturating env runners.
     """

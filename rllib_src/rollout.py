@@ -1,4 +1,4 @@
-"""Run a trained Procgen agent; see ``--help`` or ``docs/procgen.md``."""
+"""Run a trained Procgen agent; see ``--help`` or ``docs/how-to/train-procgen.md``."""
 
 from battlesnake_rl.commands.procgen_rollout_command import main
 

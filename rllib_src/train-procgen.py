@@ -1,4 +1,4 @@
-"""Train an agent on a Procgen game; see ``--help`` or ``docs/procgen.md``."""
+"""Train an agent on a Procgen game; see ``--help`` or ``docs/how-to/train-procgen.md``."""
 
 from imports import explain_import_errors
 

@@ -1,6 +1,7 @@
 """The house stays one: rooms of a size to look around in, imports one way, names that differ.
 
-A room is a folder of a package with the folders below it; `docs/architecture.md` shows them all.
+A room is a folder of a package with the folders below it; `docs/explanation/architecture.md` shows
+them all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every pointer of `docs/where.md` leads to what it names."""
+"""Every pointer of `docs/project/code-map.md` leads to what it names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "where.md").read_text()
+PAGE = (ROOT / "docs" / "project" / "code-map.md").read_text()
 POINTERS = re.findall(r"`([\w./-]+/[\w./-]+?)(?::(\w+))?`", PAGE)
 
 IN_C = r"^[\w*(][^;=\n]*\b{name}\(|^#define {name}\b|\b{name}\[\w*\] ="

@@ -3,9 +3,9 @@
 The test trains on one instance, on two instances, and on two instance groups with spot capacity.
 The test stops the spot job early. Then the test deploys a snake to Lambda, requests 50 moves,
 publishes another snake, and deletes all resources. The test costs at most 2 dollars and runs for at
-most 30 minutes. The script writes the results to `docs/receipt.json` and `docs/receipt.md`.
-`docs/receipt.md` lists the requirements of the account. With the account `simulated`, the whole
-test runs on this machine.
+most 30 minutes. The script writes the results to `docs/project/receipt.json` and
+`docs/project/receipt.md`. The page lists the requirements of the account. With the account
+`simulated`, the whole test runs on this machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 _COMMAND_NAME = "make aws-receipt"
 _ROOT = Path(__file__).parents[1]
-_RECEIPT_PAGE = _ROOT / "docs/receipt.md"
+_RECEIPT_PAGE = _ROOT / "docs/project/receipt.md"
 _PAGE_MARKERS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
 """Markers of the start and the end of the results in the page.
 
@@ -60,9 +60,9 @@ _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _NUM_LOG_LINES = 3
 
 _DOLLARS_PER_HOUR = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
-"""Price of each instance type in dollars per hour, from docs/aws.md.
+"""Price of each instance type in dollars per hour, from docs/how-to/deploy-aws-stacks.md.
 
-docs/aws.md states the price of the larger ml.g4dn.4xlarge instead of ml.g4dn.xlarge.
+The page states the price of the larger ml.g4dn.4xlarge instead of ml.g4dn.xlarge.
 """
 
 
@@ -423,7 +423,7 @@ def list_log_streams(place: ReceiptAccount, name: str) -> list[str]:
 
 
 def render_page(receipt: Mapping[str, Any]) -> str:
-    """Return the text of `docs/receipt.md` with the results of this receipt."""
+    """Return the text of `docs/project/receipt.md` with the results of this receipt."""
     before, _, rest = _RECEIPT_PAGE.read_text().partition(_PAGE_MARKERS[0])
     rows = []
     for name, one in receipt["steps"].items():

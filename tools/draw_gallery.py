@@ -1,6 +1,6 @@
 """Draw the gallery of maps, heads, tails, observation planes and snakes.
 
-`docs/board.md` and other pages include the generated files.
+`docs/reference/rules-and-maps.md` and other pages include the generated files.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _write_figures(
     for name, about, picture in figures:
         file = f"{kind}-{name}.svg"
         (folder / file).write_text(picture)
-        yield f"<figure>\n\n![{kind} {name}](_gallery/{file})\n"
+        yield f"<figure>\n\n![{kind} {name}](../_gallery/{file})\n"
         yield f"<figcaption>\n\n`{name}` {about}\n\n</figcaption>\n</figure>\n"
     yield "</div>"
 

@@ -14,7 +14,7 @@ An encoder combines:
   the snake faces up;
 * ``frame_stack``: the number of stacked turns, newest first.
 
-``docs/observations.md`` describes every name, plane and value.
+``docs/reference/observations.md`` describes every name, plane and value.
 
 >>> observation = get("planes")
 >>> observation.shape(11, 11)

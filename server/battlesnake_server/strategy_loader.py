@@ -234,7 +234,8 @@ def strategy_factory(
         if rules is not None:
             raise ValueError(
                 f"the policy rules in {rules} need a policy, and {name!r} is not a policy; give a "
-                f"file or {DEFAULT_POLICY_NAME!r}, or register a snake of rules (docs/own.md)"
+                f"file or {DEFAULT_POLICY_NAME!r}, or register a snake of rules "
+                "(docs/reference/extensions.md)"
             )
         if filters:
             raise ValueError(

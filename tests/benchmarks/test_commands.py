@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import run
+from tests.wheel.pages import DOCS
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +21,7 @@ def benchmark(name: str, *words: object) -> str:
 
 
 def test_pages_name_all_benchmarks_that_are_there() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *DOCS]
     text = "\n".join(page.read_text() for page in pages)
     named = set(re.findall(r"\bbenchmarks[./]([a-z_]+)", text))
     # The module shared by the two benchmarks of the live server is not a benchmark.
@@ -28,9 +29,9 @@ def test_pages_name_all_benchmarks_that_are_there() -> None:
 
 
 def test_the_page_on_scaling_has_what_is_calculated() -> None:
-    page = (ROOT / "docs" / "scaling.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "run-on-several-machines.md").read_text()
     for table in benchmark("cluster_model").strip().split("\n\n"):
-        assert table in page, f"docs/scaling.md lacks\n{table}"
+        assert table in page, f"docs/how-to/run-on-several-machines.md lacks\n{table}"
 
 
 @pytest.mark.parametrize("snake", ["cautious", "minimax"])

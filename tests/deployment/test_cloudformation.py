@@ -178,7 +178,7 @@ def test_jobs_may_run_on_the_instances_that_were_named() -> None:
 
 
 def test_a_job_has_the_rights_that_it_needs() -> None:
-    """The permissions required by docs/sagemaker.md and AWS's page on execution roles."""
+    """The permissions required by the page on SageMaker jobs and AWS's page on execution roles."""
     training = set(allowed("notebook"))
     assert training >= {
         "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket",
@@ -281,7 +281,7 @@ def test_both_subnets_have_the_way_to_the_bucket() -> None:
 
 
 def test_the_commands_of_the_page_fit_the_templates() -> None:
-    page = templates.FOLDER.parents[1] / "docs/aws.md"
+    page = templates.FOLDER.parents[1] / "docs/how-to/deploy-aws-stacks.md"
     commands = page.read_text().replace("\\\n", " ").splitlines()
     deployed = []
     for command in commands:

@@ -12,7 +12,7 @@ from battlesnake_gym.cli.main import COMMANDS, load_command
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from tests.deployment import templates
 
-PAGE = (templates.FOLDER.parents[1] / "docs/first-snake.md").read_text()
+PAGE = (templates.FOLDER.parents[1] / "docs/how-to/play-on-arena.md").read_text()
 
 
 def test_templates_parameters_and_outputs_exist() -> None:

@@ -1,4 +1,4 @@
-"""The files and commands of docs/heuristics.md work as described."""
+"""The files and commands of docs/tutorials/first-snake.md work as described."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from tests import processes
 
-PAGE = (Path(__file__).parents[2] / "docs" / "heuristics.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "first-snake.md").read_text()
 FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 

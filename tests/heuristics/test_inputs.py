@@ -168,7 +168,7 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
 
 
 def test_docs_have_the_table() -> None:
-    page = Path(__file__).parents[2] / "docs" / "search.md"
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "search.md"
     rows = [
         f"| {kind} | `{one.name}` | {one.unit} |"
         for kind, group in (("board", BOARD_INPUTS), ("snake", SNAKE_INPUTS))

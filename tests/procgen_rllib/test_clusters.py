@@ -1,6 +1,6 @@
 """Rejected Procgen jobs of several instances, with the real programs.
 
-`tests/wheel/test_pages.py` runs the jobs in `docs/procgen.md`, and `tests/notebooks/`
+`tests/wheel/test_pages.py` runs the jobs in `docs/how-to/train-procgen.md`, and `tests/notebooks/`
 those in the notebook procgen_2_distributed.
 """
 

@@ -50,7 +50,7 @@ def test_recorded_frames_of_ten_levels(name: str) -> None:
 
 
 def test_on_how_many_levels_every_pixel_is_the_original_s() -> None:
-    # docs/procgen.md contains this number.
+    # docs/how-to/train-procgen.md contains this number.
     pairs = (zip(game["envpool"], game["procgen"], strict=True) for game in HASHES.values())
     assert sum(ours == theirs for pair in pairs for ours, theirs in pair) == 107
 

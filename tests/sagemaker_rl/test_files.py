@@ -94,7 +94,10 @@ def test_nothing_compiled_is_left_by_the_questions_before(
 @pytest.mark.parametrize(
     "path",
     [
-        *(ROOT / "docs" / "sagemaker.md", ROOT / "docs" / "architecture.md"),
+        *(
+            ROOT / "docs" / "how-to" / "run-sagemaker-jobs.md",
+            ROOT / "docs" / "explanation" / "architecture.md",
+        ),
         *sorted((ROOT / "notebooks").glob("*.ipynb")),
     ],
     ids=lambda path: path.name,

@@ -71,9 +71,9 @@ def fetched(page: str, name: str) -> bytes:
 
 
 def test_the_stated_size_is_the_size(page: str) -> None:
-    """docs/five-minutes.md says how much a visitor loads: 360 kB at most, all told."""
+    """docs/tutorials/play-and-watch.md says how much a visitor loads: 360 kB at most, all told."""
     size = len(fetched(page, "game.wasm")) / 1000
-    text = (HERE / "docs" / "five-minutes.md").read_text()
+    text = (HERE / "docs" / "tutorials" / "play-and-watch.md").read_text()
     stated = re.search(r"a file of (\d+) kB", text)
     assert stated is not None
     assert float(stated[1]) == pytest.approx(size, rel=0.1)

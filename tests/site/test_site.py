@@ -69,7 +69,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 
 def test_the_gallery_shows_all_of_it(site: Path) -> None:
-    page = (site / "docs" / "board.html").read_text()
+    page = (site / "docs" / "reference" / "rules-and-maps.html").read_text()
     planes = get("planes").planes
     for kind, names in (("map", MAPS), ("head", HEADS), ("tail", TAILS), ("plane", planes)):
         shown = re.findall(rf'alt="{kind} ([^"]+)"', page)

@@ -12,7 +12,7 @@ import pytest
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/five-minutes.md", "docs/training.md")
+PAGES = ("README.md", "docs/tutorials/play-and-watch.md", "docs/how-to/train-longer.md")
 NOTEBOOK = "notebooks/2_policy_training.ipynb"
 
 
@@ -70,7 +70,9 @@ def test_a_game_is_shown_before_what_training_needs_is_installed(
 def test_the_pages_give_one_figure_which_is_the_median_of_the_table() -> None:
     pattern = r"after three CPU minutes\s+it has (\d+) Elo"
     (figure,) = {tuple(re.findall(pattern, text(page), re.I)) for page in (*PAGES, NOTEBOOK)}
-    rows = re.findall(r"^\| `duel-distil` \| \d \| 3 \| (\d+) ", text("docs/training.md"), re.M)
+    rows = re.findall(
+        r"^\| `duel-distil` \| \d \| 3 \| (\d+) ", text("docs/how-to/train-longer.md"), re.M
+    )
     assert figure == (sorted(rows)[1],)
     assert len(rows) == 3
 

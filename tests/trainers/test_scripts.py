@@ -24,7 +24,7 @@ GAMES = 200
 
 
 def test_the_page_shows_each_script() -> None:
-    page = (FOLDER.parent / "environments.md").read_text()
+    page = (FOLDER.parent / "reference/environments.md").read_text()
     assert SCRIPTS
     assert sorted(re.findall(r"literalinclude} trainers/(\S+)", page)) == SCRIPTS
 

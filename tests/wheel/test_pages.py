@@ -31,7 +31,11 @@ OF_THE_CLONE = (
 )
 """What commands name that are typed in a clone."""
 
-FRAGMENTS = ("docs/architecture.md", "docs/aws.md", "docs/sagemaker.md")
+FRAGMENTS = (
+    "docs/explanation/architecture.md",
+    "docs/how-to/deploy-aws-stacks.md",
+    "docs/how-to/run-sagemaker-jobs.md",
+)
 """Pages whose Python needs an account: imports are run, and all of it must be Python."""
 
 

@@ -7,7 +7,7 @@ Call `enable_legacy_listings` before a pasted listing, in an AWS account or in a
 ``from sagemaker.rl import RLEstimator`` then imports this module's `RLEstimator`. This class
 accepts the arguments of SDK 1 and SDK 2. The class replaces the kits' scripts, folders and image
 with this project's versions, and logs a line for each replacement. SDK 3 has no ``RLEstimator``;
-see docs/sagemaker.md.
+see docs/how-to/run-sagemaker-jobs.md.
 """
 
 from __future__ import annotations

@@ -182,7 +182,8 @@ def _check_hyperparameter_names(estimator: Any) -> Iterator[str]:
 def _check_image(estimator: Any) -> Iterator[str]:
     """Yield problems of the training image."""
     session, uri = estimator.sagemaker_session, estimator.image_uri
-    build = f"build an image from {_DOCKERFILE_PATH} and push the image (docs/sagemaker.md)"
+    page = "docs/how-to/run-sagemaker-jobs.md"
+    build = f"build an image from {_DOCKERFILE_PATH} and push the image ({page})"
     if not uri:
         yield f"image_uri is missing, and SageMaker's own RLlib images end at Ray 1.6; {build}"
         return

@@ -36,7 +36,7 @@ from sagemaker_rl.simulator.local_job import REGION, simulated_aws
 from sagemaker_rl.simulator.training_jobs import JOB_FAILED, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
-# On import, SDK 2 warns that SDK 3 exists; docs/sagemaker.md covers both SDKs.
+# On import, SDK 2 warns that SDK 3 exists; docs/how-to/run-sagemaker-jobs.md covers both SDKs.
 logging.getLogger("sagemaker.deprecations").setLevel(logging.ERROR)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
@@ -48,7 +48,7 @@ with warnings.catch_warnings():
         from sagemaker.session import Session
 
 IMAGE_REPOSITORY = "battlesnake-training"
-"""Name of the training image's repository in docs/sagemaker.md."""
+"""Name of the training image's repository in docs/how-to/run-sagemaker-jobs.md."""
 
 ROLE_NAME = "simulated"
 """Name of the simulated IAM role."""

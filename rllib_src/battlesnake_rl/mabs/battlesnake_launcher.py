@@ -111,7 +111,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     )
     map: str = hyperparameter(ENV_CONFIG_DEFAULTS["map"], "map name; see `battlesnake-gym maps`")
     observation: str = hyperparameter(
-        ENV_CONFIG_DEFAULTS["observation"], "observation type; see docs/observations.md"
+        ENV_CONFIG_DEFAULTS["observation"], "observation type; see docs/reference/observations.md"
     )
     frame_stack: int | None = hyperparameter(
         None, "number of turns stacked in one observation, 1 to 8 (default: 1)"
@@ -119,7 +119,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     rewards: str | dict[str, float] | list[Any] = hyperparameter(  # noqa: RUF009  (it makes a field)
         ENV_CONFIG_DEFAULTS["rewards"],
         "reward preset, weights by event, or a list with one entry per seat; see "
-        "docs/observations.md#rewards",
+        "docs/reference/observations.md#rewards",
     )
     start_positions: list[list[int]] | None = hyperparameter(  # noqa: RUF009
         None, "start cell [x, y] of each snake (default: chosen by the map)"

@@ -2,7 +2,7 @@
 
 The old names of renamed hyperparameters remain valid; a log line states the current name.
 Hyperparameters without an equivalent are rejected; the message names an alternative.
-``docs/starter-pack.md`` lists all hyperparameters of the starter pack.
+``docs/how-to/move-from-the-starter-pack.md`` lists all hyperparameters of the starter pack.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _check_extension_used(options: argparse.Namespace, used: bool) -> None:
     if options.extension and not used:
         raise ValueError(
             f"{options.extension.name} defines neither `rules` nor a filter, so it has no effect "
-            "on a policy; see docs/own.md, or omit it"
+            "on a policy; see docs/reference/extensions.md, or omit it"
         )
 
 

@@ -220,7 +220,8 @@ _TEMPLATE = '''"""A snake: edit RULES, ordered by importance, and run the check 
 
 Filters veto moves: {filters}.
 Preferences score the remaining moves: food, space, territory, center, edge, straight, tail, hunt,
-distance, unharmed. When(hungry, [...], [...]) chooses by a condition. See docs/heuristics.md.
+distance, unharmed. When(hungry, [...], [...]) chooses by a condition. See
+docs/tutorials/first-snake.md.
 """
 
 from battlesnake_gym import snakes
