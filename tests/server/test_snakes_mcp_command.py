@@ -75,6 +75,8 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
         ("new_snake", {"file": "/tmp/other/mine.py"}, "is outside"),
         ("new_snake", {"file": "there.py"}, "exists"),
         ("explain_loss", {"game": "/etc/passwd", "file": "hungry"}, "is outside"),
+        ("check", {"file": "a" * 5000}, "File name too long"),
+        ("check", {"file": "a\0.py"}, "null byte"),
     ],
 )
 def test_nothing_beyond_the_folder_is_touched(
@@ -87,6 +89,16 @@ def test_nothing_beyond_the_folder_is_touched(
         async with Client(snakes_mcp_command.build_server(tmp_path.resolve())) as client:
             with pytest.raises(ToolError, match=message):
                 await call(client, tool, **arguments)
+
+    anyio.run(ask)
+
+
+def test_a_file_name_is_no_option(tmp_path: Path) -> None:
+    (tmp_path / "--help").write_text("not a snake")
+
+    async def ask() -> None:
+        async with Client(snakes_mcp_command.build_server(tmp_path.resolve())) as client:
+            assert "usage" not in await call(client, "check", file="--help")
 
     anyio.run(ask)
 

@@ -127,15 +127,15 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
     def tool(work: Callable[..., Awaitable[str]]) -> None:
         """Register a tool.
 
-        Agents receive only the text of ``ValueError`` exceptions.
+        Agents receive only the text of ``ValueError`` and ``OSError`` exceptions.
         """
 
         @functools.wraps(work)
         async def with_errors(*given: Any, **named: Any) -> str:
             try:
                 return await work(*given, **named)
-            except ValueError as error:
-                raise ToolError(str(error)) from error
+            except (ValueError, OSError) as error:
+                raise ToolError(shorten(str(error), 300)) from error
 
         app.add_tool(with_errors)
 
@@ -152,7 +152,8 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             return name
         if not (path := resolve_path(name)).is_file():
             raise ValueError(f"no snake or file is called {name!r}; call list_snakes")
-        return str(path.relative_to(folder))
+        relative = str(path.relative_to(folder))
+        return f"./{relative}" if relative.startswith("-") else relative  # not an option
 
     async def run_command(ctx: Context, seconds: float, following: str, *words: str) -> str:
         """Run a command with one progress report per second; return the shortened output."""
