@@ -32,7 +32,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json, board_text
@@ -42,10 +42,6 @@ from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
-
-if TYPE_CHECKING:
-    # Bundles run on Python 3.10, whose module typing lacks Self.
-    from typing import Self
 
 __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
 

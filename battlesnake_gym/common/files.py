@@ -131,7 +131,7 @@ def sync_tree(directory: str | os.PathLike[str]) -> None:
 
 def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
     """Save named arrays to ``path`` atomically, in the format of ``numpy.load``."""
-    # NumPy is imported here, because bundles run without NumPy.
+    # Most commands save no arrays, and start faster without NumPy.
     import numpy as np
 
     def write(temporary: Path) -> None:

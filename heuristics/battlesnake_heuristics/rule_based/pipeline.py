@@ -21,16 +21,15 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.rule_based.view import View
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Measure = Callable[[View, str], float]
 """Function that computes a number for one move in a view of the board."""
@@ -247,8 +246,6 @@ def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_
     Returns:
         bool (4,) in the order of ``MOVES``.
     """
-    import numpy as np  # This import is local, because bundles run without NumPy.
-
     remaining = _filter_moves(steps, View(board), list(MOVES))
     return np.array([move in remaining for move in MOVES])
 

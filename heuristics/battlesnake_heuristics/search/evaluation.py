@@ -269,10 +269,7 @@ def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
 
 
 def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
-    """Pad the weight stacks of a file to the full shape with zero weights.
-
-    The function uses plain Python, because bundles must load evaluations without NumPy.
-    """
+    """Pad the weight stacks of a file to the full shape with zero weights."""
     narrow, wide = (
         memoryview(numbers).cast("h"),
         memoryview(bytearray(_NUM_NETWORK_BYTES)).cast("h"),

@@ -24,6 +24,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from battlesnake_gym import snakes as snakes_by_name
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import format_value
@@ -33,9 +36,6 @@ from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.evaluation import Evaluation, score_to_probability
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from battlesnake_heuristics.search import _search
 else:
     _search = build_check.load_compiled_module(
@@ -545,8 +545,6 @@ def network_inputs(board: Board) -> NDArray[np.int16]:
     Raises:
         ValueError: If no opponent is alive.
     """
-    import numpy as np  # Bundles play without NumPy.
-
     snakes = _list_snakes_you_first(board)
     request = _search_arguments(board, snakes, Weights().to_array(), None, 0, 1, b"")
     return np.frombuffer(_search.inputs(*(*request, 1, None)), np.int16)

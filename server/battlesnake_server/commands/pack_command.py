@@ -20,7 +20,7 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_server import bundle, codeclash
+from battlesnake_server import bundle
 from battlesnake_server.bundle import (
     CUSTOMIZATION_PATTERNS,
     EVALUATION_FILE,
@@ -63,19 +63,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         metadata, files = _build_contents(options)
-        if options.format:
-            folder = options.output or Path(options.format)
-            seconds = codeclash.write_directory(folder, metadata, files)
-            sys.stdout.write(
-                f"{folder}: `python main.py` makes its first move after {seconds:.1f} s\n"
-            )
-            return 0
-        output = options.output or Path("snake.zip")
         data = bundle.to_bytes(metadata, files)
-        write_atomically(output, lambda part: _write_and_test(part, data))
+        write_atomically(options.output, lambda part: _write_and_test(part, data))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
-    sys.stdout.write(describe(Bundle.load(output), len(data)))
+    sys.stdout.write(describe(Bundle.load(options.output), len(data)))
     return 0
 
 
@@ -270,8 +262,6 @@ def parser() -> Parser:
     add("--head", help="snake head")
     add("--tail", help="snake tail")
     add("--author", help="your user name on arena.battlesnake.com")
-    add("--format", choices=("codeclash",), help="write a directory for CodeClash's arena (Python "
-        "3.10, offline) instead of a file")  # fmt: skip
-    add("-o", "--output", type=Path, help="output file (default: snake.zip) or directory (default: "
-        "codeclash)")  # fmt: skip
+    add("-o", "--output", type=Path, default=Path("snake.zip"),
+        help="output file (default: %(default)s)")  # fmt: skip
     return parser

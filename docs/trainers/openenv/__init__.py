@@ -1,1 +1,0 @@
-"""Duels against built-in snakes as an OpenEnv environment."""

@@ -1,1 +1,0 @@
-"""OpenEnv server for duels against built-in snakes."""
