@@ -68,6 +68,23 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
         np.testing.assert_array_equal(window, expected / np.float32(255))
 
 
+def test_gradients_equal_those_of_a_plain_dense_layer() -> None:
+    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
+
+    trunk = ConvTrunk((3, 7, 7), (8,), (2,), 4, head_crop=5, head_plane=1)
+    boards = np.random.default_rng(1).integers(0, 256, (16, 3, 7, 7), np.uint8)
+    scaled, near = trunk.prepare_input(torch.from_numpy(boards))
+    assert near is not None
+    plain = torch.relu(trunk.dense(torch.cat((trunk.convolutions(scaled), near), dim=1)))
+    gradients = [
+        torch.autograd.grad(features.square().sum(), list(trunk.parameters()))
+        for features in (plain, trunk.features_from(scaled, near))
+    ]
+    for wanted, found in zip(*gradients, strict=True):
+        assert wanted.any()
+        torch.testing.assert_close(found, wanted)
+
+
 def test_the_gradient_of_the_convolutions_keeps_the_order_of_their_channels() -> None:
     from battlesnake_rl.mabs.policy.q_network import ConvTrunk
 
