@@ -150,9 +150,11 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         self._seated_opponents.move(actions[None], self._game.infos["alive"])
         actions[self.seat] = action_index(action, "action")
         self._game.step(actions)
+        self._seated_opponents.after_step(self._game.infos)
         reward = float(self._game.rewards[0, self.seat])
         terminated = bool(self._game.terminations[0, self.seat])
         truncated = bool(self._game.truncations[0, self.seat])
+        self._seated_opponents.record_results(np.array([terminated or truncated]))
         observation, info = self._observe()
         return observation, reward, terminated, truncated, info
 

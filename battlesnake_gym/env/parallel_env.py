@@ -187,6 +187,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         """
         self._game.check_playing()
         self._game.step(self._merge_actions(actions))
+        self._seated_opponents.after_step(self._game.infos)
         if self.render_mode == "human":
             self.render()
         acted = self.agents
@@ -199,6 +200,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
             agent: bool(self._game.truncations[0, self._seat_index(agent)]) for agent in acted
         }
         self.agents = [a for a in acted if not (terminations[a] or truncations[a])]
+        self._seated_opponents.record_results(np.array([not self.agents]))
         return observations, rewards, terminations, truncations, infos
 
     def render(self) -> str | Frame | None:

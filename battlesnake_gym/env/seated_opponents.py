@@ -7,8 +7,10 @@ strategies. Strategies are called board by board. These calls are about a thousa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +18,11 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
-from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.engine import engine
+from battlesnake_gym.env import opponent_names
+from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_gym.env.past_selves import PastSelves
-from battlesnake_gym.env.seated_policy import PAST_SELF, ActFn, SeatedPolicy
+from battlesnake_gym.env.seated_policy import ActFn, SeatedPolicy
 from battlesnake_gym.mdp.observations import RELATIVE_TO_ABSOLUTE
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Strategy
@@ -41,21 +44,37 @@ _ABSOLUTE_TO_RELATIVE: NDArray[np.uint8] = np.argsort(RELATIVE_TO_ABSOLUTE, axis
 
 
 class SeatedOpponents:
-    """Opponents at the seats of ``vector``.
+    """Opponents at the seats of ``vector``: their assignment and their moves.
 
-    All seats are empty before `assign`.
+    All seats are empty before `assign`. All `PAST_SELF` seats of a game have the same past self
+    until the game ends.
+
+    Args:
+        vector: The games, N games with S seats.
+        past_selves: Past selves of the learner; by default, the policies of `add_past_self`.
+        policies: Policies that play on the observations and masks of ``vector``, by name.
     """
 
-    def __init__(self, vector: VectorBattlesnake) -> None:
+    def __init__(
+        self,
+        vector: VectorBattlesnake,
+        past_selves: PastSelves | None = None,
+        policies: Mapping[str, ActFn] = MappingProxyType({}),
+    ) -> None:
         self._vector = vector
         seats = vector.num_games, vector.num_snakes
+        self.occupied = np.zeros(seats, np.bool_)
+        """Seats of opponents, bool [N, S]; the learner has the other seats."""
         self._codes = np.zeros(seats, np.uint8)
         self._moves = np.zeros(seats, np.uint8)
         self._strategies: dict[int, dict[int, Strategy]] = {}
-        self._policies: dict[str, SeatedPolicy | None] = {}
-        self._policy_seats: dict[str, NDArray[np.bool_]] = {}
-        self._past_selves = PastSelves(_identity)
-        self._past_self_at = np.zeros(seats, np.int64)
+        self._policies: dict[str, SeatedPolicy | None] = dict.fromkeys(policies)
+        self._act_fns = dict(policies)
+        self._policy_seats = {name: np.zeros(seats, np.bool_) for name in policies}
+        self._past_selves = PastSelves(_identity) if past_selves is None else past_selves
+        self._past_self = np.zeros(vector.num_games, np.int64)
+        self._past_seats = np.zeros(seats, np.bool_)
+        self._eliminated_on = np.full(seats, np.inf)
 
     def add_past_self(self, policy: ActFn) -> None:
         """Add a past self, which plays as `PAST_SELF` in some of the following games."""
@@ -63,9 +82,9 @@ class SeatedOpponents:
 
     def remove_opponents(self, games: NDArray[np.bool_]) -> None:
         """Remove the opponents from the seats of ``games``, bool [N]."""
-        self._codes[games] = self._past_self_at[games] = 0
-        for seats in self._policy_seats.values():
+        for seats in (self.occupied, self._past_seats, *self._policy_seats.values()):
             seats[games] = False
+        self._codes[games] = 0
         for game in [game for game in self._strategies if games[game]]:
             del self._strategies[game]
 
@@ -81,21 +100,30 @@ class SeatedOpponents:
             seed: Seed of the opponent. Snakes that the engine plays use the game's seed instead.
         """
         if opponent == PAST_SELF and len(self._past_selves):
-            playing = set(np.unique(self._past_self_at[self._past_self_at > 0]).tolist())
-            self._past_self_at[game, seat] = self._past_selves.draw(
-                np.random.default_rng(seed), playing
-            )
+            self._assign_past_self(game, seat, np.random.default_rng(seed))
             return
         opponent = _DEFAULT_PAST_SELF if opponent == PAST_SELF else opponent
+        self.occupied[game, seat] = True
         if code := engine_code(opponent, self._vector):
             self._codes[game, seat] = code
-        elif isinstance(opponent, str) and self.seated_policy(opponent):
+        elif isinstance(opponent, str) and (
+            opponent in self._act_fns or self.seated_policy(opponent)
+        ):
             self._policy_seats[opponent][game, seat] = True
         else:
             strategy = snakes.make(opponent, seed) if isinstance(opponent, str) else opponent
             self._strategies.setdefault(game, {})[seat] = strategy
 
-    def load_policies(self, opponents: Sequence[Opponent]) -> None:
+    def _assign_past_self(self, game: int, seats: Any, random: np.random.Generator) -> None:
+        if not self._past_seats[game].any():
+            self._past_self[game] = self._past_selves.draw(random, self._active_past_selves())
+            self._eliminated_on[game] = np.inf
+        self.occupied[game, seats] = self._past_seats[game, seats] = True
+
+    def _active_past_selves(self) -> set[int]:
+        return set(self._past_self[self._past_seats.any(-1)].tolist())
+
+    def load_policies(self, opponents: Iterable[Opponent]) -> None:
         """Load the policies among ``opponents``; see `seated_policy` for the errors."""
         for opponent in opponents:
             if isinstance(opponent, str) and opponent != PAST_SELF:
@@ -110,7 +138,7 @@ class SeatedOpponents:
         if name not in self._policies:
             policy = snakes.batch_policy(name)
             self._policies[name] = SeatedPolicy(name, policy, self._vector) if policy else None
-            self._policy_seats[name] = np.zeros_like(self._codes, np.bool_)
+            self._policy_seats[name] = np.zeros_like(self.occupied)
         return self._policies[name]
 
     def assign_engine_snakes(
@@ -118,6 +146,7 @@ class SeatedOpponents:
     ) -> None:
         """Assign snakes that the engine plays to many seats; see `snakes.engine_code`."""
         self._codes[games, seats] = codes
+        self.occupied[games, seats] = True
 
     def move(self, actions: NDArray[np.uint8], alive: NDArray[np.bool_]) -> None:
         """Write the opponents' moves to ``actions``.
@@ -140,14 +169,43 @@ class SeatedOpponents:
             if (player := self._policies[name]) and (seats := alive & at).any():
                 moves = player.moves(seats)
                 actions[seats] = self._to_relative(moves, games.facing[seats])
-        for number in np.unique(self._past_self_at[alive & (self._past_self_at > 0)]).tolist():
-            seats = alive & (self._past_self_at == number)
-            seen, mask = self._vector.observations[seats], self._vector.last_action_mask[seats]
-            actions[seats] = np.asarray(self._past_selves.act(number, seen, mask))
+        for name, act in self._act_fns.items():
+            self._act(act, alive & self._policy_seats[name], actions)
+        for number in self._active_past_selves():
+            seats = alive & self._past_seats & (self._past_self == number)[:, None]
+            self._act(partial(self._past_selves.act, number), seats, actions)
         for game, strategies in self._strategies.items():
             living = [seat for seat in strategies if alive[game, seat]]
             if living:
                 self._move_strategies(game, living, actions)
+
+    def _act(self, act: ActFn, seats: NDArray[np.bool_], actions: NDArray[np.uint8]) -> None:
+        """Write the actions of a policy that has the observation of the games."""
+        if seats.any():
+            seen, mask = self._vector.observations[seats], self._vector.last_action_mask[seats]
+            actions[seats] = np.asarray(act(seen, mask))
+
+    def after_step(self, infos: Mapping[str, NDArray[Any]]) -> None:
+        """Record eliminations, and the results of finished games against past selves.
+
+        Call the method after each step, before new opponents are assigned.
+
+        Args:
+            infos: Infos of the step; a game that starts in the step has just been finished.
+        """
+        if not self._past_seats.any():
+            return
+        self.record_results(infos["reset"])
+        out = (infos["cause"] > 0) & np.isinf(self._eliminated_on)
+        self._eliminated_on[out] = np.broadcast_to(infos["turn"][:, None], out.shape)[out]
+
+    def record_results(self, games: NDArray[np.bool_]) -> None:
+        """Record the learner's score against the past self in each of ``games``, bool [N]."""
+        for game in np.flatnonzero(games & self._past_seats.any(-1)):
+            out_on, past = self._eliminated_on[game], self._past_seats[game]
+            ours = out_on[~self.occupied[game]][:, None]
+            outlived = np.where(ours == out_on[past], 0.5, ours > out_on[past])
+            self._past_selves.record_result(int(self._past_self[game]), float(outlived.mean()))
 
     def _move_strategies(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
         games = self._vector.games
@@ -162,6 +220,59 @@ class SeatedOpponents:
 
     def _to_relative(self, moves: Any, facing: Any) -> Any:
         return _ABSOLUTE_TO_RELATIVE[facing, moves] if self._vector.observation.relative else moves
+
+
+class SampledOpponents(SeatedOpponents):
+    """Opponents that are drawn for each game, by fractions of the seats.
+
+    The learner has at least one seat in every game. Before the first past self exists, the learner
+    plays the seats of `PAST_SELF`.
+
+    Args:
+        vector: The games.
+        fractions: Fraction of seats by opponent; the learner has the remaining seats.
+        random: Random generator for opponents and seats.
+        past_selves: Past selves of the learner.
+        policies: Policies that play on the observations of ``vector``, by name.
+
+    Raises:
+        ValueError: If the fractions are invalid or a policy does not fit the games.
+    """
+
+    def __init__(
+        self,
+        vector: VectorBattlesnake,
+        fractions: Mapping[str, float],
+        random: np.random.Generator,
+        past_selves: PastSelves,
+        policies: Mapping[str, ActFn] = MappingProxyType({}),
+    ) -> None:
+        opponent_names.check_fractions(fractions)
+        super().__init__(vector, past_selves, policies)
+        self.load_policies(fractions)
+        self._names = ("", *fractions)
+        self._probabilities = [1 - sum(fractions.values()), *fractions.values()]
+        self._random = random
+
+    def draw_seats(self, games: NDArray[np.bool_]) -> None:
+        """Draw the opponents of new ``games``, bool [N]."""
+        if len(self._names) == 1 or not games.any():
+            return
+        seats = self._vector.num_snakes
+        for game in np.flatnonzero(games).tolist():
+            # The past selves of the other games count as active until these games are drawn.
+            self.remove_opponents(np.arange(len(games)) == game)
+            drawn = self._random.choice(len(self._names), size=seats, p=self._probabilities)
+            if drawn.all():
+                drawn[self._random.integers(seats)] = 0
+            names = np.array([self._names[one] for one in drawn], object)
+            if (past := names == PAST_SELF).any() and len(self._past_selves):
+                self._assign_past_self(game, past, self._random)
+            for seat in np.flatnonzero((names != "") & ~past).tolist():
+                frozen = names[seat] in self._act_fns
+                self.assign(
+                    game, seat, names[seat], 0 if frozen else int(self._random.integers(2**31))
+                )
 
 
 def engine_code(opponent: Opponent, vector: VectorBattlesnake) -> int:
@@ -184,7 +295,10 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
         raise ValueError(f"opponents must be a list of names or strategies, got {opponents!r}")
     for opponent in opponents:
         if isinstance(opponent, str):
-            _check_opponent_name(opponent)
+            opponent_names.check_name(opponent)
+            if opponent not in (PAST_SELF, *snakes.names()):
+                # This call rejects snakes such as "hungry@400", because "hungry" does not search.
+                snakes.make(opponent)
         elif not callable(opponent):
             raise ValueError(
                 f"opponents must be names or strategies (callables with a board as argument), "
@@ -215,21 +329,6 @@ def check_past_opponent(opponents: Sequence[Opponent]) -> None:
             f"no opponent is {PAST_SELF!r}, so no game would use the policy; "
             f"add {PAST_SELF!r} to opponents"
         )
-
-
-def _check_opponent_name(name: str) -> None:
-    base = name.rpartition("@")[0] or name
-    if name == PAST_SELF:
-        return
-    if not snakes.resolve_file(base) and base not in snakes.names():
-        known = [PAST_SELF, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
-        raise ValueError(
-            f"opponents: {unknown_name_message('snake', name, known)}; or use a .onnx file, a run "
-            "directory or a bundle"
-        )
-    if base != name or snakes.resolve_file(base):
-        # The call of `make` rejects snakes such as "hungry@400", because "hungry" does not search.
-        snakes.make(name)
 
 
 def _identity(policy: ActFn) -> ActFn:

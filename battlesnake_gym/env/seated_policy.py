@@ -13,9 +13,6 @@ from battlesnake_gym import snakes
 if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
 
-PAST_SELF = "past"
-"""Name of the opponent that plays past selves of the learner."""
-
 ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
 """Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions.
 

@@ -252,6 +252,7 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
         self._seated_opponents.move(self._actions, self.games.alive)
         self._actions[self._env_indices, self._seats] = actions
         _, rewards, terminations, truncations, infos = self.games.step(self._actions)
+        self._seated_opponents.after_step(infos)
         if infos["reset"].any():
             self._assign_seats(infos)
         terminated = terminations[self._env_indices, self._seats]
@@ -310,6 +311,7 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
             self._seated_opponents.assign(int(games[row]), int(seats[row, column]), opponent, seed)
 
     def _after_reset(self, infos: Infos) -> Infos:
+        self._seated_opponents.after_step(infos)
         self._assign_seats(infos)
         return infos
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from battlesnake_gym import BattlesnakeEnv, VectorBattlesnake, parallel_env, snakes
@@ -118,6 +119,39 @@ def test_past_plays_past_selves_in_games_that_start_later() -> None:
         assert (actions[:, 0] == 9).all()
     first = win_rate(last_allowed, ["past"], past_self=last_allowed, width=7, height=7, games=40)
     assert 0 < first < 1  # Each side wins some games.
+
+
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP", "single", "pettingzoo"])
+def test_environments_record_results_against_past_selves(mode: str) -> None:
+    size: dict[str, Any] = {"width": 7, "height": 7, "action_mask": "none"}
+    if mode == "pettingzoo":
+        agents = parallel_env(2, opponents=["past"], **size)
+        past = agents._seated_opponents._past_selves
+        agents.add_past_self(last_allowed)
+        for seed in range(5):
+            agents.reset(seed=seed)
+            while agents.agents:
+                agents.step({"snake_0": 0})
+    elif mode == "single":
+        env = BattlesnakeEnv(["past"], **size)
+        past = env._seated_opponents._past_selves
+        env.add_past_self(last_allowed)
+        for seed in range(5):
+            env.reset(seed=seed)
+            while not any(env.step(0)[2:4]):
+                pass
+    else:
+        envs = BattlesnakeVectorEnv(5, ["past"], autoreset_mode=AutoresetMode[mode], **size)
+        past = envs._seated_opponents._past_selves
+        envs.add_past_self(last_allowed)
+        envs.reset(seed=1)
+        for _ in range(40):
+            envs.step(np.zeros(5, np.int64))
+    state = past.get_state()
+    assert state["num_results"][0] > 4
+    assert 0 <= state["wins"][0] < state["num_results"][0] < 60
+    # Without eliminations, every game would be a draw.
+    assert 2 * state["wins"][0] != pytest.approx(state["num_results"][0])
 
 
 def test_single_and_pettingzoo_environments_have_policies_too(left: str) -> None:

@@ -18,41 +18,41 @@ SHARES = {"past": 0.4, "straight": 0.3}
 def seated(
     shares: dict[str, float], games: int = 400, past: Sequence[Any] = (None,)
 ) -> tuple[Any, Any, Any]:
-    """Opponents in the first games of a batch, and what stands there.
+    """Opponents in the first games of a batch, the games, and their infos.
 
     Those of ``past`` are functions from boards to values.
     """
     from battlesnake_gym.env.past_selves import PastSelves
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-    from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
+    from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
 
-    selves = PastSelves(lambda function: function)
+    selves = PastSelves(greedy_policy)
     for function in past:
         selves.add(function)
 
     vector = make_vector_env(games, SMALL | {"num_snakes": 3, "width": 7, "height": 7})
-    frames, infos = vector.reset(seed=2)
-    opponents = TrainingOpponents(shares, vector, np.random.default_rng(1), selves)
+    _, infos = vector.reset(seed=2)
+    opponents = sample_opponents(vector, shares, np.random.default_rng(1), selves)
     opponents.draw_seats(infos["reset"])
-    return opponents, frames, infos
+    return opponents, vector, infos
 
 
 def test_seats_are_drawn_and_the_learner_always_has_one() -> None:
     opponents, _, _ = seated(SHARES)
-    assert opponents.learner_seats.any(-1).all()
+    assert (~opponents.occupied).any(-1).all()
     # Without the games in which the learner was given a seat (0.7 ** 3) it would have 0.3.
-    assert opponents.learner_seats.mean() == pytest.approx(0.3 + 0.7**3 / 3, abs=0.04)
-    assert opponents.learner_seats.mean(0).std() < 0.04  # no seat is special
-    assert seated({})[0].learner_seats.all()
+    assert (~opponents.occupied).mean() == pytest.approx(0.3 + 0.7**3 / 3, abs=0.04)
+    assert opponents.occupied.mean(0).std() < 0.04  # no seat is special
+    assert not seated({})[0].occupied.any()
 
 
 def test_only_games_that_begin_are_seated_anew() -> None:
     opponents, _, _ = seated(SHARES)
-    before = opponents.learner_seats
+    before = opponents.occupied.copy()
     begin = np.arange(len(before)) % 2 == 0
     opponents.draw_seats(begin)
-    np.testing.assert_array_equal(opponents.learner_seats[~begin], before[~begin])
-    assert (opponents.learner_seats[begin] != before[begin]).any()
+    np.testing.assert_array_equal(opponents.occupied[~begin], before[~begin])
+    assert (opponents.occupied[begin] != before[begin]).any()
 
 
 def test_everybody_makes_its_own_moves() -> None:
@@ -64,19 +64,19 @@ def test_everybody_makes_its_own_moves() -> None:
         asked.append(len(boards))
         return np.tile(np.array([0, 1, 9, 2], np.float32), (len(boards), 1))
 
-    opponents, frames, infos = seated(SHARES, games=40, past=[always_left])
+    opponents, vector, infos = seated(SHARES, games=40, past=[always_left])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
-    mask = np.ones((*infos["alive"].shape, 4), np.bool_)
-    opponents.move(frames, mask, infos["alive"], actions)
-    np.testing.assert_array_equal(actions == unset, opponents.learner_seats)
+    vector._allowed = np.ones((*infos["alive"].shape, 4), np.bool_)
+    opponents.move(actions, infos["alive"])
+    np.testing.assert_array_equal(actions == unset, ~opponents.occupied)
     lefts = int((actions == MOVES.index("left")).sum())
     assert asked[0] <= lefts
-    assert 0 < asked[0] < (~opponents.learner_seats).sum()
+    assert 0 < asked[0] < opponents.occupied.sum()
     # The dead are not asked.
     dead = np.zeros_like(infos["alive"])
     actions[:] = unset
-    opponents.move(frames, mask, dead, actions)
+    opponents.move(actions, dead)
     assert (actions == unset).all()
     assert len(asked) == 1
 
@@ -99,22 +99,23 @@ def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
 
 def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_went() -> None:
     opponents, _, _ = seated({"past": 0.6}, games=30, past=[1, 2, 3, 4, 5])
-    past, who, selves = opponents._past, opponents._players.copy(), opponents._past_self.copy()
+    past, who = opponents._past_selves, opponents.occupied.copy()
+    selves = opponents._past_self.copy()
     assert len(opponents._active_past_selves()) == 3  # not more at once
     none = np.zeros(30, np.bool_)
     alive = np.zeros((30, 3), np.uint8)
     turn = np.full(30, 7)
     for _ in range(20):
         opponents.after_step({"reset": none, "cause": alive, "turn": turn})
-    np.testing.assert_array_equal(opponents._players, who)
+    np.testing.assert_array_equal(opponents.occupied, who)
     np.testing.assert_array_equal(opponents._past_self, selves)
     # In the first game the learner dies first, in the second the past self, in a third nobody.
-    with_past = np.flatnonzero((who != 0).any(-1))[:3]
+    with_past = np.flatnonzero(who.any(-1))[:3]
     lost, won, _ = with_past
     opponents._past_self[with_past] = 1, 2, 3
     cause = alive.copy()
-    cause[lost, who[lost] == 0] = 1
-    cause[won, who[won] != 0] = 1
+    cause[lost, ~who[lost]] = 1
+    cause[won, who[won]] = 1
     opponents.after_step({"reset": none, "cause": cause, "turn": turn})
     over = none.copy()
     over[with_past] = True
@@ -153,7 +154,7 @@ def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> 
 
 
 def test_as_long_as_there_is_no_past_self_the_seats_are_the_learners() -> None:
-    assert seated({"past": 0.6}, past=[])[0].learner_seats.all()
+    assert not seated({"past": 0.6}, past=[])[0].occupied.any()
 
 
 GAMES = {"num_snakes": 3, "width": 7, "height": 7}
@@ -181,21 +182,20 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
         return np.tile(np.array([1, 0, 0, 0], np.float32), (len(boards), 1))
 
     shares = {frozen(): 0.5, "past": 0.2}
-    opponents, frames, infos = seated(shares, games=40, past=[always_up])
+    opponents, vector, infos = seated(shares, games=40, past=[always_up])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
-    mask = np.ones((*infos["alive"].shape, 4), np.bool_)
-    mask[:, 0, MOVES.index("left")] = False
-    opponents.move(frames, mask, infos["alive"], actions)
-    np.testing.assert_array_equal(actions == unset, opponents.learner_seats)
-    names = np.array(opponents.names)[opponents._players]
-    frozen_seats = np.char.startswith(names, "policy:")
+    vector._allowed = np.ones((*infos["alive"].shape, 4), np.bool_)
+    vector._allowed[:, 0, MOVES.index("left")] = False
+    opponents.move(actions, infos["alive"])
+    np.testing.assert_array_equal(actions == unset, ~opponents.occupied)
+    (frozen_seats,) = opponents._policy_seats.values()
     assert 0.3 < frozen_seats.mean() < 0.6
     # Where "left" is forbidden it plays what it likes next.
-    expected = np.full(names.shape, MOVES.index("left"))
+    expected = np.full(actions.shape, MOVES.index("left"))
     expected[:, 0] = MOVES.index("right")
     np.testing.assert_array_equal(actions[frozen_seats], expected[frozen_seats])
-    assert (actions[names == "past"] == MOVES.index("up")).all()
+    assert (actions[opponents._past_seats] == MOVES.index("up")).all()
 
 
 def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own() -> None:
@@ -204,11 +204,11 @@ def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own(
     pytest.importorskip("onnxruntime", reason="needs the extra server")
     shares = with_defaults({"opponents": ["shipped", "past"]})["opponents"]
     assert shares == {"shipped": 1 / 3, "past": 1 / 3}
-    opponents, frames, infos = seated(shares, games=40, past=[lambda boards: boards[:, 0, 0, :4]])
+    opponents, _, infos = seated(shares, games=40, past=[lambda boards: boards[:, 0, 0, :4]])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
-    opponents.move(frames, infos["action_mask"], infos["alive"], actions)
-    np.testing.assert_array_equal(actions == unset, opponents.learner_seats)
+    opponents.move(actions, infos["alive"])
+    np.testing.assert_array_equal(actions == unset, ~opponents.occupied)
 
 
 @pytest.mark.parametrize("other", [{"width": 5}, {"observation": "centered"}])
@@ -234,7 +234,7 @@ def test_nothing_is_learned_from_opponents(runner: Any) -> None:
     step = runner.env.step
 
     def counted(actions: Any) -> Any:
-        learning = runner._opponents.learner_seats
+        learning = ~runner._opponents.occupied
         result = step(actions)
         moved.append((result[4]["acted"] & learning).sum())
         moved_by_all.append(result[4]["acted"].sum())
@@ -269,7 +269,7 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     for i in range(len(everybody) - 1):
         assert not np.allclose(everybody[0], everybody[i + 1])
     for number, then in zip(values["numbers"], values["past"], strict=True):
-        np.testing.assert_allclose(values["playing"][number], then)
+        np.testing.assert_array_equal(values["playing"][number], then.argmax(-1))
 
     with built(config.copy(copy_frozen=False)) as copy:
         copy.restore_from_path(str(tmp_path / "checkpoint"))
@@ -300,7 +300,7 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
             "past": [values(weights) for weights in runner._past_selves.get_state()["weights"]],
             "numbers": runner._past_selves.numbers,
             "playing": {
-                number: runner._past_selves.act(number, boards)
+                number: runner._past_selves.act(number, boards, np.ones((5, 4), np.bool_))
                 for number in runner._past_selves.numbers
             },
         }

@@ -17,7 +17,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.env.seated_policy import PAST_SELF
+from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.distil.distil import DISTILConfig

@@ -12,6 +12,12 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import register_env
 
 from battlesnake_gym.engine import build_check, engine
+from battlesnake_gym.env.opponent_names import (
+    POLICY_PREFIX,
+    is_file,
+    seat_fractions,
+    with_absolute_paths,
+)
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.search import COMPILED
@@ -27,13 +33,7 @@ from battlesnake_rl.mabs.envs.env_factory import (
     ENV_NAME,
     head_plane_index,
     make_vector_env,
-)
-from battlesnake_rl.mabs.envs.training_opponents import (
-    TrainingOpponents,
-    is_file,
-    opponent_path,
-    seat_fractions,
-    with_absolute_paths,
+    sample_opponents,
 )
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
@@ -307,9 +307,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             warm_start.check_start_from(network, environment, Path(config.start_from))
         # Training must not start with frozen policies that do not fit these games.
         none = PastSelves(lambda weights: weights)
-        TrainingOpponents(
-            config.env_config["opponents"], environment, np.random.default_rng(), none
-        )
+        sample_opponents(environment, config.env_config["opponents"], np.random.default_rng(), none)
         return {
             "algorithm": config.algo_class.__name__,
             "board_size": [config.env_config["width"], config.env_config["height"]],
@@ -415,7 +413,9 @@ def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:
         return with_absolute_paths(fractions)
     directory = channel_folder(_OPPONENTS_CHANNEL)
     from_channel = [
-        name for name in fractions if is_file(name) and not Path(opponent_path(name)).is_absolute()
+        name
+        for name in fractions
+        if is_file(name) and not Path(name.removeprefix(POLICY_PREFIX)).is_absolute()
     ]
     if not from_channel:
         there = sorted(path.name for path in directory.iterdir()) if directory else []

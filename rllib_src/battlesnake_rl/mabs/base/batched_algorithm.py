@@ -28,7 +28,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from battlesnake_gym.env.seated_policy import PAST_SELF
+from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games

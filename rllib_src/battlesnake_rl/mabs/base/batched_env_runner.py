@@ -30,6 +30,7 @@ from ray.rllib.utils.metrics import (
 )
 
 from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.base.allocator import disable_nan_fill, keep_freed_memory
 from battlesnake_rl.mabs.base.game_metrics import EXTREME_METRICS, GameStatistics
@@ -43,9 +44,12 @@ from battlesnake_rl.mabs.base.rllib_episodes import (
     Callbacks,
     RLlibEpisodeRecorder,
 )
-from battlesnake_rl.mabs.envs.env_factory import curriculum_board_size, make_vector_env
-from battlesnake_rl.mabs.envs.training_opponents import TrainingOpponents
-from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
+from battlesnake_rl.mabs.envs.env_factory import (
+    curriculum_board_size,
+    make_vector_env,
+    sample_opponents,
+)
+from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
 COMPONENT_PAST_SELVES = "past_selves"
@@ -107,7 +111,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
         fractions = self.config.env_config.get("opponents", {})
-        self._opponents = TrainingOpponents(fractions, self.env, self._random, self._past_selves)
+        self._opponents = sample_opponents(self.env, fractions, self._random, self._past_selves)
         self._needs_reset = True
         wanted = self._callbacks.has_handler(
             EPISODE_CREATED, EPISODE_START, EPISODE_STEP, EPISODE_END
@@ -249,11 +253,11 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """
         self._past_selves.add(_resolve_reference(weights))
 
-    def _past_self_policy(self, weights: Any) -> ScoreFn:
+    def _past_self_policy(self, weights: Any) -> ActFn:
         """Return the policy of a past self with the given weights of the module."""
         module = copy.deepcopy(self.module)
         module.set_state(weights)
-        return functools.partial(self.action_scores, module[DEFAULT_MODULE_ID])
+        return greedy_policy(functools.partial(self.action_scores, module[DEFAULT_MODULE_ID]))
 
     @abc.abstractmethod
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
@@ -265,11 +269,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         ``actions`` is uint8 (N, S) and is modified in place.
         """
         assert self.env is not None
-        frames, action_mask, alive, _ = self._position
-        self._opponents.move(frames, action_mask, alive, actions)
+        self._opponents.move(actions, self._position[2])
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         assert self.env.last_turn is not None
-        acted = infos["acted"] & self._opponents.learner_seats
+        acted = infos["acted"] & ~self._opponents.occupied
         learned = dataclasses.replace(self.env.last_turn, acted=acted)
         counted = None if self._episodes_left is None else self._episodes_left > 0
         ended = self._statistics.update(learned, rewards, infos, counted)
@@ -280,6 +283,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
                 observations, actions, rewards, terminations, truncations, infos
             )
         self._opponents.after_step(infos)
+        self._opponents.draw_seats(infos["reset"])
         self._position = observations, infos["action_mask"], infos["alive"], truncations
         return StepResult(acted, rewards, terminations, truncations)
 

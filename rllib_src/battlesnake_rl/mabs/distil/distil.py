@@ -132,7 +132,7 @@ class DistilEnvRunner(PPOEnvRunner):
         steps = 0
         for _ in range(num_turns):
             observations, action_mask, alive, _ = self._position
-            acts = alive & self._opponents.learner_seats
+            acts = alive & ~self._opponents.occupied
             frames, mask = observations[acts], action_mask[acts]
             preferred = np.where(mask, self.action_scores(self._module, frames), -np.inf)
             if query_expert:

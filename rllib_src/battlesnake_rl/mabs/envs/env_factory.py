@@ -8,15 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig, IntPerGame, check_option_names
+from battlesnake_gym.env.opponent_names import POLICY_PREFIX, check_fractions, seat_fractions
+from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.seated_opponents import SampledOpponents
+from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
 from battlesnake_rl.mabs.envs.board_size_schedule import CYCLED_BOARD_SIZES, FIXED_SHAPE_OBSERVATION
-from battlesnake_rl.mabs.envs.training_opponents import check_opponents, seat_fractions
+from battlesnake_rl.mabs.policy import policy_loader
+from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
 
 ENV_NAME = "battlesnake"
 """Name of the environment in RLlib's registry."""
@@ -35,7 +41,8 @@ ENV_CONFIG_DEFAULTS: dict[str, Any] = {
   an empty list, the board size is always ``width`` x ``height``.
 * ``iterate_map_size``: cycle through board sizes 7, 11 and 19 (`board_size_schedule`).
 * ``clip_rewards``: RLlib's own algorithms receive the sign of each reward (starter pack).
-* ``opponents``: fraction of seats by opponent, or a list of opponents (`training_opponents`).
+* ``opponents``: fraction of seats by opponent, or a list of opponents
+  (`battlesnake_gym.env.opponent_names`).
 
 `with_defaults` merges the additional key ``frame_stack`` into ``observation``.
 """
@@ -64,6 +71,49 @@ def make_vector_env(
             options, width=[*others, board["width"]], height=[*others, board["height"]]
         )
     return VectorBattlesnake.from_config(options, num_games)
+
+
+def sample_opponents(
+    vector: VectorBattlesnake,
+    fractions: Mapping[str, float],
+    random: np.random.Generator,
+    past_selves: PastSelves,
+) -> SampledOpponents:
+    """Return the opponents of training games, without seats.
+
+    Args:
+        vector: The games.
+        fractions: Fraction of seats by opponent, as in `SampledOpponents`. A name with
+            `POLICY_PREFIX` is the path of a frozen policy (`policy_loader.load_score_fn`).
+        random: Random generator for opponents and seats.
+        past_selves: Past selves of the learner.
+
+    Raises:
+        ValueError: If the fractions are invalid or a policy does not fit the games.
+    """
+    frozen = {
+        name: _load_frozen_policy(name, vector)
+        for name in fractions
+        if name.startswith(POLICY_PREFIX)
+    }
+    return SampledOpponents(vector, fractions, random, past_selves, frozen)
+
+
+def _load_frozen_policy(name: str, vector: VectorBattlesnake) -> ActFn:
+    """Load a frozen policy, which must have the observation of the games."""
+    values, games = policy_loader.load_score_fn(Path(name.removeprefix(POLICY_PREFIX)))
+    observation = EnvConfig(
+        observation=games["observation"], frame_stack=games.get("frame_stack")
+    ).observation_encoder
+    seen = observation.to_dict(), observation.shape(games["width"], games["height"])
+    shown = vector.observation.to_dict(), vector.single_observation_space.shape
+    if seen != shown:
+        raise ValueError(
+            f"the opponent {name!r} has the observation {seen[0]} of shape {seen[1]}, "
+            f"but the games have {shown[0]} of shape {shown[1]}; "
+            "use a policy with the same observation and board size"
+        )
+    return greedy_policy(values)
 
 
 def observation_bytes(env_config: Mapping[str, Any]) -> int:
@@ -114,7 +164,7 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
     """
     values = with_defaults(env_config)
     _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
-    check_opponents(values.pop("opponents"))
+    check_fractions(values.pop("opponents"))
     values.pop("clip_rewards")
     if values.pop("iterate_map_size"):
         _check_iterate_map_size(values["observation"], env_config.get("curriculum"))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
+from battlesnake_gym.env.seated_policy import ActFn
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
@@ -94,6 +95,17 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
         return answer
 
     return values
+
+
+def greedy_policy(values: ScoreFn) -> ActFn:
+    """Return the policy that selects the unmasked move with the highest score."""
+
+    def act(frames: NDArray[np.uint8], action_mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Return the moves, integers (B,)."""
+        moves: NDArray[np.intp] = np.where(action_mask, values(frames), -np.inf).argmax(-1)
+        return moves
+
+    return act
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:

@@ -172,7 +172,7 @@ class PPOEnvRunner(BatchedEnvRunner):
             (N, S).
         """
         observations, action_mask, alive, cut_off = self._position
-        learning = self._opponents.learner_seats
+        learning = ~self._opponents.occupied
         seen = (alive | cut_off) & learning
         frames, mask, symmetry = (
             observations[seen],
