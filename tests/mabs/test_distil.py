@@ -194,19 +194,29 @@ def test_several_runners_ask_for_one_learner(made: Any) -> None:
 
 
 def test_what_runners_bring_at_once_is_learned_from_as_one_fragment(made: Any) -> None:
-    updates, steps = [], []
+    updates = []
     for count in (1, 3):
         with built(made()) as algorithm:
             learner, (labels,) = algorithm.learner_group._learner, algorithm.env_runner.sample()
-            learner.after_gradient_based_update = lambda *, timesteps: steps.append(
-                timesteps["num_env_steps_sampled_lifetime"]
-            )
             for _ in range(2):
                 learner.learn([labels] * count, 10_000)
             updates.append(len(learner._pending_metrics))
             assert learner._num_added == 2 * count * len(labels.regrets)
     assert updates[0] == updates[1] == 2 * 16 * len(labels.regrets) // 32
-    assert steps == [64, 128] * 2  # 8 games of 8 turns
+
+
+@pytest.mark.parametrize("end", [1, 160])
+def test_the_learning_rate_falls_with_the_run_or_with_env_steps(made: Any, end: int) -> None:
+    with built(made().training(lr=[[0, 0.01], [end, 0.002]])) as algorithm:
+        learner, rates, positions = algorithm.learner_group._learner, [], []
+        (optimizer,) = learner._named_optimizers.values()
+        for progress in (0.0, 0.5, 1.0):
+            algorithm.run_progress = progress
+            algorithm.train()
+            rates.append(optimizer.param_groups[0]["lr"])
+            positions.append(progress if end == 1 else algorithm.num_env_steps_sampled / end)
+    assert positions[1] < 1 <= positions[2]
+    assert rates == pytest.approx([max(0.01 - 0.008 * position, 0.002) for position in positions])
 
 
 def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:

@@ -73,8 +73,11 @@ class Counting:
     def __init__(self, caught: PendingSignals, signal_after: int = 99) -> None:
         self.training_iteration = 0
         self._caught, self._signal_after = caught, signal_after
+        self.run_progress = math.nan
+        self.progress: list[float] = []
 
     def train(self) -> dict[str, Any]:
+        self.progress.append(self.run_progress)
         self.training_iteration += 1
         if self.training_iteration == self._signal_after:
             self._caught.append(15)
@@ -91,9 +94,8 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signal_after: int, last: float
 ) -> None:
     caught = PendingSignals()
-    monkeypatch.setattr(
-        training_run, "build_algorithm", lambda config: Counting(caught, signal_after)
-    )
+    algorithm = Counting(caught, signal_after)
+    monkeypatch.setattr(training_run, "build_algorithm", lambda config: algorithm)
     concluded: list[int] = []
 
     def conclude(algorithm: Counting, results: dict[str, Any]) -> None:
@@ -110,6 +112,7 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     )
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])
+    assert algorithm.progress == pytest.approx([0, 1 / 3, 2 / 3])
     assert [row["elo"] for row in run_dir.read_progress(tmp_path / "progress.csv")] == [
         1000,
         1000,

@@ -323,6 +323,7 @@ class TrainingRun:
         with self._make_progress_bar() as bar:
             while not stop_signals and not self.is_finished:
                 self._add_env_runners(algorithm)
+                algorithm.run_progress = 1 - self._remaining_fraction()
                 good = divergence.copy_learner_state(algorithm)
                 try:
                     with stop_signals.abort_after(limit if good else 0.0):

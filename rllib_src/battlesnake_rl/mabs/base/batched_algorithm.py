@@ -241,7 +241,13 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
 
     The configuration class of the algorithm derives from `BatchedAlgorithmConfig`. In the list of
     base classes, the mixin must precede RLlib's algorithm class.
+
+    Attributes:
+        run_progress: Completed fraction of the run, in [0, 1], which the training run sets before
+            each iteration. Schedules that end at 1 follow this fraction.
     """
+
+    run_progress: float = 0.0
 
     def setup(self: Any, config: AlgorithmConfig) -> None:
         """Build the env runners, the learners and the ladder evaluator."""
@@ -363,6 +369,8 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
 
         The game metrics are means over the latest games of all env runners.
         """
+        progress = self.run_progress
+        self.learner_group.foreach_learner(lambda learner: learner.set_run_progress(progress))
         results: dict[str, Any] = super().step()
         self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))

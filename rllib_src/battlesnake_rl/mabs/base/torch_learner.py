@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,37 @@ def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
     return wait_for_copy
 
 
+def is_run_schedule(schedule: Any) -> bool:
+    """Return whether a schedule counts the completed fraction of the run.
+
+    The last point of such a schedule is at 1. All other schedules count env steps.
+    """
+    return isinstance(schedule, list | tuple) and schedule[-1][0] == 1
+
+
+def schedule_value(
+    schedule: float | Sequence[Sequence[float]], env_steps: int, run_progress: float
+) -> float:
+    """Return the current value of a schedule, with linear interpolation.
+
+    Args:
+        schedule: A number, or points (position, value). The unit of the positions is an env step,
+            or the whole run if the last position is 1.
+        env_steps: Number of env steps sampled.
+        run_progress: Completed fraction of the run, in [0, 1].
+
+    >>> schedule_value([[0, 0.4], [1, 0.2]], 7000, 0.5)
+    0.3
+    >>> schedule_value([[0, 0.4], [10_000, 0.2]], 2500, 0.5)
+    0.35
+    """
+    if isinstance(schedule, int | float):
+        return schedule
+    positions, values = zip(*schedule, strict=True)
+    position = run_progress if is_run_schedule(schedule) else env_steps
+    return float(np.interp(position, positions, values).round(12))
+
+
 class FastTorchLearnerMixin:
     """Mixin for torch learners with one module.
 
@@ -60,6 +91,7 @@ class FastTorchLearnerMixin:
         """Build the module and the optimizer."""
         limit_torch_threads()
         super().build()  # type: ignore[misc]
+        self.run_progress = 0.0
         self._norms: list[Tensor] = []
         self._random = np.random.default_rng(self.config.seed)
 
@@ -68,14 +100,29 @@ class FastTorchLearnerMixin:
     ) -> None:
         """Register an Adam optimizer that updates all weights in one fused call."""
         parameters = self.get_parameters(self.module[module_id])
+        lr = (config or self.config).lr
         self.register_optimizer(
             module_id=module_id,
             optimizer=torch.optim.Adam(
-                parameters, eps=(config or self.config).adam_epsilon, fused=True
+                parameters,
+                schedule_value(lr, 0, 0.0),
+                eps=(config or self.config).adam_epsilon,
+                fused=True,
             ),
             params=parameters,
-            lr_or_lr_schedule=(config or self.config).lr,
+            # RLlib's schedules only know env steps; `set_run_progress` follows the run.
+            lr_or_lr_schedule=None if is_run_schedule(lr) else lr,
         )
+
+    def set_run_progress(self: Any, fraction: float) -> None:
+        """Set the completed fraction of the run, in [0, 1], for schedules that end with the run.
+
+        The learning rate changes at once, if its schedule ends with the run.
+        """
+        self.run_progress = fraction
+        if is_run_schedule(self.config.lr):
+            for optimizer in self._named_optimizers.values():
+                self._set_optimizer_lr(optimizer, schedule_value(self.config.lr, 0, fraction))
 
     def _to_device(self: Any, column: NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the learner's device."""

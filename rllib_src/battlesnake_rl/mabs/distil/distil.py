@@ -214,12 +214,11 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
 
         The number of trained labels is ``replay_ratio`` times the number of labels in one fragment.
         This number does not depend on the number of fragments that arrive. With more env runners,
-        the labels are therefore fresher, and the learner does not fall behind. The schedule of
-        ``lr`` advances by the env steps of one fragment.
+        the labels are therefore fresher, and the learner does not fall behind.
 
         Args:
             labels: Fragments of the env runners.
-            env_steps: Not used, because the schedule counts the calls of this method.
+            env_steps: Total number of env steps sampled, for a schedule of ``lr``.
         """
         self.add(labels)
         new = sum(len(one.regrets) for one in labels) / len(labels)
@@ -231,10 +230,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             batch = {name: column[rows] for name, column in self._label_buffer.items()}
             self._update(batch)
         self._weights_seq_no += 1
-        turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
-        self.after_gradient_based_update(
-            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
-        )
+        self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
         self.module[DEFAULT_MODULE_ID].unwrapped().update_average()
 
     def add(self, labels: list[ExpertLabels]) -> None:
@@ -347,7 +343,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         self.rollout_fragment_length = 16
         # With several requests in flight, env runners search continuously while the learner trains.
         self.max_requests_in_flight_per_env_runner = 4
-        self.lr: Any = [[0, 1e-3], [400_000, 1e-4]]
+        self.lr: Any = [[0, 1e-3], [1, 3e-5]]
         self.adam_epsilon = 1e-5
         self.grad_clip = 0.5
         self.expert_nodes = 500

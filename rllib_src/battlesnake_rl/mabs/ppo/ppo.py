@@ -29,7 +29,7 @@ from torch.nn.functional import mse_loss
 
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
-from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin
+from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin, schedule_value
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
@@ -231,10 +231,6 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._pending_metrics: list[Tensor] = []
         self._num_moves_trained = 0
         self._start_module: Any = None
-        self._entropy_coeff, self._kickstart_coeff = (
-            Scheduler(fixed_value_or_schedule=one, framework="torch")
-            for one in (self.config.entropy_coeff, self.config.kickstart_coeff)
-        )
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """Train on ``rollouts`` for ``num_epochs`` epochs, in minibatches of moves.
@@ -243,8 +239,10 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             rollouts: Rollouts of the env runners.
             env_steps: Total number of env steps sampled, for the schedules.
         """
-        self._entropy_coeff.update(timestep=env_steps)
-        self._kickstart_coeff.update(timestep=env_steps)
+        self._entropy_coeff, self._kickstart_coeff = (
+            schedule_value(schedule, env_steps, self.run_progress)
+            for schedule in (self.config.entropy_coeff, self.config.kickstart_coeff)
+        )
         parts = [self._to_batch(rollout) for rollout in rollouts]
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         advantages = columns[ADVANTAGES]
@@ -280,7 +278,7 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         importance_ratios: NDArray[np.float32] | float = 1.0
         if rollout.weights_seq_no < self._weights_seq_no:
             importance_ratios = self._recompute_with_current_policy(rollout, columns)
-        if self.config.start_from is not None and self._kickstart_coeff.get_current_value() > 0:
+        if self.config.start_from is not None and self._kickstart_coeff > 0:
             columns[KICKSTART_PROBS] = self._compute_kickstart_probs(columns)
         advantages = compute_advantages(
             rollout, self.config.gamma, self.config.lambda_, importance_ratios
@@ -351,11 +349,10 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         vf_loss = self.vf_loss(fwd_out[Columns.VF_PREDS], batch)
         log_all = logits.log_softmax(-1)
         entropy = -(log_all.exp() * log_all).sum(-1).mean()
-        coefficient = self._entropy_coeff.get_current_value()
-        loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss - coefficient * entropy
+        loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss - self._entropy_coeff * entropy
         if KICKSTART_PROBS in batch:
             kickstart_loss = -(batch[KICKSTART_PROBS] * log_all).sum(-1).mean()
-            loss = loss + self._kickstart_coeff.get_current_value() * kickstart_loss
+            loss = loss + self._kickstart_coeff * kickstart_loss
         kl = (ratio - 1 - log_ratio).mean()
         self._pending_metrics.append(
             torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach()
