@@ -16,6 +16,7 @@ from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS
+from battlesnake_rl.mabs.settings import DQNSettings
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
     LadderEvaluator,
@@ -194,8 +195,8 @@ def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.Monke
     assert not bench.asked
     assert "not measured" in bench.evaluator.history.score_table()
     for wrong in (-0.1, 0.6, True, "much"):
-        with pytest.raises(ValueError, match=r"ladder_cpu_fraction.* 0.* 0\.5"):
-            ladder_evaluator.check_cpu_fraction(wrong)
+        with pytest.raises(ValueError, match=r"ladder_cpu_fraction must be"):
+            DQNSettings(ladder_cpu_fraction=wrong)  # type: ignore[arg-type]
 
 
 def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(

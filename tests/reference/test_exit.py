@@ -27,7 +27,7 @@ from battlesnake_heuristics.search.self_play import (
 )
 from battlesnake_rl.mabs.exit import evaluation_fit, exit_self_play
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel, Samples, label_with_td_lambda
-from battlesnake_rl.mabs.exit.exit import ExitSettings
+from battlesnake_rl.mabs.exit.exit import EXITSettings
 from reference import exit
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def test_the_fit_is_that_of_the_fast_one(games: SelfPlayBatch) -> None:
 
 
 def test_both_are_set_alike() -> None:
-    settings = ExitSettings()
+    settings = EXITSettings()
     assert exit.NODE_CHOICES == exit_self_play.NODE_CHOICES
     assert exit.TD_LAMBDA == evaluation_fit.TD_LAMBDA
     assert (settings.buffer_iterations, settings.match_pairs) == (

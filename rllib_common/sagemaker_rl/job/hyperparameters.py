@@ -11,12 +11,14 @@ Unknown names and values of the wrong type raise `HyperparameterError`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
+import operator
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from battlesnake_gym.common.suggestions import nearest_name
@@ -60,15 +62,125 @@ class HyperparameterError(ValueError):
     """Error raised if a hyperparameter has an unknown name or an invalid value."""
 
 
-def hyperparameter(default: Any, help_text: str, aliases: tuple[str, ...] = ()) -> Any:
+def hyperparameter(
+    default: Any,
+    help_text: str,
+    aliases: tuple[str, ...] = (),
+    *,
+    minimum: float | None = 0,
+    maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    target: str | None = None,
+) -> Any:
     """Return a dataclass field for a hyperparameter.
 
     Args:
         default: Default value.
         help_text: Help text in ``--help``.
         aliases: Other accepted names, which ``--help`` omits.
+        minimum: Smallest valid number, or None.
+        maximum: Largest valid number, or None.
+        above: Number that a valid number exceeds, or None.
+        below: Number that exceeds a valid number, or None.
+        target: Dotted path of the field of RLlib's configuration that the hyperparameter sets, or
+            "" if the names are equal. None means that the hyperparameter sets no such field.
     """
-    return dataclasses.field(default=default, metadata={"help": help_text, "aliases": aliases})
+    metadata = {
+        "help": help_text,
+        "aliases": aliases,
+        "bounds": (minimum, maximum, above, below),
+        "target": target,
+        "default": default,
+    }
+    if isinstance(default, list | dict):
+        return dataclasses.field(default_factory=lambda: _copy(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def setting(default: Any, help_text: str, target: str = "", **options: Any) -> Any:
+    """Return a dataclass field for a hyperparameter that sets a field of RLlib's configuration.
+
+    See `hyperparameter` for the arguments.
+    """
+    return hyperparameter(default, help_text, target=target, **{"minimum": None} | options)
+
+
+def target_of(field: dataclasses.Field[Any]) -> str:
+    """Return the dotted path of the field of RLlib's configuration that ``field`` sets."""
+    return str(field.metadata["target"] or field.name)
+
+
+def field_names(cls: type[Any]) -> dict[str, str]:
+    """Return the name of the field for each name that sets a field of the dataclass ``cls``.
+
+    The names are names of fields and aliases. A `setting` also has these names with
+    `CONFIG_PREFIX`, and the name of its field of RLlib's configuration.
+    """
+    names = {}
+    for field in dataclasses.fields(cls):
+        accepted = {field.name, *_aliases(field)}
+        if field.metadata.get("target") is not None:
+            accepted |= {CONFIG_PREFIX + name for name in (*accepted, target_of(field))}
+        names |= dict.fromkeys(accepted, field.name)
+    return names
+
+
+def check_fields(values: Any, names: Mapping[str, str] | None = None) -> None:
+    """Check types and bounds of the fields of a dataclass instance, and convert the values.
+
+    Args:
+        values: Instance of a dataclass whose fields `hyperparameter` or `setting` made.
+        names: Names for error messages, keyed by the names of fields.
+
+    Raises:
+        HyperparameterError: If a value is invalid.
+    """
+    kinds = typing.get_type_hints(type(values))
+    for field in dataclasses.fields(values):
+        name = (names or {}).get(field.name, field.name.rstrip("_"))
+        value = convert_value(name, getattr(values, field.name), kinds[field.name])
+        if isinstance(value, list) and float in typing.get_args(kinds[field.name]):
+            _check_schedule(name, value)
+        _check_bounds(name, value, field.metadata["bounds"])
+        object.__setattr__(values, field.name, value)
+
+
+def _check_schedule(name: str, schedule: list[Any]) -> None:
+    """Reject a list that is no schedule ``[[env_steps, value], ...]``."""
+    with contextlib.suppress(TypeError, ValueError):
+        steps = [step for step, _ in schedule]
+        numbers = all(isinstance(value, int | float) for pair in schedule for value in pair)
+        if numbers and len(steps) > 1 and steps[0] == 0 and steps == sorted(set(steps)):
+            return
+    raise HyperparameterError(
+        f"{name} must be a number, or a schedule of at least two pairs [env_steps, value] in "
+        f"ascending order that starts at 0, such as [[0, 1e-3], [100000, 1e-4]]; got {schedule!r}"
+    )
+
+
+_BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool]], ...] = (
+    ("at least", operator.ge),
+    ("at most", operator.le),
+    ("more than", operator.gt),
+    ("less than", operator.lt),
+)
+"""Words for the bounds of a number, and their comparisons."""
+
+
+def _check_bounds(name: str, value: Any, bounds: tuple[float | None, ...]) -> None:
+    """Reject a number, or the values of a schedule, outside of the bounds."""
+    entries = value if isinstance(value, list) else [value]
+    limits = [
+        (*one, limit) for one, limit in zip(_BOUNDS, bounds, strict=True) if limit is not None
+    ]
+    for entry in entries:
+        number = entry[-1] if isinstance(entry, list | tuple) and entry else entry
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            continue
+        if not all(holds(number, limit) for _, holds, limit in limits):
+            wanted = " and ".join(f"{word} {limit:g}" for word, _, limit in limits)
+            raise HyperparameterError(f"{name} must be {wanted}, got {number!r}")
 
 
 def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
@@ -161,7 +273,7 @@ def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]
     Raises:
         HyperparameterError: If a hyperparameter is set under two names.
     """
-    name_of = {alias: field.name for field in dataclasses.fields(cls) for alias in _aliases(field)}
+    name_of = field_names(cls)
     resolved: dict[str, Any] = {}
     for given, value in values.items():
         name = name_of.get(given, given)
@@ -224,22 +336,23 @@ def split_rllib_overrides(
         HyperparameterError: If a name is unknown, a value has the wrong type, or a number is not
             finite. The message suggests the most similar known name.
     """
-    types_of = typing.get_type_hints(cls)
+    known = [field.name for field in dataclasses.fields(cls)]
     plain: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
     for name, value in values.items():
         _check_finite(name, value)
         if name.startswith(CONFIG_PREFIX):
             overrides[name.removeprefix(CONFIG_PREFIX)] = value
-        elif name in types_of:
-            plain[name] = convert_value(name, value, types_of[name])
-            if isinstance(plain[name], int | float) and plain[name] < 0:
-                raise HyperparameterError(f"hyperparameter {name} must be 0 or more, got {value}")
+        elif name in known:
+            plain[name] = value
         elif name not in ignored:
             raise unknown_name_error(
-                name, [*types_of, *(CONFIG_PREFIX + field for field in config_fields)]
+                name, [*known, *(CONFIG_PREFIX + field for field in config_fields)]
             )
-    return cls(**plain), overrides
+    settings = cls(**plain)
+    if not hasattr(cls, "__post_init__"):
+        check_fields(settings)
+    return settings, overrides
 
 
 def _check_finite(name: str, value: Any) -> None:
@@ -300,7 +413,7 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
         if first not in config:
             raise unknown_name_error(CONFIG_PREFIX + first, [CONFIG_PREFIX + key for key in config])
         node: dict[str, Any] = changed
-        node.setdefault(first, _copy_dicts(config[first]))
+        node.setdefault(first, _copy(config[first]))
         key = first
         for part in path:
             node, key = node[key], part
@@ -327,6 +440,8 @@ def convert_value(name: str, value: Any, kind: Any) -> Any:
     for one in (typing.get_origin(one) or one for one in kinds):
         if one is type(None) and value is None:
             return None
+        if one is list and isinstance(value, tuple):
+            return list(value)
         if one is float and isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
         if one is int and isinstance(value, float) and value.is_integer():
@@ -360,13 +475,9 @@ def _convert_like(name: str, value: Any, default: Any) -> Any:
     return convert_value(name, value, kind if kind is not str else str | int | float | bool)
 
 
-def _copy_dicts(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """Return a copy of nested dictionaries; other values are not copied."""
-    return (
-        {key: _copy_dicts(entry) for key, entry in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
+    return {key: _copy(entry) for key, entry in value.items()} if isinstance(value, dict) else value
 
 
 def _parse_pair(text: str, flag: str) -> tuple[str, Any]:

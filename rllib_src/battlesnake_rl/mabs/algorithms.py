@@ -79,18 +79,7 @@ def _map_to_seat(agent: str, episode: Any, **_: Any) -> str:
 
 def _rllib_ppo_config() -> AlgorithmConfig:
     """Return the default configuration of RLLIB_PPO, which is RLlib's own PPO."""
-    return _with_shared_network(
-        RLlibPPOConfig().training(
-            lr=3e-4,
-            gamma=0.97,
-            lambda_=0.95,
-            entropy_coeff=0.01,
-            train_batch_size_per_learner=8192,
-            minibatch_size=512,
-            num_epochs=3,
-            vf_clip_param=float("inf"),
-        )
-    ).env_runners(num_envs_per_env_runner=16)
+    return _with_shared_network(RLlibPPOConfig())
 
 
 def _exit_config() -> AlgorithmConfig:
@@ -117,25 +106,6 @@ _ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "EXIT": _exit_config,
 }
 """Function that returns the base configuration, by algorithm name."""
-
-_SATURATING_ENV_RUNNERS: dict[str, Callable[[Any], float]] = {
-    "APEX": lambda config: 0.28 / config.training_intensity,
-    "DISTIL": lambda config: 3.7 * config.expert_nodes / 500,
-    # In late games, EXIT's search visits six times as many nodes per move.
-    "EXIT": lambda config: (
-        (228 if config.settings.deep_search_after_moves else 38)
-        / (
-            config.settings.buffer_iterations
-            * config.settings.kept_fraction
-            * config.settings.epochs
-        )
-    ),
-}
-"""Functions that return the number of saturating env runners.
-
-The keys are names of algorithms. The argument of a function is the configuration. The functions
-assume a learner on a CPU.
-"""
 
 
 def configure(
@@ -196,11 +166,10 @@ def num_saturating_env_runners(config: AlgorithmConfig) -> float:
     infinity for unmeasured settings. Opponents other than past selves were not measured. Algorithms
     whose env runners wait for the learner were not measured either.
     """
-    known = _SATURATING_ENV_RUNNERS.get(config.algo_class.__name__)
-    if known is None or config.env_config.get("opponents", {}).keys() - {PAST_SELF}:
+    if config.env_config.get("opponents", {}).keys() - {PAST_SELF}:
         return math.inf
     settings: Any = config
-    return known(settings) * float(max(settings.num_learners, 1))
+    return float(settings.settings.saturating_env_runners() * max(settings.num_learners, 1))
 
 
 def _base_config(name: str) -> AlgorithmConfig:

@@ -77,7 +77,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         "custom network, FILE.py:CLASS: a torch.nn.Module constructed with (observation_shape, "
         "num_actions)",
     )
-    num_snakes: int | list[int] = hyperparameter(  # noqa: RUF009  (it makes a field)
+    num_snakes: int | list[int] = hyperparameter(
         ENV_CONFIG_DEFAULTS["num_snakes"],
         "snakes per game; a list such as [2, 4] cycles through the values",
         aliases=("num_agents",),
@@ -87,7 +87,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         "width and height of the board, in cells",
         aliases=("map_size", "map_height"),
     )
-    curriculum: list[list[int]] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
+    curriculum: list[list[int]] | None = hyperparameter(
         None,
         "board size schedule: [[env_steps, size], ...], starting at 0 and ending at most at "
         "--board-size",
@@ -95,7 +95,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     iterate_map_size: bool = hyperparameter(
         False, "cycle through board sizes 7, 11 and 19, ten iterations each (starter pack)"
     )
-    opponents: dict[str, float] | list[str] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
+    opponents: dict[str, float] | list[str] | None = hyperparameter(
         None,
         'fraction of seats for opponents, e.g. {"past": 0.3, "runs/mine": 0.2}; or a list, e.g. '
         '["shipped", "my.onnx"], in which each opponent has as many seats as the learner',
@@ -116,15 +116,15 @@ class BattlesnakeHyperparameters(Hyperparameters):
     frame_stack: int | None = hyperparameter(
         None, "number of turns stacked in one observation, 1 to 8 (default: 1)"
     )
-    rewards: str | dict[str, float] | list[Any] = hyperparameter(  # noqa: RUF009  (it makes a field)
+    rewards: str | dict[str, float] | list[Any] = hyperparameter(
         ENV_CONFIG_DEFAULTS["rewards"],
         "reward preset, weights by event, or a list with one entry per seat; see "
         "docs/reference/observations.md#rewards",
     )
-    start_positions: list[list[int]] | None = hyperparameter(  # noqa: RUF009
+    start_positions: list[list[int]] | None = hyperparameter(
         None, "start cell [x, y] of each snake (default: chosen by the map)"
     )
-    food_positions: list[list[int]] | None = hyperparameter(  # noqa: RUF009
+    food_positions: list[list[int]] | None = hyperparameter(
         None, "initial food cells [x, y]; needs --start-positions (default: chosen by the map)"
     )
     policy_sharing: str = hyperparameter(
@@ -292,7 +292,6 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
-        ladder_evaluator.check_cpu_fraction(config.ladder_cpu_fraction)
         environment = make_vector_env(1, config.env_config)
         if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
             raise HyperparameterError(

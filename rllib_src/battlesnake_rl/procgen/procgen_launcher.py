@@ -57,16 +57,14 @@ class ProcgenHyperparameters(Hyperparameters):
     env_name: str | None = hyperparameter(
         None, "name of the game; overrides the game of the experiment"
     )
-    env_config: dict[str, Any] | None = hyperparameter(  # noqa: RUF009  (it makes a field)
+    env_config: dict[str, Any] | None = hyperparameter(
         None, "environment options (battlesnake_rl.procgen.procgen_env_config)"
     )
     custom_model: str | None = hyperparameter(
         "impala_cnn",
         "network: impala_cnn, a file in models/, or null for the algorithm's default network",
     )
-    custom_options: dict[str, Any] | None = hyperparameter(  # noqa: RUF009
-        None, "options of the network"
-    )
+    custom_options: dict[str, Any] | None = hyperparameter(None, "options of the network")
     callbacks: str | None = hyperparameter(
         None, "user-defined callbacks: a file in callbacks/, or the path of a .py file"
     )

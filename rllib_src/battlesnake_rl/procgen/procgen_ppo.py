@@ -14,6 +14,7 @@ An iteration plays 256 env steps of 64 games, for any number of env runners.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,11 @@ from battlesnake_rl.mabs.ppo.ppo import (
     PPOLearner,
     Rollout,
 )
-from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
+from battlesnake_rl.mabs.settings import PPOSettings
 from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
+from sagemaker_rl.job.hyperparameters import setting
 
 _STATE_KEY = "reward_normalization"
 """Key of the reward normalizer's moments in a learner's state."""
@@ -54,7 +56,7 @@ _STATE_KEY = "reward_normalization"
 _UNUSED_SETTINGS = {
     "symmetry_augmentation": False,
     "start_from": None,
-    "ladder_cpu_fraction": DEFAULT_CPU_FRACTION,
+    "ladder_cpu_fraction": PPOSettings.ladder_cpu_fraction,
     "async_sampling": False,
 }
 """Settings of this project's PPO without an effect, with their defaults."""
@@ -247,39 +249,48 @@ def clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float
     return torch.maximum((values - targets) ** 2, (clipped - targets) ** 2).mean()
 
 
+@dataclass(frozen=True)
+class ProcgenPPOSettings(PPOSettings):
+    """Settings of PPO with OpenAI's published values for Procgen."""
+
+    config_class = "battlesnake_rl.procgen.procgen_ppo:ProcgenPPOConfig"
+
+    gamma: float = setting(0.999, "discount factor per frame", minimum=0, maximum=1)
+    lr: float | list[Any] = setting(5e-4, "learning rate of Adam, or a schedule", above=0)
+    batch_size: int = setting(
+        2048, "frames per update", "minibatch_size", aliases=("minibatch_size",), minimum=1
+    )
+    num_epochs: int = setting(3, "passes over each batch of rollouts", minimum=1)
+    entropy_coeff: float | list[Any] = setting(0.01, "weight of the entropy bonus", minimum=0)
+    kickstart_coeff: float | list[Any] = setting(0.0, "not used", maximum=0)
+    games: int | None = setting(
+        64,
+        "games that the env runners share evenly; null: --num-envs-per-env-runner per env runner",
+        minimum=1,
+    )
+    reward_clip: float = setting(10.0, "maximum absolute value of a normalized reward", above=0)
+    vf_clip_param: float = setting(0.2, "maximum change of a value since sampling", above=0)
+    num_envs_per_env_runner: int = setting(1, "games per env runner", minimum=1)
+    rollout_fragment_length: int = setting(256, "frames of each game in one rollout", minimum=1)
+
+
 class ProcgenPPOConfig(PPOConfig):
     """Configuration of this project's PPO with OpenAI's published values for Procgen.
 
-    Three settings are additional. The value loss is the mean squared error. `baselines` uses half
-    of this loss; the published coefficient of 0.5 therefore corresponds to 0.25 here.
-
-    Attributes:
-        games: Total number of games, which the env runners share evenly; None for
-            ``num_envs_per_env_runner`` games per env runner.
-        reward_clip: Maximum absolute value of a normalized reward (`reward_normalizer`).
-        vf_clip_param: Maximum change of a value since sampling. RLlib's PPO clips the loss instead.
+    The value loss is the mean squared error. `baselines` uses half of this loss; the published
+    coefficient of 0.5 therefore corresponds to 0.25 here.
     """
 
+    settings_class = ProcgenPPOSettings
     env_runner_class = ProcgenRunner
     learner_class_base = ProcgenLearner
     rl_module_class = ImpalaModule
     module_apis = (ValueFunctionAPI,)
-    extra_settings = (*PPOConfig.extra_settings, "games", "reward_clip", "vf_clip_param")
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or ProcgenPPO)
         self.rl_module(model_config={})
-        self.games: int | None = 64
-        self._shared = self.num_envs_per_env_runner = 1
-        self.rollout_fragment_length = 256
-        self.reward_clip = 10.0
-        self.gamma = 0.999
-        self.lr = 5e-4
-        self.entropy_coeff = 0.01
-        self.vf_clip_param = 0.2
-        self.num_epochs = 3
-        self.minibatch_size = 2048
-        self.kickstart_coeff = 0.0
+        self._shared = self.num_envs_per_env_runner
 
     def _configure_environment(self) -> None:
         """Distribute the games evenly among the env runners.

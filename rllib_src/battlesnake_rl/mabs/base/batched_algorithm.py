@@ -33,10 +33,10 @@ from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
+from battlesnake_rl.mabs.base.settings_config import SettingsConfig
 from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, Weights, as_score_fn
 from battlesnake_rl.mabs.policy.q_network import NETWORK_PREFIX, WeightAveragingMixin
-from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
 
 _RECENT_GAMES_KEY = "recent_games"
 _NEXT_PAST_SELF_KEY = "next_past_self"
@@ -54,17 +54,14 @@ _PAST_SELF_INTERVAL_STEPS = 50_000
 """Env steps between two past selves, if past selves are among the opponents."""
 
 
-class BatchedAlgorithmConfig:
+class BatchedAlgorithmConfig(SettingsConfig):
     """Mixin for configurations of this project's algorithms.
 
     In the list of base classes, the mixin must precede RLlib's configuration class. All step counts
     are env steps (turns of single games).
 
     Attributes:
-        ladder_cpu_fraction: Maximum fraction of the CPU time used for ladder evaluation, in [0,
-            0.5].
         start_from: Policy whose weights initialize the network, or None (see `warm_start`).
-        symmetry_augmentation: Whether to train on random symmetries of the board.
     """
 
     env_runner_class: ClassVar[type[BatchedEnvRunner]]
@@ -79,8 +76,6 @@ class BatchedAlgorithmConfig:
 
     All other algorithms support these fields of `supported_settings.SUPPORTED_FIELDS`.
     """
-    extra_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings of ``training()`` that are stored directly, without RLlib's method."""
 
     def _set_base_defaults(self: Any) -> None:
         """Set this project's env runner and the default values shared by all algorithms."""
@@ -92,22 +87,15 @@ class BatchedAlgorithmConfig:
         # RLlib would check every gradient twice for finite values, which takes 3% of an update's
         # time.
         self.torch_skip_nan_gradients = True
-        self.ladder_cpu_fraction = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
-        self.symmetry_augmentation = False
-
-    def training(self: Any, **settings: Any) -> Any:
-        """Set this algorithm's own options, and pass all other options to RLlib."""
-        for name in set(self.extra_settings) & set(settings):
-            setattr(self, name, settings.pop(name))
-        return super().training(**settings)  # type: ignore[misc]
+        self.apply(self.settings_class())
 
     def validate(self: Any) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
         self._configure_environment()
         supported_settings.check_settings(self)
         self._check_classes()
-        super().validate()  # type: ignore[misc]
+        super().validate()
         if self.symmetry_augmentation:
             self._check_symmetry_augmentation()
 

@@ -46,6 +46,7 @@ from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
+from battlesnake_rl.mabs.settings import DISTILSettings
 from sagemaker_rl.job.resources import BufferSize
 
 _TEMPERATURE_CELLS = 1.0
@@ -307,16 +308,11 @@ def expert_policy(regrets: Tensor) -> Tensor:
 class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     """Configuration of DISTIL with this project's env runner, learner and network.
 
-    Attributes:
-        expert_nodes: Nodes per search of the expert; each label needs one search.
-        expert_action_fraction: Fraction of games in which the expert selects the moves, in [0, 1].
-        label_buffer_size: Maximum number of labels in the buffer.
-        replay_ratio: Number of trained labels per new label. The effective ratio is lower if env
-            runners saturate the learner.
-        minibatch_size: Number of labels per update.
-        vf_loss_coeff: Weight of the value loss.
+    `DISTILSettings` has the settings. Each label needs one search of the expert. If env runners
+    saturate the learner, the effective ``replay_ratio`` is lower.
     """
 
+    settings_class = DISTILSettings
     env_runner_class = DistilEnvRunner
     learner_class_base = DistilLearner
     rl_module_class = SnakeActor
@@ -324,35 +320,13 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
     rllib_config_class = AlgorithmConfig
     extra_supported_fields = "minibatch_size"
     unsupported_fields = "gamma"
-    extra_settings = (
-        *(
-            "expert_nodes",
-            "expert_action_fraction",
-            "label_buffer_size",
-            "replay_ratio",
-            "vf_loss_coeff",
-        ),
-        *("minibatch_size", "adam_epsilon", "symmetry_augmentation"),
-    )
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DISTIL)
         self._set_base_defaults()
         self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
-        self.num_envs_per_env_runner = 64
-        self.rollout_fragment_length = 16
         # With several requests in flight, env runners search continuously while the learner trains.
         self.max_requests_in_flight_per_env_runner = 4
-        self.lr: Any = [[0, 1e-3], [1, 3e-5]]
-        self.adam_epsilon = 1e-5
-        self.grad_clip = 0.5
-        self.expert_nodes = 500
-        self.expert_action_fraction = 0.2
-        self.label_buffer_size = 300_000
-        self.replay_ratio = 16.0
-        self.vf_loss_coeff = 0.5
-        self.minibatch_size = 1024
-        self.symmetry_augmentation = True
 
     def full_buffer(self) -> BufferSize:
         """Return the size of a full label buffer."""
@@ -376,16 +350,6 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
                 f"board_size is {side}, but DISTIL's search supports at most "
                 f"{MAX_SEARCH_BOARD_SIZE}; use PPO"
             )
-        for name in ("expert_nodes", "label_buffer_size", "minibatch_size"):
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        for name, most in (
-            ("expert_action_fraction", 1.0),
-            ("replay_ratio", math.inf),
-            ("vf_loss_coeff", 1e6),
-        ):
-            if type(value := getattr(self, name)) not in (int, float) or not 0 <= value <= most:
-                raise ValueError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
         if self.num_learners > 1:
             raise ValueError(
                 f"DISTIL has one learner, got num_learners={self.num_learners}; "

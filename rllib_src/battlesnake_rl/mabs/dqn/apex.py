@@ -28,6 +28,7 @@ from ray.rllib.utils.metrics import (
 
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
+from battlesnake_rl.mabs.settings import APEXSettings
 
 _NUM_PREFETCHED_BATCHES = 2
 """Number of batches requested from each shard in advance."""
@@ -53,22 +54,16 @@ class APEXConfig(DQNConfig):
 
     ``training_intensity`` has the same meaning as for DQN. Env runners pause if the learner is
     slower than the env runners. Otherwise, the learner waits for the env runners.
-
-    Attributes:
-        num_replay_shards: Number of actors that share the replay buffer's capacity. None starts one
-            actor per `_ENV_RUNNERS_PER_SHARD` env runners, but at least two actors.
-        broadcast_interval: Number of updates between two broadcasts of the weights.
+    By default, there is one replay shard per `_ENV_RUNNERS_PER_SHARD` env runners, but at least
+    two shards.
     """
 
-    extra_settings = (*DQNConfig.extra_settings, "num_replay_shards", "broadcast_interval")
+    settings_class = APEXSettings
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or APEX)
         self.num_env_runners = 1
-        self.epsilon_per_game = (0.4, 7.0)
         self.max_requests_in_flight_per_env_runner = 2
-        self.num_replay_shards: int | None = None
-        self.broadcast_interval = 10
         # An iteration has fixed costs, which a long iteration amortizes.
         self.min_time_s_per_iteration = 2
         # The driver probes failed env runners, and a long probe would stall training.
@@ -76,12 +71,6 @@ class APEXConfig(DQNConfig):
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
-        for name in ("num_replay_shards", "broadcast_interval"):
-            value = getattr(self, name)
-            if value is None and name == "num_replay_shards":
-                continue
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
         super().validate()
         if self.num_env_runners < 1 and not self.in_evaluation:
             raise ValueError(

@@ -8,7 +8,7 @@ replaces RLlib's env runner, replay buffer and training loop.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from battlesnake_rl.mabs.policy.q_network import (
     TRUNK_DEFAULTS,
     SnakeQModule,
 )
+from battlesnake_rl.mabs.settings import DQNSettings
 from sagemaker_rl.job.resources import BufferSize
 
 _REPLAY_BUFFER_KEY = "replay"
@@ -57,67 +58,32 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
     * ``training_intensity`` is the number of trained transitions per sampled transition.
     * All step counts are env steps (turns of single games).
 
-    Attributes:
-        epsilon_per_game: ``(base, exponent)`` of a constant epsilon per game, which replaces the
-            schedule ``epsilon``.
-        reward_scale: Factor on the rewards in training; reported rewards are unscaled. The scale
-            should keep TD errors below 1. Above 1, the Huber loss fits the median, which ignores
-            rare deaths.
+    `DQNSettings` has the settings. Above a TD error of 1, the Huber loss fits the median, which
+    ignores rare deaths; ``reward_scale`` should keep TD errors below 1.
     """
 
+    settings_class = DQNSettings
     env_runner_class = DQNEnvRunner
     learner_class_base = SnakeDQNLearner
     rl_module_class = SnakeQModule
     module_apis = MODULE_APIS
     rllib_config_class = rllib_dqn.DQNConfig
     extra_supported_fields = supported_settings.DQN_FIELDS
-    extra_settings: ClassVar[tuple[str, ...]] = (
-        "epsilon_per_game",
-        "reward_scale",
-        "symmetry_augmentation",
-    )
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
-        self._set_base_defaults()
-        self.num_envs_per_env_runner = 64
-        self.rollout_fragment_length = 16
-        # Env runners have no connectors. RLlib would wait for all env runners after each iteration
-        # to merge their connector states.
-        self.merge_env_runner_states = False
-        self.epsilon = [(0, 1.0), (40_000, 0.05)]
-        self.epsilon_per_game: tuple[float, float] | None = None
-
-        self.rl_module(model_config=TRUNK_DEFAULTS | {"bfloat16": "auto"})
-        self.gamma = 0.97
-        self.reward_scale = 0.03
-        self.n_step = 3
-        self.lr = 1e-4
-        self.train_batch_size_per_learner = 512
-        self.training_intensity = 2.0
-        self.target_network_update_freq = 10_000
-        self.num_steps_sampled_before_learning_starts = 5_000
-        self.min_sample_timesteps_per_iteration = 5_000
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
             # RLlib's validation requires a type, although the class is always `ReplayBuffer`.
             "type": "Replay",
-            "capacity": 200_000,
-            "alpha": 0.6,
-            "beta": 0.4,
         }
+        self._set_base_defaults()
+        self.rl_module(model_config=TRUNK_DEFAULTS | {"bfloat16": "auto"})
+        self.min_sample_timesteps_per_iteration = 5_000
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
         super().validate()
-        if not isinstance(self.n_step, int) or not 1 <= self.n_step <= 255:
-            raise ValueError(f"n_step must be an integer between 1 and 255, got {self.n_step!r}")
-        if not self.training_intensity or self.training_intensity <= 0:
-            raise ValueError(
-                f"training_intensity must be a positive number, got {self.training_intensity!r}"
-            )
-        if not self.reward_scale > 0:
-            raise ValueError(f"reward_scale must be a positive number, got {self.reward_scale!r}")
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
         if unknown := sorted(set(self.replay_buffer_config) - known):
             raise ValueError(

@@ -61,6 +61,7 @@ from battlesnake_rl.mabs.exit.exit_self_play import (
     game_mix_metadata,
     play_pair,
 )
+from battlesnake_rl.mabs.settings import EXITSettings
 from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory, fast_ladder
 from sagemaker_rl.job.resources import BufferSize
@@ -73,16 +74,6 @@ _LOSS_NAMES = ("loss_2_snakes", "loss_3_snakes", "loss_4plus_snakes", "loss_quan
 
 The metrics are the final loss of each stack and the loss of the quantized network. The loss of the
 quantized network is measured on the new samples.
-"""
-_NON_NEGATIVE_SETTINGS = (
-    "match_pairs",
-    "deep_search_after_moves",
-    "ladder_cpu_fraction",
-    "root_noise",
-)
-"""Fields of `ExitSettings` that may be 0.
-
-All other fields except the Elo bounds must be positive.
 """
 _STOP_POLL_INTERVAL_S = 1.0
 """Seconds between two checks for a stop request during an iteration.
@@ -107,62 +98,17 @@ The confidence interval of a shorter placement is too wide.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ExitSettings:
-    """Settings of expert iteration.
-
-    Attributes:
-        moves_per_iteration: Number of searched moves per iteration.
-        moves_per_fragment: Maximum number of searched moves requested per fragment.
-        deep_search_after_moves: Number of searched moves after which games use `DEEP_NODE_CHOICES`;
-            0 disables the deep search.
-        epochs: Passes over the buffered samples per iteration.
-        bootstrap_epochs: Value of ``epochs`` before the first promotion.
-        lr: Initial learning rate of each fit.
-        bootstrap_lr: Value of ``lr`` before the first promotion.
-        buffer_iterations: Number of latest iterations whose samples are buffered.
-        bootstrap_buffer_iterations: Number of iterations after which the samples of the first
-            iteration are dropped. In the first iteration, the search has handcrafted weights.
-        kept_fraction: Fraction of each iteration's samples that is buffered, in (0, 1].
-        match_pairs: Maximum number of game pairs of candidate against champion. Half of the pairs
-            are duels, half are games of four snakes. 0 promotes every candidate without a match.
-        match_nodes: Nodes per move in the match.
-        elo0: Elo difference of the match's null hypothesis.
-        elo1: Elo difference of the match's alternative hypothesis.
-        ladder_cpu_fraction: Maximum fraction of the CPU time used for ladder evaluation, in [0, 1).
-        ladder_nodes: Nodes per move of the champion in ladder games.
-        root_noise: Weight of Dirichlet noise in the root's priors of the decoupled search, in [0,
-            1). Only games that start with three or more snakes use the noise.
-    """
-
-    moves_per_iteration: int = 100_000
-    moves_per_fragment: int = 6_000
-    deep_search_after_moves: int = 0
-    epochs: float = 1.0
-    bootstrap_epochs: float = 4.0
-    lr: float = 1.5e-3
-    bootstrap_lr: float = 3e-3
-    buffer_iterations: int = 16
-    bootstrap_buffer_iterations: int = 16
-    kept_fraction: float = 1.0
-    match_pairs: int = 40
-    match_nodes: int = 100
-    elo0: float = -30.0
-    elo1: float = 10.0
-    ladder_cpu_fraction: float = 0.04
-    ladder_nodes: int = 100
-    root_noise: float = 0.25
-
-
 class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
     """Configuration of EXIT for the launcher.
 
-    Only `ExitSettings`, ``num_env_runners`` and ``seed`` have an effect.
+    Only `EXITSettings`, ``num_env_runners`` and ``seed`` have an effect.
     """
+
+    settings_class = EXITSettings
 
     def __init__(self) -> None:
         super().__init__(algo_class=EXIT)
-        self.settings = ExitSettings()
+        self.settings = EXITSettings()
         self.num_env_runners = 1
         # The driver sleeps during self-play, so Ray can place one runner on every CPU.
         self.num_cpus_per_env_runner = _CPUS_PER_RUNNER
@@ -191,23 +137,11 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
                 f"EXIT needs at least one env runner, got num_env_runners={self.num_env_runners}; "
                 "set num_env_runners"
             )
-        for name, usual in asdict(ExitSettings()).items():
-            value = getattr(self.settings, name)
-            if type(value) not in (int, type(usual)):
-                raise ValueError(f"{name} must be a number such as {usual}, got {value!r}")
-            if name in _NON_NEGATIVE_SETTINGS and value < 0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}")
-            if name not in (*_NON_NEGATIVE_SETTINGS, "elo0", "elo1") and not value > 0:
-                raise ValueError(f"{name} must be positive, got {value!r}")
-        for name in ("ladder_cpu_fraction", "root_noise"):
-            value = getattr(self.settings, name)
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
-        if self.settings.kept_fraction > 1:
-            raise ValueError(
-                f"kept_fraction must be at most 1, got {self.settings.kept_fraction!r}"
-            )
         Sprt(self.settings.elo0, self.settings.elo1)
+
+    def apply(self, settings: EXITSettings) -> None:
+        """Replace all settings."""
+        self.settings = settings
 
     def full_buffer(self) -> BufferSize:
         """Return the size of a full sample buffer, including the copy that each fit makes."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
-from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
@@ -33,6 +32,7 @@ from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin, schedu
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
+from battlesnake_rl.mabs.settings import PPOSettings
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
 """Names of columns of a batch; each column is float32 (M,).
@@ -387,65 +387,25 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     """Configuration of PPO with this project's env runner, learner and network.
 
     A rollout has ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games per env
-    runner. The following settings have the same meaning as in RLlib: ``clip_param``, ``lambda_``,
-    ``vf_loss_coeff``, ``entropy_coeff``, ``num_epochs`` and ``minibatch_size``. Like ``lr``,
-    ``entropy_coeff`` may be a schedule.
-
-    Attributes:
-        kickstart_coeff: Weight of the cross-entropy to the policy of ``start_from``; a number or a
-            schedule.
-        async_sampling: Whether env runners continue to play while the learner trains.
+    runner. `PPOSettings` has the settings.
     """
 
+    settings_class = PPOSettings
     env_runner_class = PPOEnvRunner
     learner_class_base = PPOLearner
     rl_module_class = SnakeActor
     module_apis = (SnakeActor,)
     rllib_config_class = AlgorithmConfig
     extra_supported_fields = "num_epochs minibatch_size"
-    extra_settings: ClassVar[tuple[str, ...]] = (
-        *("lambda_", "clip_param", "vf_loss_coeff", "entropy_coeff", "num_epochs"),
-        *(
-            "minibatch_size",
-            "adam_epsilon",
-            "symmetry_augmentation",
-            "async_sampling",
-            "kickstart_coeff",
-        ),
-    )
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or PPO)
         self._set_base_defaults()
         self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
-        self.num_envs_per_env_runner = 256
-        self.rollout_fragment_length = 32
-        self.gamma = 0.998
-        self.lambda_ = 0.95
-        self.lr: Any = [[0, 5e-4], [6_000_000, 1e-4], [18_000_000, 3e-5]]
-        self.adam_epsilon = 1e-5
-        self.grad_clip = 0.5
-        self.clip_param = 0.2
-        self.vf_loss_coeff = 0.25
-        self.entropy_coeff: Any = [[0, 0.02], [2_000_000, 0.01], [6_000_000, 0.002]]
-        self.num_epochs = 2
-        self.minibatch_size = 1024
-        self.async_sampling = False
-        self.kickstart_coeff: Any = [[0, 0.5], [500_000, 0.0]]
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
         super().validate()
-        for name in ("num_epochs", "minibatch_size"):
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        for name, most in (("lambda_", 1), ("clip_param", 1), ("vf_loss_coeff", np.inf)):
-            if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= most:
-                raise ValueError(f"{name} must be a number from 0 to {most}, got {value!r}")
-        for name in ("entropy_coeff", "kickstart_coeff"):
-            Scheduler.validate(
-                fixed_value_or_schedule=getattr(self, name), setting_name=name, description=name
-            )
         if self.num_learners > 1:
             raise ValueError(
                 f"PPO has one learner, got num_learners={self.num_learners}; leave num_learners out"

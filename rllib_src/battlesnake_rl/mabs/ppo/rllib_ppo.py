@@ -6,22 +6,23 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.ppo import ppo
 
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
-from battlesnake_rl.mabs.strength.ladder_evaluator import DEFAULT_CPU_FRACTION
+from battlesnake_rl.mabs.base.settings_config import SettingsConfig
+from battlesnake_rl.mabs.settings import RLlibPPOSettings
 
 
-class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
-    """RLlib's PPO configuration with ``ladder_cpu_fraction`` and ``start_from``.
+class RLlibPPOConfig(SettingsConfig, ppo.PPOConfig):  # type: ignore[misc]
+    """RLlib's PPO configuration with the defaults of `RLlibPPOSettings`.
 
     Attributes:
-        ladder_cpu_fraction: Maximum fraction of the CPU time used for ladder evaluation, in [0,
-            0.5].
         start_from: Policy whose weights initialize the network, or None.
     """
 
+    settings_class = RLlibPPOSettings
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RLlibPPO)
-        self.ladder_cpu_fraction = DEFAULT_CPU_FRACTION
         self.start_from: str | None = None
+        self.apply(RLlibPPOSettings())
 
 
 class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]

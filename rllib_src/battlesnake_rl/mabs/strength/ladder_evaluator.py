@@ -37,9 +37,10 @@ from battlesnake_rl.mabs.policy.policy_loader import (
     Weights,
     load_best_weights,
 )
+from battlesnake_rl.mabs.settings import AlgorithmSettings
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 
-DEFAULT_CPU_FRACTION = 0.05
+DEFAULT_CPU_FRACTION = AlgorithmSettings.ladder_cpu_fraction
 """Default fraction of the training's CPU time for ladder games, in [0, 0.5]."""
 
 _MAX_RUNG_CPU_S = 0.4
@@ -320,24 +321,6 @@ def placement_to_dict(placement: Placement) -> dict[str, Any]:
     }
 
 
-def check_cpu_fraction(fraction: Any) -> None:
-    """Check the fraction of the CPU time for ladder games.
-
-    Raises:
-        ValueError: If ``fraction`` is not a number in [0, 0.5].
-    """
-    if (
-        isinstance(fraction, bool)
-        or not isinstance(fraction, int | float)
-        or not 0 <= fraction <= 0.5
-    ):
-        raise ValueError(
-            "ladder_cpu_fraction must be between 0 (no games) and 0.5 of the CPU time, "
-            f"got {fraction!r}; "
-            f"the default is {DEFAULT_CPU_FRACTION}"
-        )
-
-
 def fast_ladder(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
     """Return the duel ladder without slow rungs.
 
@@ -431,7 +414,6 @@ class LadderEvaluator:
         fraction: float = DEFAULT_CPU_FRACTION,
         seed: int | None = None,
     ) -> None:
-        check_cpu_fraction(fraction)
         self.history = StrengthHistory()
         self.best_weights: Weights | None = None
         self._env_config = env_config

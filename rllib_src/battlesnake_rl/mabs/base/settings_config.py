@@ -1,0 +1,57 @@
+"""RLlib configurations that take their settings from a dataclass of `mabs.settings`."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from battlesnake_rl.mabs.settings import AlgorithmSettings
+from sagemaker_rl.job.hyperparameters import field_names, target_of
+
+
+class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
+    """RLlib configuration with the fields of an `AlgorithmSettings` class.
+
+    The constructor of a subclass calls `apply` with the default settings. In the list of base
+    classes, this class must precede RLlib's configuration class.
+    """
+
+    settings_class: ClassVar[type[AlgorithmSettings]]
+
+    @property
+    def settings(self) -> AlgorithmSettings:
+        """Current settings; reading them checks all values.
+
+        Raises:
+            ValueError: If a value is invalid.
+        """
+        return self.settings_class(
+            **{field.name: self._get(target_of(field)) for field in fields(self.settings_class)}
+        )
+
+    def apply(self, settings: AlgorithmSettings) -> None:
+        """Copy ``settings`` to the fields of this configuration."""
+        for field in fields(settings):
+            value = getattr(settings, field.name)
+            name, _, key = target_of(field).partition(".")
+            setattr(self, name, {**getattr(self, name), key: value} if key else value)
+
+    def training(self, **given: Any) -> Any:
+        """Set this algorithm's own settings, and pass all other settings to RLlib."""
+        names = field_names(self.settings_class)
+        own = {names[name]: given.pop(name) for name in list(given) if name in names}
+        if own:
+            self.apply(replace(self.settings, **own))
+        return super().training(**given)
+
+    def validate(self) -> None:
+        """Raise ValueError if a setting is invalid."""
+        _ = self.settings
+        super().validate()
+
+    def _get(self, target: str) -> Any:
+        """Return the value at a dotted path."""
+        name, _, key = target.partition(".")
+        return getattr(self, name)[key] if key else getattr(self, name)

@@ -1,0 +1,317 @@
+"""Settings of the training algorithms, one dataclass per algorithm.
+
+The fields are the options of ``train``, hyperparameters of jobs and experiments, and arguments of
+``training()`` of RLlib's configurations. Creating an instance checks all values. This module
+imports neither torch nor Ray.
+
+>>> PPOSettings(gamma=0.99).gamma
+0.99
+>>> PPOSettings(gamma=2)  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+    ...
+sagemaker_rl.job.hyperparameters.HyperparameterError: gamma must be at least 0 and at most 1, ...
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sagemaker_rl.job.hyperparameters import check_fields, setting
+
+_SCHEDULE = "a number, or points [[env_steps, value], ...] (last position 1: fractions of the run)"
+
+_learning_rate = functools.partial(
+    setting,
+    help_text=f"learning rate of Adam: {_SCHEDULE}",
+    above=0,
+)
+_discount = functools.partial(setting, help_text="discount factor per turn", minimum=0, maximum=1)
+_grad_clip = functools.partial(
+    setting, help_text="maximum global norm of the gradients; null disables clipping", above=0
+)
+_gae_lambda = functools.partial(
+    setting,
+    help_text="parameter of generalized advantage estimation",
+    aliases=("lambda",),
+    minimum=0,
+    maximum=1,
+)
+_clip = functools.partial(
+    setting, help_text="maximum change of the importance ratio from 1", minimum=0, maximum=1
+)
+_entropy = functools.partial(
+    setting,
+    help_text=f"weight of the entropy bonus: {_SCHEDULE}",
+    minimum=0,
+)
+_value_weight = functools.partial(setting, help_text="weight of the value loss", minimum=0)
+_games = functools.partial(setting, help_text="parallel games per env runner", minimum=1)
+_minibatch = functools.partial(
+    setting, target="minibatch_size", aliases=("minibatch_size",), minimum=1
+)
+_symmetry = functools.partial(setting, help_text="train on random symmetries of a square board")
+
+
+@dataclass(frozen=True)
+class AlgorithmSettings:
+    """Settings of every algorithm, and what an algorithm needs and supports."""
+
+    config_class: ClassVar[str]
+    """Class of RLlib's configuration, ``MODULE:CLASS``."""
+    supports_game_mixes: ClassVar[bool] = True
+    """Whether games may have opponents, a curriculum, or different numbers of snakes."""
+
+    ladder_cpu_fraction: float = setting(
+        0.05, "maximum fraction of the CPU time used for ladder evaluation", minimum=0, maximum=0.5
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def default_num_env_runners(self, cpus: int) -> int:
+        """Return the default number of env runners on ``cpus`` CPUs.
+
+        By default, one CPU is reserved for the driver.
+        """
+        return max(cpus - 1, 1)
+
+    def saturating_env_runners(self) -> float:
+        """Return the number of env runners that saturate one learner on a CPU.
+
+        The page docs/scaling.md has the measurements. The number is infinite if the env runners
+        wait for the learner.
+        """
+        return math.inf
+
+
+@dataclass(frozen=True)
+class _BatchedSettings(AlgorithmSettings):
+    """Settings of the algorithms with this project's env runners."""
+
+    lr: float | list[Any] = _learning_rate(1e-4)
+    grad_clip: float | None = _grad_clip(0.5)
+    adam_epsilon: float = setting(1e-5, "epsilon of Adam", above=0)
+    num_envs_per_env_runner: int = _games(64)
+    rollout_fragment_length: int = setting(16, "turns of each game in one fragment", minimum=1)
+    symmetry_augmentation: bool = _symmetry(False)
+
+
+@dataclass(frozen=True)
+class DQNSettings(_BatchedSettings):
+    """Settings of DQN."""
+
+    config_class = "battlesnake_rl.mabs.dqn.dqn:DQNConfig"
+
+    gamma: float = _discount(0.97)
+    batch_size: int = setting(
+        512, "transitions per update", target="train_batch_size_per_learner", minimum=1
+    )
+    n_step: int = setting(3, "turns between a state and its next state", minimum=1, maximum=255)
+    training_intensity: float = setting(2.0, "trained transitions per sampled transition", above=0)
+    reward_scale: float = setting(
+        0.03, "factor on the rewards in training; TD errors should be below 1", above=0
+    )
+    epsilon: float | list[Any] = setting(
+        [[0, 1.0], [40_000, 0.05]],
+        "probability of a random move: a number, or points [[env_steps, value], ...]",
+        minimum=0,
+        maximum=1,
+    )
+    epsilon_per_game: list[float] | None = setting(
+        None, "[base, exponent] of a constant epsilon per game, which replaces --epsilon"
+    )
+    target_network_update_freq: int = setting(
+        10_000, "env steps between two updates of the target network", minimum=1
+    )
+    num_steps_sampled_before_learning_starts: int = setting(
+        5_000, "env steps before the first update", minimum=0
+    )
+    replay_capacity: int = setting(
+        200_000,
+        "observations in the replay buffer",
+        target="replay_buffer_config.capacity",
+        minimum=1,
+    )
+    replay_alpha: float = setting(
+        0.6, "exponent of the priorities", target="replay_buffer_config.alpha", minimum=0
+    )
+    replay_beta: float = setting(
+        0.4, "exponent of the importance weights", target="replay_buffer_config.beta", minimum=0
+    )
+    grad_clip: float | None = _grad_clip(40.0)
+    adam_epsilon: float = setting(1e-8, "epsilon of Adam", above=0)
+
+    def default_num_env_runners(self, cpus: int) -> int:
+        """Return 0, because sampling and training take turns."""
+        return 0
+
+
+@dataclass(frozen=True)
+class APEXSettings(DQNSettings):
+    """Settings of APEX."""
+
+    config_class = "battlesnake_rl.mabs.dqn.apex:APEXConfig"
+
+    epsilon_per_game: list[float] | None = setting(
+        [0.4, 7.0], "[base, exponent] of a constant epsilon per game, which replaces --epsilon"
+    )
+    num_replay_shards: int | None = setting(
+        None,
+        "processes that share the replay buffer (default: depends on --num-env-runners)",
+        minimum=1,
+    )
+    broadcast_interval: int = setting(
+        10, "updates between two broadcasts of the weights", minimum=1
+    )
+
+    def default_num_env_runners(self, cpus: int) -> int:
+        """Return the number of CPUs without the driver's CPU."""
+        return AlgorithmSettings.default_num_env_runners(self, cpus)
+
+    def saturating_env_runners(self) -> float:
+        """Return the number of env runners that saturate one learner on a CPU."""
+        return 0.28 / self.training_intensity
+
+
+@dataclass(frozen=True)
+class PPOSettings(_BatchedSettings):
+    """Settings of PPO."""
+
+    config_class = "battlesnake_rl.mabs.ppo.ppo:PPOConfig"
+
+    lr: float | list[Any] = _learning_rate([[0, 5e-4], [6_000_000, 1e-4], [18_000_000, 3e-5]])
+    gamma: float = _discount(0.998)
+    batch_size: int = _minibatch(1024, "moves per update")
+    num_epochs: int = setting(2, "passes over each batch of rollouts", minimum=1)
+    lambda_: float = _gae_lambda(0.95)
+    clip_param: float = _clip(0.2)
+    vf_loss_coeff: float = _value_weight(0.25)
+    entropy_coeff: float | list[Any] = _entropy([[0, 0.02], [2_000_000, 0.01], [6_000_000, 0.002]])
+    kickstart_coeff: float | list[Any] = setting(
+        [[0, 0.5], [500_000, 0.0]],
+        f"weight of the cross-entropy to the policy of --start-from: {_SCHEDULE}",
+        minimum=0,
+    )
+    async_sampling: bool = setting(False, "let env runners play while the learner trains (V-trace)")
+    num_envs_per_env_runner: int = _games(256)
+    rollout_fragment_length: int = setting(32, "turns of each game in one fragment", minimum=1)
+
+    def default_num_env_runners(self, cpus: int) -> int:
+        """Return 0, because sampling and training take turns."""
+        return 0
+
+
+@dataclass(frozen=True)
+class DISTILSettings(_BatchedSettings):
+    """Settings of DISTIL."""
+
+    config_class = "battlesnake_rl.mabs.distil.distil:DISTILConfig"
+
+    lr: float | list[Any] = _learning_rate([[0, 1e-3], [1, 3e-5]])
+    batch_size: int = _minibatch(1024, "labels per update")
+    expert_nodes: int = setting(500, "nodes per search of the expert", minimum=1)
+    expert_action_fraction: float = setting(
+        0.2, "fraction of games in which the expert selects the moves", minimum=0, maximum=1
+    )
+    label_buffer_size: int = setting(300_000, "maximum number of labels in the buffer", minimum=1)
+    replay_ratio: float = setting(16.0, "trained labels per new label of one fragment", minimum=0)
+    vf_loss_coeff: float = _value_weight(0.5)
+    symmetry_augmentation: bool = _symmetry(True)
+
+    def saturating_env_runners(self) -> float:
+        """Return the number of env runners that saturate one learner on a CPU."""
+        return 3.7 * self.expert_nodes / 500
+
+
+@dataclass(frozen=True)
+class RLlibPPOSettings(AlgorithmSettings):
+    """Settings of RLlib's own PPO."""
+
+    config_class = "battlesnake_rl.mabs.ppo.rllib_ppo:RLlibPPOConfig"
+    supports_game_mixes = False
+
+    lr: float | list[Any] = _learning_rate(3e-4)
+    gamma: float = _discount(0.97)
+    batch_size: int = setting(
+        8192, "moves per iteration", target="train_batch_size_per_learner", minimum=1
+    )
+    minibatch_size: int = setting(512, "moves per update", minimum=1)
+    num_epochs: int = setting(3, "passes over each batch", minimum=1)
+    lambda_: float = _gae_lambda(0.95)
+    clip_param: float = _clip(0.3)
+    vf_loss_coeff: float = _value_weight(1.0)
+    vf_clip_param: float = setting(math.inf, "maximum value loss of one move", above=0)
+    entropy_coeff: float | list[Any] = _entropy(0.01)
+    kl_coeff: float = setting(0.2, "initial weight of the KL divergence", minimum=0)
+    grad_clip: float | None = _grad_clip(None)
+    num_envs_per_env_runner: int = _games(16)
+
+
+@dataclass(frozen=True)
+class EXITSettings(AlgorithmSettings):
+    """Settings of expert iteration."""
+
+    config_class = "battlesnake_rl.mabs.exit.exit:EXITConfig"
+    supports_game_mixes = False
+
+    moves_per_iteration: int = setting(100_000, "searched moves per iteration", minimum=1)
+    moves_per_fragment: int = setting(
+        6_000, "maximum number of searched moves requested per fragment", minimum=1
+    )
+    deep_search_after_moves: int = setting(
+        0, "searched moves after which games use the deep search; 0 disables it", minimum=0
+    )
+    epochs: float = setting(1.0, "passes over the buffered samples per iteration", above=0)
+    bootstrap_epochs: float = setting(4.0, "value of --epochs before the first promotion", above=0)
+    lr: float = setting(1.5e-3, "initial learning rate of each fit", above=0)
+    bootstrap_lr: float = setting(3e-3, "value of --lr before the first promotion", above=0)
+    buffer_iterations: int = setting(16, "latest iterations whose samples are buffered", minimum=1)
+    bootstrap_buffer_iterations: int = setting(
+        16, "iterations after which the samples of the first iteration are dropped", minimum=1
+    )
+    kept_fraction: float = setting(
+        1.0, "fraction of each iteration's samples that is buffered", above=0, maximum=1
+    )
+    match_pairs: int = setting(
+        40,
+        "maximum number of game pairs of candidate against champion; 0 promotes always",
+        minimum=0,
+    )
+    match_nodes: int = setting(100, "nodes per move in the match", minimum=1)
+    elo0: float = setting(-30.0, "Elo difference of the match's null hypothesis")
+    elo1: float = setting(10.0, "Elo difference of the match's alternative hypothesis")
+    ladder_cpu_fraction: float = setting(
+        0.04, "maximum fraction of the CPU time used for ladder evaluation", minimum=0, below=1
+    )
+    ladder_nodes: int = setting(100, "nodes per move of the champion in ladder games", minimum=1)
+    root_noise: float = setting(
+        0.25,
+        "weight of Dirichlet noise in games that start with three or more snakes",
+        minimum=0,
+        below=1,
+    )
+
+    def default_num_env_runners(self, cpus: int) -> int:
+        """Return the number of CPUs, because the driver sleeps during self-play."""
+        return cpus
+
+    def saturating_env_runners(self) -> float:
+        """Return the number of env runners that saturate one learner on a CPU."""
+        # In late games, the search visits six times as many nodes per move.
+        return (228 if self.deep_search_after_moves else 38) / (
+            self.buffer_iterations * self.kept_fraction * self.epochs
+        )
+
+
+ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
+    "DISTIL": DISTILSettings,
+    "PPO": PPOSettings,
+    "DQN": DQNSettings,
+    "APEX": APEXSettings,
+    "RLLIB_PPO": RLlibPPOSettings,
+    "EXIT": EXITSettings,
+}
+"""Settings classes of the built-in algorithms, keyed by name."""
