@@ -105,6 +105,7 @@ class Bench:
         self.seconds = 100.0
         self.worth: dict[float, float] = {}
         self.asked: list[dict[str, Any]] = []
+        self.games = 200
         monkeypatch.setattr(ladder_evaluator, "place_policy", self.place_policy)
         self.evaluator = LadderEvaluator(
             ENV_CONFIG_DEFAULTS, lambda: self.seconds, fraction=fraction, seed=4
@@ -116,7 +117,7 @@ class Bench:
         half = 400 / told["cpu_seconds"]
         elo = float(values(np.zeros(0, np.uint8))[0])
         elo = self.worth.get(elo, elo)
-        placement = Placement(elo, elo - half, elo + half, 20, "", ())
+        placement = Placement(elo, elo - half, elo + half, self.games, "", ())
         return placement, told["cpu_seconds"]
 
     def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
@@ -187,6 +188,20 @@ def test_a_lucky_best_is_found_out_at_the_end(monkeypatch: pytest.MonkeyPatch) -
     assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
 
 
+def test_few_games_are_reported_but_select_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch)
+    bench.games = ladder_evaluator.MIN_BEST_GAMES - 1
+    results = bench.iterate(seconds=200.0, elo=1900)
+    assert results["elo"] == 1900
+    assert np.isnan(results["elo_best"])
+    assert bench.evaluator.best_weights is None
+    assert "not measured" in bench.evaluator.history.score_table()
+    # The last measurement of the run counts, however few games it has.
+    results = bench.iterate(seconds=100.0, elo=1200, at_end=True)
+    assert results["elo_best"] == 1200
+    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
+
+
 def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch, fraction=0.0)
     results = bench.iterate(seconds=1e6, elo=1000, at_end=True)
@@ -221,8 +236,8 @@ def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
     assert again.evaluator.best_weights == {"weights": np.array(1200.0)}
     again.iterate(seconds=100.0, elo=2000)
     assert again.evaluator.best_weights == {"weights": np.array(2000.0)}
-    # A little higher by few games is not better.
-    again.evaluator.history.add(Measurement(9.0, 2010.0, 1500.0, 2500.0, 4, "", {}))
+    # A little higher with a wide interval is not better.
+    again.evaluator.history.add(Measurement(9.0, 2010.0, 1500.0, 2500.0, 200, "", {}))
     assert again.evaluator.history.best == 3
 
 
@@ -296,6 +311,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return place(*words, **(told | {"games": 4}))[0], 0.0
 
     monkeypatch.setattr(ladder_evaluator, "MIN_MEASUREMENT_S", 0.0)
+    monkeypatch.setattr(ladder_evaluator, "MIN_BEST_GAMES", 4)
     monkeypatch.setattr(ladder_evaluator, "place_policy", place_for_nothing)
 
 

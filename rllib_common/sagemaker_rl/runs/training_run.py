@@ -477,11 +477,11 @@ class TrainingRun:
             for name in ("episode_reward_mean", "episode_len_mean")
         )
         bar.n = self._progress_percent()
-        elo = numbers.get("elo", float("nan"))
+        elo, low, high = (numbers.get(name, math.nan) for name in ("elo", "elo_low", "elo_high"))
         text = (
             f"reward {reward:.1f}, length {length:.1f}, "
             f"{self._steps / self._seconds:.0f} env steps/s"
-            + ("" if math.isnan(elo) else f", {elo:.0f} Elo")
+            + ("" if math.isnan(elo) else f", {elo:.0f} Elo ({low:.0f} to {high:.0f})")
         )
         bar.set_postfix_str(text)
         if self.job.in_sagemaker:

@@ -59,11 +59,18 @@ The fraction refers to the total CPU time of all earlier measurements. Measureme
 longer during training.
 """
 
+MIN_BEST_GAMES = 100
+"""Minimum number of games of a measurement that selects the strongest weights during training.
+
+The best of many shorter measurements, whose intervals extend 100 Elo and more in each direction,
+would be the luckiest weights. A short run therefore exports its last weights.
+"""
+
 _FINAL_BUDGET_FRACTION = 0.3
 """Fraction of the evaluation time that is reserved for the end of training.
 
-The best of many short measurements is biased upwards. The best and the latest weights therefore
-play again at the end.
+The best of several measurements is biased upwards. The best and the latest weights therefore play
+again at the end.
 """
 
 _LONG_TRAINING_S, _FINAL_MAX_FRACTION, _FINAL_MAX_S = 60.0, 0.25, 60.0
@@ -190,17 +197,22 @@ class StrengthHistory:
 
     measurements: list[Measurement] = field(default_factory=list)
     best: int | None = None
-    """Index of the measurement with the highest lower confidence bound, or None."""
+    """Index of the measurement with the highest lower confidence bound, or None.
+
+    During training, only measurements of at least `MIN_BEST_GAMES` games count.
+    """
     training_seconds: float = 0.0
     ladder_seconds: float = 0.0
 
-    def add(self, measurement: Measurement) -> bool:
+    def add(self, measurement: Measurement, at_end: bool = False) -> bool:
         """Add a measurement.
 
         Returns:
-            Whether the measurement has the highest lower confidence bound so far.
+            Whether the measurement is the best so far.
         """
         self.measurements.append(measurement)
+        if measurement.games < MIN_BEST_GAMES and not at_end:
+            return False
         if self.best is None or measurement.low > self.measurements[self.best].low:
             self.best = len(self.measurements) - 1
         return self.best == len(self.measurements) - 1
@@ -208,8 +220,9 @@ class StrengthHistory:
     def to_metrics(self) -> dict[str, Any]:
         """Return the ladder metrics that training reports in each iteration."""
         results = dict(_EMPTY_METRICS)
-        if self.best is not None:
+        if self.measurements:
             results |= self.measurements[-1].to_metrics()
+        if self.best is not None:
             results["elo_best"] = self.measurements[self.best].elo
         fraction = self.ladder_seconds / max(self.training_seconds, 1e-9)
         return results | {
@@ -244,15 +257,16 @@ class StrengthHistory:
         """Return the best measurement with the score against each rung, as lines of text."""
         if self.best is None:
             return (
-                f"strength: not measured, because {self.training_seconds:.0f} s of CPU time "
-                "are too few for ladder games; train longer, or run `battlesnake-gym evaluate`"
+                f"strength: not measured, because {self.training_seconds:.0f} s of CPU time are "
+                f"too few for {MIN_BEST_GAMES} ladder games; train longer, or run "
+                "`battlesnake-gym evaluate`"
             )
         best = self.measurements[self.best]
         text = rung_table(best.placement)
         return (
             f"{text}\nkept: the weights after {best.cpu_minutes:.1f} of "
-            f"{self.training_seconds / 60:.1f} CPU minutes, the best of {len(self.measurements)} "
-            f"measurements; ladder games took "
+            f"{self.training_seconds / 60:.1f} CPU minutes ({len(self.measurements)} "
+            f"measurements); ladder games took "
             f"{self.ladder_seconds / max(self.training_seconds, 1e-9):.1%} of the CPU time"
         )
 
@@ -465,7 +479,7 @@ class LadderEvaluator:
                 again = self._measure(self.best_weights, build_policy, cpu_budget_s, minutes)
                 history.measurements[best] = again
             last, minutes = weights(), history.training_seconds / 60
-            if history.add(self._measure(last, build_policy, cpu_budget_s, minutes)):
+            if history.add(self._measure(last, build_policy, cpu_budget_s, minutes), at_end):
                 self.best_weights = last
             history.training_seconds = self._trained_before + self._clock() - self._began
         return history.to_metrics()
@@ -503,14 +517,10 @@ class LadderEvaluator:
             save_arrays(directory / BEST_WEIGHTS_FILE, **self.best_weights)
 
     def restore(self, directory: Path) -> None:
-        """Restore the history and the best weights of a checkpoint.
-
-        If the checkpoint has no best weights, the list of measurements is empty.
-        """
+        """Restore the history and the best weights of a checkpoint."""
         self.history = StrengthHistory.load(directory)
         self.best_weights = load_best_weights(directory)
         if self.best_weights is None:
             self.history.best = None
-            self.history.measurements.clear()
         self._trained_before = self.history.training_seconds
         self._began = self._clock()
