@@ -22,13 +22,13 @@ from battlesnake_gym.engine import build_check
 
 _COMMAND = "battlesnake-gym doctor"
 
-_GOOD, _MISSING, _BROKEN = "good", "missing", "broken"
+_GOOD, _SLOW, _MISSING, _BROKEN = "good", "slow", "missing", "broken"
 """Possible states of a component.
 
 Some commands need a missing component; all commands need a broken component.
 """
 
-_STATE_COLORS = {_GOOD: "green", _MISSING: "yellow", _BROKEN: "red"}
+_STATE_COLORS = {_GOOD: "green", _SLOW: "yellow", _MISSING: "yellow", _BROKEN: "red"}
 
 _PROGRAM_PURPOSES = {
     "cc": "compile the engine and the search",
@@ -40,6 +40,9 @@ _PROGRAM_PURPOSES = {
 _CONSEQUENCES = {"search": "; without it, serve plays lookahead instead of champion"}
 """Consequences of missing compiled modules that no error message reports."""
 
+_SLOW_PACKAGE = "rfc3987-syntax"
+"""Optional package of jsonschema that compiles a grammar on import (installed by Jupyter)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
@@ -47,7 +50,7 @@ class ComponentStatus:
 
     Attributes:
         part: Name of the component.
-        state: "good", "missing" or "broken".
+        state: "good", "slow", "missing" or "broken".
         about: Details, such as a version or a path.
         remedy: Instructions for a fix; "" if the state is "good".
     """
@@ -116,6 +119,12 @@ def check_components() -> Iterator[ComponentStatus]:
         commands = [name for name, c in cli_main.COMMANDS.items() if extra in c.extra.split(",")]
         remedy = install_remedy(extra)
         yield _check_packages(f"extra {extra}", packages, _MISSING, remedy, ", ".join(commands))
+    if slow_version := versions.installed_version(_SLOW_PACKAGE):
+        about = (
+            f"{_SLOW_PACKAGE} {slow_version} adds 4 CPU seconds to each import of jsonschema and Ray; "
+            "training skips it, but notebooks and `ray start` may time out"
+        )
+        yield ComponentStatus("jsonschema", _SLOW, about, f"pip uninstall {_SLOW_PACKAGE}")
     for program, use in _PROGRAM_PURPOSES.items():
         path = shutil.which(program)
         remedy = "" if path else f"install it with the system package manager to {use}"

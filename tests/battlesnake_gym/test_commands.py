@@ -164,6 +164,19 @@ def test_doctor_names_missing_packages(
     assert main.main(["doctor"]) == 1
 
 
+def test_doctor_names_the_package_that_slows_ray(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from battlesnake_gym.cli import versions
+
+    for version in ("1.1.0", None):
+        monkeypatch.setattr(versions, "installed_version", lambda name, version=version: version)
+        main.main(["doctor"])
+        out = capsys.readouterr().out
+        assert bool(re.search("slow +jsonschema.*rfc3987-syntax 1.1.0.*Ray", out)) == bool(version)
+        assert ("pip uninstall rfc3987-syntax" in out) == bool(version)
+
+
 def test_doctor_reports_what_plays_without_the_search(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

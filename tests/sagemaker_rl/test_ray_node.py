@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,8 @@ pytest.importorskip("ray", reason="needs the extra rllib")
 
 from sagemaker_rl.cluster import ray_node
 from sagemaker_rl.cluster.ray_node import RayNodeError
+from sagemaker_rl.job.process_environment import SLOW_MODULE
+from tests import processes
 
 SOCKET = "session_2026-11-27_15-33-36_480906_4194304/sockets/plasma_store"
 
@@ -45,9 +49,48 @@ def test_a_directory_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyP
         ray_node._create_ray_dir()
 
 
-def test_of_a_traceback_only_the_last_line_is_shown() -> None:
+def test_a_failed_start_shows_its_reason_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is the last line of the traceback, which other output may follow."""
+    script = """import sys
+print("Local node IP: 127.0.0.1", flush=True)
+def start():
+    raise OSError("the node timed out")
+try:
+    start()
+finally:
+    import atexit
+    atexit.register(print, "see the docs")
+"""
+    monkeypatch.setattr(ray_node, "_START_COMMAND", ("-c", script))
+    node = ray_node.RayNode([])
+    with pytest.raises(RayNodeError, match=r"^OSError: the node timed out \(ray start failed 3"):
+        node.start()
+
+
+def test_without_a_traceback_all_output_is_the_reason() -> None:
     node = ray_node.RayNode([])
     node._last_lines.extend(["one", "", "two"])
     assert node._failure_reason() == "one | two"
-    node._last_lines.extend(['File "node.py", line 1, in start', "^^^", "OSError: too long"])
-    assert node._failure_reason() == "OSError: too long"
+
+
+SLOW = "import time\nwhile time.process_time() < 3:\n    pass\n"
+
+
+def test_ray_does_not_import_the_slow_grammar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """jsonschema, which every Ray process imports, would import a module of 3 CPU seconds."""
+    (tmp_path / f"{SLOW_MODULE}.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    program = "import jsonschema, time; print(time.process_time())"
+
+    def measure(environment: dict[str, str], prefix: str = "") -> float:
+        words = (sys.executable, "-c", f"{prefix}{program}")
+        return float(processes.run(*words, env=environment).stdout)
+
+    plain = os.environ | {"PYTHONPATH": str(tmp_path)}
+    assert measure(plain) > 3
+    assert measure(ray_node.RayNode([])._environment(tmp_path / "python")) < 2
+    skip = "from sagemaker_rl.job import process_environment as e; e.set_default_variables(); "
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    assert measure(plain | {"PYTHONPATH": path}, skip) < 2

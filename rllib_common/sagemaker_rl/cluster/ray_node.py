@@ -28,7 +28,7 @@ from ray._raylet import Config  # type: ignore[attr-defined]  # compiled module
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.job.job_environment import log_line
-from sagemaker_rl.job.process_environment import actor_variables
+from sagemaker_rl.job.process_environment import SLOW_MODULE, actor_variables
 
 _START_ATTEMPTS = 3
 """Maximum number of attempts to start a Ray node.
@@ -50,6 +50,9 @@ LOOPBACK = "127.0.0.1"
 
 _STOP_TIMEOUT_S = 1.0
 """Duration between SIGTERM and SIGKILL when a node is stopped, in seconds."""
+_START_COMMAND = ("-m", "ray.scripts.scripts", "start", "--block")
+"""Arguments of the Python command that starts a node."""
+
 _STARTED_MESSAGE = "Ray runtime started"
 """Text that ``ray start`` prints after a successful start."""
 
@@ -124,15 +127,17 @@ class RayNode:
                 return
             self.stop()
             reason = self._failure_reason()
-            log_line(f"ray start failed, attempt {attempt} of {_START_ATTEMPTS}: {reason}")
-        raise RayNodeError(f"ray start failed {_START_ATTEMPTS} times; its last output: {reason}")
+            log_line(f"{reason} (ray start failed, attempt {attempt} of {_START_ATTEMPTS})")
+        raise RayNodeError(f"{reason} (ray start failed {_START_ATTEMPTS} times)")
 
     def _failure_reason(self) -> str:
-        """Return Ray's last output lines, or only the last line of a traceback."""
+        """Return the exception of the last traceback, or else Ray's last output lines."""
         lines = [line for line in self._last_lines if line]
-        if any(line.startswith('File "') for line in lines):
-            lines = lines[-1:]
-        return " | ".join(lines)
+        frames = [i for i, line in enumerate(lines) if line.startswith('  File "')]
+        after = lines[frames[-1] + 1 :] if frames else []
+        # Unlike the frames' source lines, the exception is not indented.
+        exception = next((line for line in after if not line.startswith(" ")), None)
+        return exception or " | ".join(lines)
 
     @property
     def is_running(self) -> bool:
@@ -161,19 +166,14 @@ class RayNode:
         self._directory = _create_ray_dir()
         process = subprocess.Popen(
             [
-                *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
+                *(sys.executable, "-P", *_START_COMMAND),
                 *(f"--temp-dir={self._directory.path}", *self._arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            # Env runners must import the same modules as this process, regardless of the script's
-            # directory.
-            env=os.environ
-            | actor_variables()
-            | ({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if self._loopback else {})
-            | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"},
+            env=self._environment(self._directory.path / "python"),
             # A signal to this process's group must not end the node before the checkpoint is
             # written.
             start_new_session=True,
@@ -200,12 +200,30 @@ class RayNode:
                 log_line("Ray starts slowly on this busy machine; the start continues")
         return False
 
+    def _environment(self, modules_dir: Path) -> dict[str, str]:
+        """Return the environment variables of the node's processes.
+
+        Env runners import the same modules as this process, regardless of the script's directory.
+        The exception is `SLOW_MODULE`, which a file in ``modules_dir`` replaces.
+        """
+        modules_dir.mkdir()
+        (modules_dir / f"{SLOW_MODULE}.py").write_text("raise ImportError\n")
+        path = os.pathsep.join([str(modules_dir), *filter(None, sys.path)])
+        cluster = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"} if self._loopback else {}
+        return {
+            **os.environ,
+            **actor_variables(),
+            **cluster,
+            "PYTHONPATH": path,
+            "PYTHONSAFEPATH": "1",
+        }
+
     def _read_output(self, process: subprocess.Popen[str], started: threading.Event) -> None:
         """Collect Ray's last output lines, and set ``started`` after a successful start."""
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
-                self._last_lines.append(line.strip())
+                self._last_lines.append(line.rstrip())
                 if _STARTED_MESSAGE in line:
                     started.set()
 

@@ -1,4 +1,4 @@
-"""Environment variables and number of torch threads of training processes.
+"""Environment variables, skipped imports and number of torch threads of training processes.
 
 OpenMP threads wait for each other in a busy loop. The loop stalls when another process needs the
 same core. Every training process therefore uses one thread unless ``OMP_NUM_THREADS`` is set.
@@ -7,6 +7,15 @@ same core. Every training process therefore uses one thread unless ``OMP_NUM_THR
 from __future__ import annotations
 
 import os
+import sys
+
+SLOW_MODULE = "rfc3987_syntax"
+"""Module that the training processes skip.
+
+jsonschema 4.25 and later import the module if it is installed, for example by Jupyter. The import
+compiles a grammar for 4 CPU seconds. Every Ray process imports jsonschema, so Ray would not start
+on a busy machine. Without the module, jsonschema only checks no IRIs.
+"""
 
 _DEFAULT_VARIABLES = {
     "OMP_NUM_THREADS": "1",
@@ -17,11 +26,12 @@ _DEFAULT_VARIABLES = {
 
 
 def set_default_variables() -> None:
-    """Set default environment variables, and keep existing values.
+    """Set default environment variables, keep existing values, and skip `SLOW_MODULE`.
 
     torch and Ray read the variables on import. A train command must therefore call this function
     before it imports torch or Ray.
     """
+    sys.modules.setdefault(SLOW_MODULE, None)  # type: ignore[arg-type]  # its import then fails
     for name, value in _DEFAULT_VARIABLES.items():
         os.environ.setdefault(name, value)
 
