@@ -797,7 +797,7 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
     with private_auth_token():
         try:
             node.start()
-            connect_to_ray(f"{LOOPBACK}:{port}", loopback=True, log_to_driver=False)
+            connect_to_ray(f"{LOOPBACK}:{port}", loopback=True)
             yield
         finally:
             ray.shutdown()

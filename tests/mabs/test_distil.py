@@ -1,6 +1,8 @@
 """DISTIL: labels, the memory, turned boards, learning, refusals, and PPO that goes on from it."""
 
+import os
 import re
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +16,7 @@ import torch
 
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
+from tests.processes import PATIENCE
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -253,6 +256,32 @@ def test_an_iteration_waits_for_a_slow_runner_and_says_so(
         results = algorithm.train()
     assert results["env_runners"]["num_env_steps_sampled_lifetime"] > 0
     assert re.search(r"0\.01.* \(sample_timeout_s\)", caplog.text)
+
+
+def test_a_killed_runner_restarts_without_the_object_store(
+    made: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Ray warns about actors whose restart needs an argument in the object store."""
+    from sagemaker_rl.runs.training_run import build_algorithm
+
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.HEALTH_CHECK_INTERVAL_S", 1.0)
+    config = made().env_runners(num_env_runners=1)
+    algorithm = build_algorithm(config.fault_tolerance(restart_failed_env_runners=True))
+    try:
+        group = algorithm.env_runner_group
+        (lost,) = group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
+        os.kill(lost, signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE
+        played = 0
+        while not played and time.monotonic() < deadline:
+            algorithm.train()
+            pids = group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
+            if pids and pids[0] != lost:
+                played = algorithm.train()["env_runners"]["num_env_steps_sampled"]
+        assert played > 0
+    finally:
+        algorithm.stop()
+    assert "max_restarts" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

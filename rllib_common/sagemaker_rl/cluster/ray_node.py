@@ -284,6 +284,8 @@ def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> N
         ray.init(
             address=address,
             logging_level=logging.ERROR,
+            # The driver raises the exceptions of Ray's processes; their output is RLlib's warnings.
+            log_to_driver=False,
             **options,
         )
     finally:
@@ -318,7 +320,7 @@ def ray_connection(
         # variables. With a runtime_env, the first actors start later, because Ray cannot use its
         # prestarted processes.
         runtime_env = {"env_vars": actor_variables(), **(environment or {})}
-        connect_to_ray(address, log_to_driver=False, runtime_env=runtime_env)
+        connect_to_ray(address, runtime_env=runtime_env)
     except (OSError, RuntimeError, ValueError) as error:
         raise ClusterError(
             f"no Ray cluster at {address}: {error}; start a cluster with `ray start --head`, and "

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from tqdm import tqdm
 
 from battlesnake_gym.common.run_dir import (
@@ -522,7 +523,9 @@ def _package_versions(*names: str) -> dict[str, str]:
 def build_algorithm(config: AlgorithmConfig) -> Algorithm:
     """Build the algorithm, and check that at least one env runner responds.
 
-    Without this check, RLlib would restart failed env runners forever.
+    Without this check, RLlib would restart failed env runners forever. Env runners receive the
+    configuration by value: RLlib would pass a reference to the object store, on which the restart
+    of a lost env runner would then depend (ray-project/ray#53727).
 
     Raises:
         RuntimeError: If no env runner starts.
@@ -531,6 +534,9 @@ def build_algorithm(config: AlgorithmConfig) -> Algorithm:
         f"none of {config.num_env_runners} env runners started; see Ray's logs, "
         "/tmp/*ray*/session_latest/logs/worker-*.err, or set num_env_runners to 0 to see the error "
         "in the job's log"
+    )
+    EnvRunnerGroup._remote_config_obj_ref = property(
+        lambda group: group._remote_config, lambda group, reference: None
     )
     try:
         algorithm = config.build_algo()
