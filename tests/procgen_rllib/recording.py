@@ -1,8 +1,7 @@
 """Recordings of the original package ``procgen``, and comparison with envpool's games.
 
 ``rewards.json`` contains, for each game, the three of 60 levels with the most rewards, as `play`
-returns them, and ``frames.json`` the `digests` of both packages. The original was recorded with
-version 0.1 of this project, which supported it (commit 8cdc123).
+returns them, and ``frames.json`` the `digests` of both packages.
 """
 
 from __future__ import annotations
@@ -66,6 +65,6 @@ def digest(env_config: dict[str, Any], level: int) -> str:
     return seen.hexdigest()[:32]
 
 
-def digests(name: str) -> list[str]:
+def digests(name: str, provider: str) -> list[str]:
     """Return the hashes of ten levels of a game."""
-    return [digest({"env_name": name}, level) for level in HASHED_LEVELS]
+    return [digest({"env_name": name, "provider": provider}, level) for level in HASHED_LEVELS]

@@ -1,6 +1,8 @@
 """Observations, rewards, episode ends and reproducibility of the environments."""
 
 import json
+import sys
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,15 @@ from tests.procgen_rllib.recording import FRAMES, RECORDED, actions, digests, pl
 
 ROLLED = json.loads(RECORDED.read_text())
 HASHES = json.loads(FRAMES.read_text())
+ORIGINAL = pytest.mark.skipif(
+    find_spec("procgen") is None,
+    reason="needs the original package procgen (`make procgen-original`)",
+)
+PROVIDERS = ("envpool", pytest.param("procgen", marks=ORIGINAL))
+SAME_PIXELS = ("bigfish", "chaser", "fruitbot", "leaper", "maze", "miner", "plunder")
+"""Games that both packages draw with the same pixels; the others rotate and scale pictures."""
+MAX_DIFFERENT_PIXELS = 0.05
+"""Share of a frame that may differ in the other games; the largest of 120,000 frames was 0.029."""
 WAIT = 4
 """The no-op action."""
 
@@ -35,18 +46,63 @@ def roll(num_envs: int, turns: int, seed: int | None, **env_config: Any) -> dict
     }
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("name", GAMES)
-def test_recorded_rewards(name: str) -> None:
+def test_recorded_rewards(name: str, provider: str) -> None:
     for level, recorded in ROLLED[name].items():
-        assert play({"env_name": name}, int(level)) == recorded
+        assert play({"env_name": name, "provider": provider}, int(level)) == recorded
         assert recorded["rewards"] or recorded["ends"]
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("name", GAMES)
-def test_recorded_frames_of_ten_levels(name: str) -> None:
-    seen = digests(name)
-    assert seen == HASHES[name]["envpool"]
+def test_recorded_frames_of_ten_levels(name: str, provider: str) -> None:
+    seen = digests(name, provider)
+    assert seen == HASHES[name][provider]
     assert len(set(seen)) == 10
+
+
+@ORIGINAL
+@pytest.mark.parametrize("name", GAMES)
+def test_envpool_plays_as_the_original(name: str) -> None:
+    """Both packages play the same actions, and every step is compared."""
+    for level in (3, 41):
+        options = {"env_name": name, "num_levels": 1, "start_level": level}
+        ours = VectorProcgen(1, options)
+        theirs = VectorProcgen(1, options | {"provider": "procgen"})
+        (one, infos), (other, their_infos) = (games.reset(seed=0) for games in (ours, theirs))
+        ended = False
+        for action in actions(level)[:200]:
+            # The original shows no last frame of a level.
+            different = 0 if ended else (one != other).any(-1).mean()
+            assert different <= (0 if name in SAME_PIXELS else MAX_DIFFERENT_PIXELS)
+            one, *results, infos = ours.step(np.array([action]))
+            other, *their_results, their_infos = theirs.step(np.array([action]))
+            assert results == their_results
+            assert infos == their_infos
+            ended = bool(results[1] | results[2])
+        ours.close()
+        theirs.close()
+
+
+@ORIGINAL
+def test_games_of_the_original_reset_and_repeat_themselves() -> None:
+    options = {"env_name": "bigfish", "provider": "procgen"}
+    one, same = (roll(3, 60, 1, **options) for _ in range(2))
+    for key in one:
+        np.testing.assert_array_equal(one[key], same[key])
+    assert len(np.unique(one["level_seed"][0])) == 3
+    games = VectorProcgen(2, options)
+    _, first = games.reset(seed=3)
+    _, second = games.reset()
+    assert (first["level_seed"] != second["level_seed"]).all()
+
+
+def test_a_missing_original_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "procgen", None)
+    with pytest.raises(ImportError, match="`make procgen-original`"):
+        VectorProcgen(1, {"provider": "procgen"}).reset()
+    assert "gym" not in sys.modules
 
 
 def test_on_how_many_levels_every_pixel_is_the_original_s() -> None:
@@ -235,7 +291,7 @@ def test_options_change_what_is_seen(option: str) -> None:
         ({"center_agent": 1}, r"center_agent.* bool.* 1"),
         ({"distribution_mode": "memory"}, "distribution_mode"),
         ({"frame_stack": 0}, r"frame_stack.* 1.* 16.* 0"),
-        ({"provider": "procgen"}, r"provider.* 'procgen'"),
+        ({"provider": "procgem"}, r"provider.* envpool procgen.* 'procgem'"),
     ],
 )
 def test_refusals(env_config: dict[str, Any], message: str) -> None:

@@ -32,13 +32,13 @@ _DEFAULTS: dict[str, Any] = {
   episode.
 * ``distribution_mode``: easy, hard, or another mode of the game.
 * ``frame_stack``: number of latest frames in an observation.
-* ``provider``: implementation of the games; only envpool.
+* ``provider``: implementation of the games: envpool, or procgen (the original package).
 """
 
 _MAX_LEVEL = 2**31 - 1
 """Largest number of a level, and maximum number of levels."""
 
-_PROVIDERS = ("envpool",)
+_PROVIDERS = ("envpool", "procgen")
 
 
 def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:

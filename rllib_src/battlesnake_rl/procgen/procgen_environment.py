@@ -17,6 +17,7 @@ from battlesnake_rl.procgen.providers import (
     FRAME_SHAPE,
     NUM_ACTIONS,
     EnvpoolBatch,
+    OriginalGames,
     ProviderStep,
     SequentialGames,
     make_provider,
@@ -46,11 +47,11 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
 
     Raises:
         ValueError: If ``env_config`` (keys: `procgen_env_config`) or ``num_envs`` is invalid.
-        ImportError: If envpool is missing.
+        ImportError: If the package of the option ``provider`` is missing.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
-    _provider: EnvpoolBatch | SequentialGames | None = None
+    _provider: EnvpoolBatch | SequentialGames | OriginalGames | None = None
 
     def __init__(
         self,

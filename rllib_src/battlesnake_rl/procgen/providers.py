@@ -1,4 +1,4 @@
-"""Procgen games of envpool, stepped as a batch of N games.
+"""Procgen games of envpool or of the original package, stepped as a batch of N games.
 
 The last step of a level returns the level's last frame. The next step ignores its action and
 returns the first frame of the next level.
@@ -6,7 +6,10 @@ returns the first frame of the next level.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,18 +44,20 @@ class ProviderStep(NamedTuple):
 
 def make_provider(
     env_config: Mapping[str, Any], seeds: Sequence[int], num_threads: int
-) -> EnvpoolBatch | SequentialGames:
+) -> EnvpoolBatch | SequentialGames | OriginalGames:
     """Create a provider with one game for each of ``seeds``.
 
     Args:
         env_config: Complete options of the games.
         seeds: Random seeds of the games.
-        num_threads: Number of threads of an envpool batch. Games with sequential levels do not step
-            in parallel.
+        num_threads: Number of threads of an envpool batch. Games with sequential levels and games
+            of the original package do not step in parallel.
 
     Raises:
-        ImportError: If envpool is missing; the message names the extra to install.
+        ImportError: If the provider's package is missing; the message names the remedy.
     """
+    if env_config["provider"] == "procgen":
+        return OriginalGames(env_config, seeds)
     if env_config["use_sequential_levels"]:
         return SequentialGames(env_config, seeds)
     return EnvpoolBatch(env_config, seeds, num_threads)
@@ -157,6 +162,101 @@ class SequentialGames:
         """Close the games."""
         for game in self._first:
             game.close()
+
+
+_ORIGINAL_OPTIONS = (
+    *("env_name", "num_levels", "start_level", "paint_vel_info", "use_generated_assets"),
+    *("center_agent", "use_sequential_levels", "distribution_mode"),
+)
+"""Options of the original package; the other options are this project's."""
+
+_GIVE_UP = np.array([-1], np.int32)
+"""Action of the original package that ends the episode."""
+
+
+class OriginalGames:
+    """Single games of the original package ``procgen`` 0.10.
+
+    The original starts the next level in the step that ends a level, and does not show the level's
+    last frame. This class repeats the previous frame instead, and returns the next level's first
+    frame in the next step.
+    """
+
+    def __init__(self, env_config: Mapping[str, Any], seeds: Sequence[int]) -> None:
+        make_game = _import_original()
+        options = {key: env_config[key] for key in _ORIGINAL_OPTIONS}
+        self._games = [make_game(num=1, rand_seed=seed, num_threads=0, **options) for seed in seeds]
+        self._last: ProviderStep | None = None
+
+    def reset(self) -> ProviderStep:
+        """Start new episodes in all games."""
+        if self._last is not None:
+            for game in self._games:
+                game.act(_GIVE_UP)
+        nothing = np.zeros(len(self._games), np.bool_)
+        rewards = np.zeros(len(self._games), np.float32)
+        seen = self._observe()
+        self._last = seen._replace(rewards=rewards, done=nothing, level_complete=nothing)
+        return self._last
+
+    def step(self, actions: NDArray[np.int32]) -> ProviderStep:
+        """Play one env step of all games with ``actions``, int32 (N,)."""
+        assert self._last is not None
+        last, playing = self._last, ~self._last.done
+        for i in np.flatnonzero(playing):
+            self._games[i].act(actions[i : i + 1])
+        seen = self._observe()
+        ended = seen.done & playing
+        self._last = ProviderStep(
+            np.where(ended[:, None, None, None], last.frames, seen.frames),
+            seen.rewards * playing,
+            ended,
+            seen.level_complete & playing,
+            np.where(ended, last.level_seeds, seen.level_seeds),
+        )
+        return self._last
+
+    def _observe(self) -> ProviderStep:
+        """Return the results of the games' latest actions; ``done`` marks new episodes."""
+        rewards, frames, starts = zip(*(game.observe() for game in self._games), strict=True)
+        infos = [game.get_info()[0] for game in self._games]
+        return ProviderStep(
+            np.concatenate([one["rgb"] for one in frames]),
+            np.concatenate(rewards),
+            np.concatenate(starts),
+            np.array([one["prev_level_complete"] for one in infos], np.bool_),
+            np.array([one["level_seed"] for one in infos], np.int32),
+        )
+
+    def close(self) -> None:
+        """Close the games."""
+        for game in self._games:
+            game.close()
+
+
+def _import_original() -> Any:
+    """Return the class ``ProcgenGym3Env`` of the original package.
+
+    The package registers its environments with the abandoned package gym. An empty function
+    replaces gym's during the import.
+    """
+    stub: Any = ModuleType("gym.envs.registration")
+    stub.register = lambda **options: None
+    names = ("gym", "gym.envs", "gym.envs.registration")
+    replaced = [name for name in names if sys.modules.setdefault(name, stub) is stub]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # The package leaves a file open.
+            from procgen import ProcgenGym3Env
+    except ImportError as error:
+        raise ImportError(
+            f"provider: procgen needs the original package procgen ({error}); run "
+            "`make procgen-original` in a clone (Python 3.11 or 3.12), or use provider: envpool"
+        ) from error
+    finally:
+        for name in replaced:
+            del sys.modules[name]
+    return ProcgenGym3Env
 
 
 def _concatenate_steps(steps: Sequence[ProviderStep]) -> ProviderStep:
