@@ -38,7 +38,7 @@ _DISTIL_OPTION_NAMES = {
     "positions": "expert_nodes",
     "led_by_search": "expert_action_fraction",
     "in_memory": "label_buffer_size",
-    "epochs": "replay_ratio",
+    "epochs": "max_replay_ratio",
 }
 
 _EXIT_OPTION_NAMES = {

@@ -204,6 +204,8 @@ def test_what_runners_bring_at_once_is_learned_from_as_one_fragment(made: Any) -
             for _ in range(2):
                 learner.learn([labels] * count, 10_000)
             updates.append(len(learner._pending_metrics))
+            report = learner.report()["default_policy"]
+            assert report["replay_ratio"].peek() == pytest.approx(16 / count, rel=0.1)
             assert learner._num_added == 2 * count * len(labels.regrets)
     assert updates[0] == updates[1] == 2 * 16 * len(labels.regrets) // 32
 
@@ -293,8 +295,8 @@ def test_a_killed_runner_restarts_without_the_object_store(
             r"expert_action_fraction.* 0.* 1.* 2",
         ),
         (
-            lambda c: c.training(replay_ratio="x"),
-            r"replay_ratio.* 0.* 'x'",
+            lambda c: c.training(max_replay_ratio="x"),
+            r"max_replay_ratio must be float, got 'x'",
         ),
         (lambda c: c.training(gamma=0.9), "gamma"),
         (lambda c: c.environment(env_config={"rewards": "survival"}), r"rewards.* 'survival'"),

@@ -143,5 +143,5 @@ def test_distil_waits_for_nothing(copied: list[str]) -> None:
     )
     copied.clear()
     learner.learn([labels], 0)
-    assert len(learner._pending_metrics) == 2 * learner.config.replay_ratio
+    assert len(learner._pending_metrics) == 2 * learner.config.max_replay_ratio
     assert set(copied) == {"pinned", "stepped"}

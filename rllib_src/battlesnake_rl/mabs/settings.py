@@ -217,7 +217,11 @@ class DISTILSettings(_BatchedSettings):
         0.2, "fraction of games in which the expert selects the moves", minimum=0, maximum=1
     )
     label_buffer_size: int = setting(300_000, "maximum number of labels in the buffer", minimum=1)
-    replay_ratio: float = setting(16.0, "trained labels per new label of one fragment", minimum=0)
+    max_replay_ratio: float = setting(
+        16.0,
+        "maximum number of updates per label; lower if more than one fragment arrives at a time",
+        minimum=0,
+    )
     vf_loss_coeff: float = _value_weight(0.5)
     symmetry_augmentation: bool = _symmetry(True)
 

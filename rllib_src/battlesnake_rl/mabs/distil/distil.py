@@ -206,16 +206,16 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         super().build()
         self._pending_metrics: list[Tensor] = []
         self._label_buffer: dict[str, NDArray[Any]] = {}
-        self._num_added = 0
+        self._num_added = self._num_added_at_report = 0
         self._updates_due = 0.0
         self._observation = env_options(self.config.env_config).observation_encoder
 
     def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
         """Add ``labels`` to the buffer and train on the buffer.
 
-        The number of trained labels is ``replay_ratio`` times the number of labels in one fragment.
-        This number does not depend on the number of fragments that arrive. With more env runners,
-        the labels are therefore fresher, and the learner does not fall behind.
+        The number of trained labels is ``max_replay_ratio`` times the number of labels in one
+        fragment. This number does not depend on the number of fragments that arrive. With more env
+        runners, the labels are therefore fresher, and the learner does not fall behind.
 
         Args:
             labels: Fragments of the env runners.
@@ -223,7 +223,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         """
         self.add(labels)
         new = sum(len(one.regrets) for one in labels) / len(labels)
-        self._updates_due += self.config.replay_ratio * new / self.config.minibatch_size
+        self._updates_due += self.config.max_replay_ratio * new / self.config.minibatch_size
         known = min(self._num_added, self.config.label_buffer_size)
         while self._updates_due >= 1 or not self._pending_metrics:
             self._updates_due -= 1
@@ -291,7 +291,13 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
         self._log_gradient_norm()
         updates = len(self._pending_metrics)
-        self._log_step_counts(updates, updates * self.config.minibatch_size)
+        trained = updates * self.config.minibatch_size
+        self._log_step_counts(updates, trained)
+        added = self._num_added - self._num_added_at_report
+        self._num_added_at_report = self._num_added
+        self.metrics.log_value(
+            (DEFAULT_MODULE_ID, "replay_ratio"), trained / max(added, 1), window=1
+        )
         self._pending_metrics.clear()
         return self.metrics.reduce()
 
@@ -309,7 +315,8 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
     """Configuration of DISTIL with this project's env runner, learner and network.
 
     `DISTILSettings` has the settings. Each label needs one search of the expert. If env runners
-    saturate the learner, the effective ``replay_ratio`` is lower.
+    saturate the learner, the ratio of trained to new labels (metric ``replay_ratio``) is below
+    ``max_replay_ratio``.
     """
 
     settings_class = DISTILSettings
