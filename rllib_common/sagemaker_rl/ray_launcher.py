@@ -596,9 +596,13 @@ class SageMakerRayLauncher:
             csv_columns=self.csv_columns,
             main_curves=self.main_curves,
             conclude=self.on_training_end,
-            settings=drop_cluster_settings(asdict(plain)) | settings.given_config,
+            settings=self.recorded_settings(plain) | settings.given_config,
             record=self.record_sample_game,
         )
+
+    def recorded_settings(self, hyperparameters: Hyperparameters) -> dict[str, Any]:
+        """Return the hyperparameters that the run directory shows, by name."""
+        return drop_cluster_settings(asdict(hyperparameters))
 
     def _num_env_runners(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
         """Return the number of env runners; ``wanted`` overrides the default."""

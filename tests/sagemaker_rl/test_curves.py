@@ -97,6 +97,8 @@ def test_tensorboard_has_the_elo_over_cpu_time_after_a_resume_too(tmp_path: Path
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     points = board.Scalars("progress/elo_over_cpu_seconds")
     assert [(point.step, point.value) for point in points] == [(54, 400), (120, 900), (180, 950)]
+    elo = board.Scalars("rllib/elo")
+    assert [(point.step, point.value) for point in elo] == [(2, 400), (4, 900), (5, 950)]
 
 
 def test_where_no_game_is_filmed_tensorboard_opens_with_the_turns_too(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ _ELO, _ELO_X_RESULT = "elo", "elo_cpu_minutes"
 TensorBoard shows Elo over CPU seconds in the group `_PROGRESS_TAG`.
 """
 
+_LADDER_PREFIXES = (_ELO, "ladder_score", "score/", "score_low/", "score_high/")
+"""Key prefixes of the results of the last ladder evaluation."""
+
 _CONFIG_PREFIX = "config/"
 """Key prefix of the configuration that RLlib repeats in each result."""
 
@@ -157,8 +160,11 @@ class Curves:
             csv.writer(file).writerow(
                 _format_number(numbers.get(key, math.nan)) for key in self._columns.values()
             )
+        # Every iteration repeats the results of the last ladder evaluation.
+        is_repeated = numbers.get(_ELO_X_RESULT) == self._measured_at
+        skipped = (_CONFIG_PREFIX, *(_LADDER_PREFIXES if is_repeated else ()))
         for key, number in numbers.items():
-            if math.isfinite(number) and not key.startswith(_CONFIG_PREFIX):
+            if math.isfinite(number) and not key.startswith(skipped):
                 tag = self._tags.get(key, f"{_RLLIB_TAG}/{key}")
                 self._write_event(int(numbers[ITERATION_COLUMN]), summary=scalar(tag, number))
         self._add_elo(numbers)

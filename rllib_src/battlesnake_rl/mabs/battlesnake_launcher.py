@@ -281,6 +281,13 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         snakes = "-".join(map(str, np.atleast_1d(hyperparameters.num_snakes)))
         return f"{algorithm}-{size}x{size}-{snakes}"
 
+    def recorded_settings(self, hyperparameters: BattlesnakeHyperparameters) -> dict[str, Any]:
+        """Return the hyperparameters that the run directory shows, without unused rewards."""
+        recorded = super().recorded_settings(hyperparameters)
+        if hyperparameters.algorithm in ("DISTIL", "EXIT"):
+            del recorded["rewards"]
+        return recorded
+
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
 

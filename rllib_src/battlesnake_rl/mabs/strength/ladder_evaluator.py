@@ -169,6 +169,9 @@ _EMPTY_METRICS = {
     "elo_games": math.nan,
     "elo_cpu_minutes": math.nan,
     "elo_best": math.nan,
+    "elo_best_low": math.nan,
+    "elo_best_high": math.nan,
+    "elo_best_games": math.nan,
     "ladder_score": math.nan,
 }
 """Reported metrics before the first measurement."""
@@ -223,7 +226,14 @@ class StrengthHistory:
         if self.measurements:
             results |= self.measurements[-1].to_metrics()
         if self.best is not None:
-            results["elo_best"] = self.measurements[self.best].elo
+            # One iteration may add several measurements, of which only the last has its own row.
+            best = self.measurements[self.best]
+            results |= {
+                "elo_best": best.elo,
+                "elo_best_low": best.low,
+                "elo_best_high": best.high,
+                "elo_best_games": best.games,
+            }
         fraction = self.ladder_seconds / max(self.training_seconds, 1e-9)
         return results | {
             "cpu_minutes": self.training_seconds / 60,
