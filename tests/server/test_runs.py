@@ -72,6 +72,19 @@ def test_the_strength_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> No
     assert RunView(training_runs.make(tmp_path, "young", 2)).strength is None
 
 
+def test_the_strength_needs_no_row_of_its_own(tmp_path: Path) -> None:
+    """Two measurements in one iteration: the first is the best, and the row has the second."""
+    run = training_runs.make(tmp_path, "twice", 4)
+    lines = (run / CSV_FILE).read_text().splitlines()
+    lines[0] += ",elo_best_low,elo_best_high,elo_best_games"
+    lines[1:] = [line + ",,," for line in lines[1:]]
+    lines[-1] = "4,40,4000,1,1,0,0,0,1,600,550,660,20,1351,0.2,0.1,0.3,1290,1400,128"
+    (run / CSV_FILE).write_text("\n".join(lines) + "\n")
+    found = RunView(run)
+    assert str(found.strength) == "1351 (1290 to 1400)"
+    assert found.rung_scores() == []
+
+
 def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["runs", str(tmp_path)]) == 2
     assert "`battlesnake-gym train --minutes 3`" in capsys.readouterr().err

@@ -36,6 +36,8 @@ def respond(board: Board, form: str) -> Response:
         return jsonify(what_if.describe_branch(board, groups))
     board, _ = what_if.play_branch(board, groups) if groups else (board.copy(), "")
     you = request.args.get("you")
+    if you is None and form == "scenario":  # A scenario needs a snake that moves.
+        you = next((snake.id for snake in board.living), None)
     if you is not None:
         board.you_id = board.snake(you).id
     if form == "scenario":

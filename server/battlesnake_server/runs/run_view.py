@@ -212,12 +212,14 @@ class RunView:
 
         The policy that the run exports has the best weights.
         """
-        row = self._find_best_row()
-        if row is None:
-            return None
-        columns = ("elo", "elo_low", "elo_high", "elo_games")
-        elo, low, high, games = (self._cell(name, row) for name in columns)
-        if any(map(math.isnan, (low, high, games))):
+        elo, row = self.progress.last("elo_best"), self._find_best_row()
+        low, high, games = (
+            self.progress.last(f"elo_best_{end}")
+            if f"elo_best_{end}" in self.progress.columns or row is None
+            else self._cell(f"elo_{end}", row)  # An earlier version trained this run.
+            for end in ("low", "high", "games")
+        )
+        if any(map(math.isnan, (elo, low, high, games))):
             return None
         return EloWithInterval(elo, low, high, int(games))
 

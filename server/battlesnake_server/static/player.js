@@ -240,7 +240,7 @@ export class Player {
       $(`as-${form}`).href = this.turnAddress.replace("/0/FORM", address) +
         (query.length ? `?${query.join("&")}` : "");
     }
-    $("scenario-link").hidden = !you || Boolean(frame.snakes[this.view.selected].death) ||
+    $("scenario-link").hidden = Boolean(frame.snakes[this.view.selected]?.death) ||
       frame.snakes.filter((snake) => !snake.death).length < 2;
     const editor = $("as-editor");
     if (editor) editor.href = `${editor.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);

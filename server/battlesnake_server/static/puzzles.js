@@ -28,7 +28,7 @@ function show() {
 function showCount() {
   const numRight = [...firstAnswers.values()].filter(Boolean).length;
   $("count").textContent = `${index + 1} of ${puzzles.length}; ` +
-    `${numRight} of ${firstAnswers.size} right at the first attempt`;
+    `${numRight} of ${firstAnswers.size} solved at the first attempt`;
 }
 
 function answer(move) {
@@ -36,7 +36,7 @@ function answer(move) {
   if (button.disabled) return;
   const right = puzzles[index].allowed.includes(move);
   if (!firstAnswers.has(index)) firstAnswers.set(index, right);
-  $("verdict").textContent = right ? `${ARROWS[move]} Right.` : `${ARROWS[move]} That move loses.`;
+  $("verdict").textContent = right ? `${ARROWS[move]} Correct.` : `${ARROWS[move]} That move loses.`;
   button.disabled = true;
   if (right) for (const other of $("answers").children) other.disabled = true;
   showCount();

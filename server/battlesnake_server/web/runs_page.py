@@ -173,5 +173,6 @@ def serve(
     """
     app = create_app(runs, create_token(host, names))
     listener = open_listener(host, port)
-    what = f"{len(runs.refresh())} runs"
+    count = len(runs.refresh())
+    what = f"{count} run{'' if count == 1 else 's'}"
     return pages.serve(app, listener, what, host=host, names=names, open_browser=open_browser)
