@@ -18,6 +18,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from sagemaker_rl.cluster.membership import find_own_address
 from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
 from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.job.job_environment import check_instance_gpus
 from sagemaker_rl.job.utilization import InstanceGroup, UsableResources, utilization_report
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 
@@ -112,6 +113,21 @@ def test_what_would_work_is_said(
     status, said = check("mabs", instance, count, **values)
     assert status == 0, said
     assert re.search(line, said)
+
+
+@pytest.mark.parametrize("instance", ["ml.p2.8xlarge", "ml.p3dn.24xlarge", "ml.g3s.xlarge"])
+def test_gpus_without_kernels_are_rejected(check: Any, instance: str) -> None:
+    status, said = check("mabs", instance, 1, algorithm="APEX", allow_idle_instances=True)
+    assert status == 2, said
+    assert re.search(rf"{instance} \(.* 7\.5 .*; use ml\.g4dn, ", said)
+
+
+@pytest.mark.parametrize(
+    "instance", ["ml.g4dn.xlarge", "ml.g5.xlarge", "ml.g6e.xlarge", "ml.p4de.24xlarge",
+                 "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.m5.xlarge", "local"],
+)  # fmt: skip
+def test_other_hardware_is_accepted(instance: str) -> None:
+    check_instance_gpus(instance)
 
 
 def test_procgen_is_known_too(check: Any) -> None:

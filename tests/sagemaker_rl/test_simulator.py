@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -60,6 +61,17 @@ def job(estimator: Any, session: Any, tmp_path: Path) -> Any:
     kept = {"checkpoint_s3_uri": f"s3://{session.default_bucket()}/{tmp_path.name}/checkpoints"}
     metrics = {"metric_definitions": METRIC_DEFINITIONS}
     return partial(estimator, SCRIPT, 'WORD = "going on"\n', **kept, **metrics)
+
+
+def test_hardware_that_torch_does_not_support_is_a_warning(
+    job: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    estimator = job(instance_type="ml.p3.2xlarge")
+    estimator.fit()
+    assert estimator.latest_training_job.describe()["TrainingJobStatus"] == "Completed"
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert len(warnings) == 1
+    assert re.search(r"ml\.p3\.2xlarge.* 7\.0.* use ml\.g4dn", warnings[0])
 
 
 def test_a_job_runs_and_delivers(

@@ -48,6 +48,23 @@ _GPUS_BY_FAMILY = {
 The dictionary contains only instance types with more than one GPU.
 """
 
+_MIN_GPU_CAPABILITY = 7.5
+_GPU_CAPABILITIES = {
+    "p2": 3.7,
+    "g3": 5.2,
+    "p3": 7.0,
+    "g4dn": 7.5,
+    "p4d": 8.0,
+    "g5": 8.6,
+    "g6": 8.9,
+    "p5": 9.0,
+    "p6": 10.0,
+}
+"""Compute capability of the GPUs, keyed by family, and the minimum of the training image's torch.
+
+Source of the minimum: PyTorch's RELEASE.md, binaries of 2.11 and later for CUDA 13.
+"""
+
 LOGGED_METRICS = (
     "training_iteration",
     "time_total_s",
@@ -74,6 +91,7 @@ LOGGED_METRICS = (
     "transitions_per_s",
     "cpu_percent",
     "cpu_minutes",
+    "driver_cpu_minutes",
     "ladder_cpu_fraction",
     "elo",
     "elo_low",
@@ -245,6 +263,31 @@ def num_instance_gpus(instance_type: str) -> int:
         return 0
     family, generation, size = match.groups()
     return _GPUS_BY_FAMILY.get(family + generation, _GPUS_BY_FAMILY["g"]).get(int(size or 1), 1)
+
+
+def check_instance_gpus(instance_type: str) -> None:
+    """Reject an instance type whose GPUs torch does not support.
+
+    Raises:
+        HyperparameterError: If torch has no kernels for the GPUs.
+    """
+    match = re.match(r"ml\.([gp]\d)", instance_type)
+    generation = match[1] if match else ""
+    capability = next(
+        (value for family, value in _GPU_CAPABILITIES.items() if family[:2] == generation), math.inf
+    )
+    if capability >= _MIN_GPU_CAPABILITY:
+        return
+    nearest = min(
+        (value, family)
+        for family, value in _GPU_CAPABILITIES.items()
+        if value >= _MIN_GPU_CAPABILITY
+    )[1]
+    raise HyperparameterError(
+        f"torch has no kernels for the GPUs of {instance_type} (compute capability {capability}, "
+        f"but at least {_MIN_GPU_CAPABILITY} is needed); use ml.{nearest}, the nearest family that "
+        "works"
+    )
 
 
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.job.job_environment import instance_groups, num_instance_gpus, num_instance_vcpus
+from sagemaker_rl.job.job_environment import (
+    check_instance_gpus,
+    instance_groups,
+    num_instance_gpus,
+    num_instance_vcpus,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,13 @@ def load_instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
     """Return the instance groups of this job; groups with GPUs come first.
 
     If the number of vCPUs of an instance type is unknown, the list is empty.
+
+    Raises:
+        HyperparameterError: If torch does not support the GPUs of an instance type.
     """
     named = [(one["instance_type"], len(one["hosts"])) for one in instance_groups(environ)]
+    for kind, _ in named:
+        check_instance_gpus(kind)
     counted = [
         InstanceGroup(kind, count, num_instance_vcpus(kind) or 0, num_instance_gpus(kind))
         for kind, count in named

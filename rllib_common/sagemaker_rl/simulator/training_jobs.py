@@ -21,7 +21,8 @@ from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
 from sagemaker_rl.cluster.membership import SECONDARY_JOB
-from sagemaker_rl.job.hyperparameters import parse_value
+from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
+from sagemaker_rl.job.job_environment import check_instance_gpus, log_line
 from sagemaker_rl.job.source_files import split_s3_uri
 from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance, pack_folder
 
@@ -370,6 +371,10 @@ class TrainingJobs:
                 raise client_error(
                     "ValidationException", f"InstanceCount must be at least 1, got {count}"
                 )
+            try:
+                check_instance_gpus(group["InstanceType"])
+            except HyperparameterError as error:
+                log_line(f"warning: in an AWS account, this job would fail: {error}")
         if name in self._jobs:
             raise client_error(
                 "ResourceInUse", f"there is a training job {name} already; use another name"
