@@ -109,6 +109,42 @@ def test_nothing_is_left_of_a_job_that_cannot_start(
     assert started[0].wait(60) == -signal.SIGKILL
 
 
+PARENT = """
+import sys
+from pathlib import Path
+from sagemaker_rl.simulator.local_job import Instance
+one = Instance("algo-1", Path(sys.argv[1]), ["algo-1"], {}, {0}, program=("sh", "-c", sys.argv[2]))
+one.prepare()
+one.start("job", {})
+print("started", flush=True)
+one.print_log()
+"""
+
+
+def test_a_killed_parent_ends_its_instances(tmp_path: Path) -> None:
+    # The shell ignores SIGTERM, as `sagemaker-training` does, and its child is another process.
+    script = "trap '' TERM; sleep 1000 & wait"
+    with processes.running(sys.executable, "-c", PARENT, tmp_path / "algo-1", script) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "started\n"
+        processes.until(lambda: "sleep 1000 " in processes.below(parent.pid).values())
+        left = processes.below(parent.pid)
+        parent.kill()
+        processes.until_gone(left)
+
+
+def test_an_instance_that_ends_keeps_its_status(tmp_path: Path) -> None:
+    script = ("sh", "-c", "exec >&- 2>&-; sleep 0.5; exit 7")
+    one = Instance("algo-1", tmp_path / "algo-1", ["algo-1"], {}, {0}, program=script)
+    one.prepare()
+    one.start("job", {})
+    one.print_log()
+    assert one.process is not None
+    assert one.process.wait(60) == 7
+    assert one._guard is not None
+    assert one._guard.poll() is not None
+
+
 def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
     file = tmp_path / "some.json"
     file.write_text('{"seed": 1, "map": "royale"}')

@@ -72,6 +72,7 @@ class Instance:
     with `_CONTAINER_DIR`.
     """
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
+    _guard: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
     def failure_reason(self) -> str:
@@ -158,6 +159,14 @@ class Instance:
             start_new_session=True,
         )
         os.sched_setaffinity(self.process.pid, self.cpus)
+        # If this process ends, even by SIGKILL, the pipe closes, and the guard kills the instance.
+        self._guard = subprocess.Popen(
+            ["sh", "-c", 'cat; kill -s KILL -- "-$0"', str(self.process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def iter_log(self) -> Iterator[str]:
         """Yield the instance's output lines until the instance ends, and write a log file."""
@@ -167,6 +176,10 @@ class Instance:
             for line in lines:
                 log.write(line)
                 yield line
+        self.process.wait()
+        if self._guard is not None:
+            os.killpg(self._guard.pid, signal.SIGKILL)
+            self._guard.communicate()
 
     def print_log(self) -> None:
         """Print the instance's output lines until the instance ends.
