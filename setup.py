@@ -58,25 +58,31 @@ def create_extension(name: str) -> Extension:
     )
 
 
-class BuildWithDeployment(build_py):
-    """Build step that also copies the files of ``battlesnake-gym aws deploy``."""
+COPIED_FILES = {
+    "deployment/cloudformation/*.yaml": "battlesnake_server/deployment/cloudformation",
+    "deployment/server/requirements-lambda.txt": "battlesnake_server/deployment/server",
+    "rllib_src/*.*": "battlesnake_rl/job_scripts",
+}
+"""Folders of the wheel with files of ``battlesnake-gym aws``, keyed by pattern in the clone."""
+
+
+class BuildWithCopiedFiles(build_py):
+    """Build step that also copies `COPIED_FILES`."""
 
     def run(self) -> None:
-        """Build the packages, then copy the deployment files into the server package."""
+        """Build the packages, then copy the files into the packages."""
         super().run()
         if self.editable_mode:
             return
-        for pattern in ("cloudformation/*.yaml", "server/requirements-lambda.txt"):
-            for file in (PROJECT_FOLDER / "deployment").glob(pattern):
-                target = (
-                    Path(self.build_lib) / "battlesnake_server" / file.relative_to(PROJECT_FOLDER)
-                )
-                self.mkpath(str(target.parent))
-                self.copy_file(str(file), str(target))
+        for pattern, folder in COPIED_FILES.items():
+            target = Path(self.build_lib) / folder
+            self.mkpath(str(target))
+            for file in PROJECT_FOLDER.glob(pattern):
+                self.copy_file(str(file), str(target / file.name))
 
 
 setup(
-    cmdclass={"build_py": BuildWithDeployment},
+    cmdclass={"build_py": BuildWithCopiedFiles},
     packages=list(package_folders),
     package_dir=package_folders,
     ext_modules=[

@@ -58,7 +58,7 @@ estimator = RLEstimator(entry_point="train-mabs-dqn-async.py",
 estimator.fit(wait=False)
 """
 PAIR = """
-for kind, type, count in (("primary", "ml.p2.xlarge", 1), ("secondary", "ml.m5.xlarge", 1)):
+for kind, type, count in (("primary", "ml.g4dn.xlarge", 1), ("secondary", "ml.m5.xlarge", 1)):
     estimator = RLEstimator(entry_point="train-mabs-dqn-async.py",
                             source_dir='rllib_src',
                             dependencies=["rllib_common/sagemaker_rl", "battlesnake_gym/"],

@@ -29,7 +29,7 @@ KINDS = {
     "battlesnake_server": {
         *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"),
     },
-    "battlesnake_rl": {".py", ".yaml"},
+    "battlesnake_rl": {".py", ".yaml", ".txt"},
     "sagemaker_rl": {".py"},
 }
 """The kinds of files in each."""
@@ -65,6 +65,9 @@ def test_every_file_of_a_package_is_in_the_wheel(names: set[str]) -> None:
     }
     assert ours - names == set()
     more = names - ours
+    jobs = "battlesnake_rl/job_scripts/"
+    assert {name.removeprefix(jobs) for name in more if name.startswith(jobs)} == OF_JOBS_ONLY
+    more = {name for name in more if not name.startswith(jobs)}
     deployed = "battlesnake_server/deployment/"
     read = {name.removeprefix("battlesnake_server/") for name in more if name.startswith(deployed)}
     templates = {name for name in tracked() if name.startswith("deployment/cloudformation/")}
@@ -109,6 +112,38 @@ def test_the_environment_has_the_wheel_and_not_the_checkout(
     folders = done.stdout.splitlines()
     assert len(folders) == len(HOMES)
     assert all(folder.startswith(str(environment.folder)) for folder in folders), folders
+
+
+JOB = """
+from sagemaker.rl import RLEstimator
+from sagemaker_rl.job import legacy_listings, preflight
+from sagemaker_rl.simulator.simulated_session import SimulatedSession
+from article_calls import calls
+
+session = SimulatedSession()
+legacy_listings.enable_legacy_listings(session)
+from sagemaker.rl import RLEstimator
+
+bucket = session.default_bucket()
+values = {"image_name": "sagemaker-rl", "role": session.get_caller_identity_arn()}
+values |= {"s3_output_path": f"s3://{bucket}/", "bucket": bucket, "region": "us-east-1"}
+for algorithm, call in list(calls(**values, subnets=[], security_groups=[]).values())[:2]:
+    estimator = RLEstimator(**call)
+    preflight.check(estimator)
+    print(estimator.hyperparameters()["algorithm"], estimator.source_dir)
+"""
+
+
+@pytest.mark.rllib
+def test_published_calls_need_no_checkout(environment: Environment, tmp_path: Path) -> None:
+    pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
+    path = {"PYTHONPATH": str(Path(__file__).parents[1] / "sagemaker_rl")}
+    words = (environment.python, "-c", JOB)
+    done = run(*words, cwd=tmp_path, env=environment.variables | path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"DQN" ' in done.stdout
+    assert '"APEX" ' in done.stdout
+    assert done.stdout.count("the hyperparameters are valid") == 2
 
 
 NAMED = """

@@ -43,13 +43,16 @@ _STOP_TIMEOUT_S = 90.0
 SageMaker kills the instance 120 s after SIGTERM.
 """
 
+SIMULATED_CPUS_VARIABLE = "BATTLESNAKE_GYM_SIMULATED_CPUS"
+"""Environment variable with the number of CPUs of a simulated instance."""
+
 _NODE_POLL_INTERVAL_S = 1.0
 """Interval between two checks of an instance's Ray node, in seconds."""
 
 
 def num_local_cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Return the number of CPUs that this process may use, or of the simulated instance."""
+    return int(os.environ.get(SIMULATED_CPUS_VARIABLE) or len(os.sched_getaffinity(0)))
 
 
 class HeadContext:
@@ -95,8 +98,10 @@ def run_head(
     cpus = num_local_cpus()
     node = RayNode.create_head(address, int(ray_address.rpartition(":")[2]), cpus)
     try:
+        remedy = "; start the secondary job now" if settings.rl_cluster_type else ""
         log_line(
-            f"run {server.run.run_id}: {membership.name} waits for {', '.join(membership.workers)}"
+            f"run {server.run.run_id}: {membership.name} waits for "
+            f"{', '.join(membership.workers)}{remedy}"
         )
         node.start()
         server.accept_workers()

@@ -19,12 +19,10 @@ from typing import Any, ClassVar
 
 import sagemaker.rl
 
-import battlesnake_gym
+from sagemaker_rl.cluster.membership import PRIMARY_JOB
 from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, log_line
-from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_sources
+from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_project_sources
 
-_REPOSITORY_DIR = Path(battlesnake_gym.__file__).parents[1]
-"""Directory of this project's repository."""
 _STARTER_PACK_FOLDERS = (
     "sagemaker_rl",
     "BattlesnakeGym",
@@ -69,11 +67,13 @@ _CURRENT_METRIC_NAMES = {
     "best_snake_episode_len_max": "Longest_snake",
 }
 """Current names of metrics, keyed by their names in published listings."""
-_SIMULATION_LIMITS = {"num_workers": 1, "num_gpus": 0}
+_SIMULATION_LIMITS = {"num_workers": 1, "num_cpus": 2, "num_gpus": 0}
 """Maximum values of hyperparameters in a simulation.
 
-All instances of a simulation share this machine.
+All instances of a simulation share this machine. One of ``num_cpus`` CPUs is the driver's.
 """
+_ALGORITHM_NAMES = {"algorithm", "experiment", "rl.training.run"}
+"""Hyperparameters that choose the algorithm."""
 
 
 class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
@@ -84,6 +84,16 @@ class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
     def __init__(self, **given: Any) -> None:
         session = given.get("sagemaker_session") or self.session or sagemaker.Session()
         super().__init__(**translate_arguments(given, session))
+
+    def fit(self, inputs: Any = None, wait: bool = True, **options: Any) -> None:
+        """Start the job, and wait for its end unless the job waits for a second job."""
+        waits = self._hyperparameters.get("rl_cluster_type") == PRIMARY_JOB
+        super().fit(inputs, wait=wait and not waits, **options)
+        if wait and waits:
+            log_line(
+                "the primary job waits for the secondary job: call fit() of the secondary "
+                "estimator now; logs() of this estimator shows the training"
+            )
 
 
 def enable_legacy_listings(session: Any = None) -> None:
@@ -100,9 +110,6 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
 
     Returns:
         Arguments of the current SDK's estimator.
-
-    Raises:
-        ValueError: If this project is not a clone of its repository.
     """
     values = {_SDK1_ARGUMENT_NAMES.get(name, name): value for name, value in given.items()}
     for name in _SDK1_ARGUMENT_NAMES.keys() & given.keys():
@@ -126,15 +133,14 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
             implied = {"experiment": "heterogeneous"}
         folders = [Path(folder) for folder in values.get("dependencies", ())]
         extra = [one for one in folders if one.is_dir() and one.name not in _STARTER_PACK_FOLDERS]
-        sources = copy_sources(
-            source_dir=_REPOSITORY_DIR / "rllib_src",
-            dependencies=[*(_REPOSITORY_DIR / one for one in PROJECT_DEPENDENCIES), *extra],
-        )
+        if script == "train-mabs.py" and not _ALGORITHM_NAMES & (hyperparameters | implied).keys():
+            alone = values.get("instance_count") == 1 and "rl_cluster_type" not in hyperparameters
+            implied = {"algorithm": "DQN" if alone else "APEX"}
         log_line(
             f"using entry_point rllib_src/{script} {implied or ''} with dependencies "
             f"{PROJECT_DEPENDENCIES}"
         )
-        values |= {"entry_point": script, **sources}
+        values |= {"entry_point": script, **copy_project_sources(extra)}
         hyperparameters = implied | hyperparameters
     if hasattr(type(session), "newest_job"):
         if values["entry_point"] == PROCGEN_SCRIPT:  # The published values are for large machines.

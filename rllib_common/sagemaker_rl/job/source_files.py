@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict
 
+import battlesnake_gym
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 
 _COMPILED_SUFFIXES = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
@@ -27,6 +28,14 @@ A compiled file fits only one operating system and processor.
 
 PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 """Folders of a clone that a job needs in addition to the training script."""
+_INSTALLED_SCRIPT_DIR = "battlesnake_rl/job_scripts"
+_INSTALLED_PACKAGES = (
+    "sagemaker_rl",
+    "battlesnake_gym",
+    "battlesnake_heuristics",
+    "battlesnake_rl",
+)
+"""Folders of an installed wheel that correspond to ``rllib_src`` and `PROJECT_DEPENDENCIES`."""
 
 
 class SourceArguments(TypedDict):
@@ -87,6 +96,27 @@ def copy_sources(
         "source_dir": _copy_folder(Path(source_dir), copies / "source_dir"),
         "dependencies": [_copy_folder(folder, copies / "dependencies") for folder in folders],
     }
+
+
+def copy_project_sources(dependencies: Iterable[PathLike[str] | str] = ()) -> SourceArguments:
+    """Copy this project's training scripts and packages, from a clone or an installed wheel.
+
+    Args:
+        dependencies: Further folders of the job.
+
+    Returns:
+        Arguments of the estimator (see `copy_sources`).
+
+    Raises:
+        ValueError: If a folder does not exist, or two dependencies have the same name.
+    """
+    root = Path(battlesnake_gym.__file__).parents[1]
+    scripts, packages = root / "rllib_src", PROJECT_DEPENDENCIES
+    if not scripts.is_dir():
+        scripts, packages = root / _INSTALLED_SCRIPT_DIR, _INSTALLED_PACKAGES
+    return copy_sources(
+        source_dir=scripts, dependencies=[*(root / name for name in packages), *dependencies]
+    )
 
 
 SCRIPT_COMMAND = "exec python3 {script}"

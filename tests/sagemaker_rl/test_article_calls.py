@@ -1,0 +1,105 @@
+"""The article's four calls, run as published: after a preamble, in an unrelated folder."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sagemaker_rl.article_calls import calls
+
+pytestmark = pytest.mark.rllib
+
+NAMES = ("single", "homogeneous", "primary", "secondary")
+
+
+@pytest.fixture
+def article(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that runs ``RLEstimator(...)`` of a call, and the calls' algorithms."""
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    import sagemaker.rl
+
+    from sagemaker_rl.job import legacy_listings
+    from sagemaker_rl.job.network import find_network
+
+    monkeypatch.setattr(sagemaker.rl, "RLEstimator", sagemaker.rl.RLEstimator)
+    monkeypatch.setattr(legacy_listings.RLEstimator, "session", None)
+    monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    network = find_network(session)
+    preamble = {
+        "image_name": "520713654638.dkr.ecr.us-east-1.amazonaws.com/sagemaker-rl-ray-container",
+        "role": session.get_caller_identity_arn(),
+        "s3_output_path": f"s3://{session.default_bucket()}/",
+        "bucket": session.default_bucket(),
+        "region": session.boto_region_name,
+        "subnets": network["subnets"],
+        "security_groups": network["security_group_ids"],
+        "run": tmp_path.name,
+    }
+    algorithms = {name: algorithm for name, (algorithm, _) in calls(**preamble).items()}
+    legacy_listings.enable_legacy_listings(session)
+
+    def call(name: str) -> Any:
+        return sagemaker.rl.RLEstimator(**calls(**preamble)[name][1])
+
+    call.algorithms = algorithms  # type: ignore[attr-defined]
+    return call
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_would_train_the_algorithm_that_the_article_names(article: Any, name: str) -> None:
+    from sagemaker_rl.job import preflight
+
+    estimator = article(name)
+    assert estimator.hyperparameters()["algorithm"] == f'"{article.algorithms[name]}"'
+    if name == "primary":  # The article's GPU.
+        with pytest.raises(preflight.PreflightError, match=r"ml\.p2\.xlarge.* use ml\.g4dn"):
+            preflight.check(estimator)
+        estimator.instance_type = "ml.g4dn.xlarge"
+    preflight.check(estimator)
+
+
+def test_a_shortened_call_trains(article: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    estimator = article("single")
+    estimator._hyperparameters.update(
+        {"num_iters": 1, "rl.training.config.min_sample_timesteps_per_iteration": 64}
+    )
+    estimator.fit()
+    assert estimator.latest_training_job.describe()["TrainingJobStatus"] == "Completed"
+    said = capsys.readouterr().out
+    assert "num_cpus is 2 in a simulation" in said
+    assert "training_iteration=1 " in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [NAMES[:1], NAMES[1:2], NAMES[2:]], ids=["one", "equal", "pair"])
+def test_unchanged_calls_train(
+    article: Any, session: Any, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`fit` of each call in turn; the calls' 5,000 iterations end by a request to stop."""
+    estimators = []
+    for name in names:
+        estimators.append(article(name))
+        # The last call of a listing waits for the end of the job.
+        last = threading.Thread(target=estimators[-1].fit, daemon=True)
+        last.start()
+        if name == "primary":
+            last.join(60)
+            assert not last.is_alive()
+            said = capsys.readouterr().out
+            assert "call fit() of the secondary estimator now" in said
+            assert said.count("warning: in an AWS account, this job would fail: torch has no") == 1
+    while estimators[0].latest_training_job is None:
+        last.join(0.1)
+    job = session._jobs.get_job(estimators[0].latest_training_job.name)
+    assert any("training_iteration=2 " in line for line in job.iter_log(wait=True))
+    job.stop()
+    last.join(300)
+    assert not last.is_alive()
+    for estimator in estimators:
+        assert estimator.latest_training_job.describe()["TrainingJobStatus"] != "InProgress"
+    assert job.describe()["TrainingJobStatus"] == "Stopped"
+    assert (job._folder / "algo-1" / "model" / "policy.onnx").exists()
