@@ -154,6 +154,11 @@ COMMANDS = {
         "simulate a SageMaker training job on this machine",
         "sagemaker-simulator",
     ),
+    "aws experiment": Command(
+        "battlesnake_rl.commands.aws_experiment_command",
+        "reproduce the article's five trainings and two graphs",
+        "rllib,sagemaker,sagemaker-simulator",
+    ),
     "procgen train": Command(
         "battlesnake_rl.commands.procgen_train_command",
         "train an agent on a Procgen game",

@@ -108,6 +108,9 @@ class TrainingHyperparameters:
     cpu_minutes: float | None = hyperparameter(
         None, "stop after this many minutes of CPU time, summed over all training processes"
     )
+    driver_cpu_minutes: float | None = hyperparameter(
+        None, "stop after this many minutes of CPU time of the driver, which runs the learner"
+    )
     env_steps: int | None = hyperparameter(
         None, "stop after this many environment steps (turns of single games)"
     )
@@ -473,7 +476,7 @@ class SageMakerRayLauncher:
             values, self.hyperparameters_class, config_fields=_config_fields()
         )
         ends = plain.num_iters, plain.minutes, plain.cpu_minutes, plain.env_steps
-        if all(end is None for end in ends):
+        if all(end is None for end in (*ends, plain.driver_cpu_minutes)):
             raise HyperparameterError(
                 "a stop condition is missing; give --num-iters N or --minutes M or --cpu-minutes M "
                 "or --env-steps N"
@@ -591,6 +594,7 @@ class SageMakerRayLauncher:
             num_iters=plain.num_iters,
             minutes=plain.minutes,
             cpu_minutes=plain.cpu_minutes,
+            driver_cpu_minutes=plain.driver_cpu_minutes,
             env_steps=plain.env_steps,
             checkpoint_minutes=plain.checkpoint_minutes,
             csv_columns=self.csv_columns,

@@ -144,7 +144,7 @@ def test_policy_training(workplace: Path) -> None:
 def test_homogeneous(workplace: Path) -> None:
     said = execute(workplace / "3_homogeneous.ipynb", ("minutes = 0.5", "minutes = 0.1"))
     assert re.search(r"2.* num_env_runners.* 0", said)
-    taken, again, goes_on = said.partition("the job goes on with new ones")
+    taken, again, goes_on = said.partition("the job resumes on new instances")
     assert "algo-1 | training_iteration=1 " in taken
     assert again
     assert "algo-2 | algo-2 ends" in goes_on
@@ -160,6 +160,16 @@ def test_heterogeneous(workplace: Path) -> None:
     assert re.search(r"secondary/algo-1.* primary/algo-1", said)
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
     assert (workplace / "replays/heterogeneous.gif").stat().st_size > 0
+
+
+@pytest.mark.slow
+@partial(runs_jobs, seconds=3600)
+def test_published_experiment(workplace: Path) -> None:
+    small = ("minutes = 20", "minutes = 0.02")
+    said = execute(workplace / "9_published_experiment.ipynb", small)
+    for title in ("DQN, 1 core", "DQN, 4 cores", "APEX, 12 cores", "APEX, GPU and 12 cores"):
+        assert re.search(rf"^{title}.* 0\.\d +-?\d", said, re.MULTILINE), said
+    assert (workplace / "published-experiment" / "graphs.png").stat().st_size > 5_000
 
 
 @pytest.mark.slow

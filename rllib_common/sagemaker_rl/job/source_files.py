@@ -111,7 +111,8 @@ def copy_project_sources(dependencies: Iterable[PathLike[str] | str] = ()) -> So
         ValueError: If a folder does not exist, or two dependencies have the same name.
     """
     root = Path(battlesnake_gym.__file__).parents[1]
-    scripts, packages = root / "rllib_src", PROJECT_DEPENDENCIES
+    scripts = root / "rllib_src"
+    packages: tuple[str, ...] = PROJECT_DEPENDENCIES
     if not scripts.is_dir():
         scripts, packages = root / _INSTALLED_SCRIPT_DIR, _INSTALLED_PACKAGES
     return copy_sources(

@@ -53,12 +53,14 @@ CSV_COLUMNS = {
     "env_steps_per_s": "env_steps_per_s",
     "transitions_per_s": "transitions_per_s",
     "cpu_percent": "cpu_percent",
+    "driver_cpu_minutes": "driver_cpu_minutes",
 }
 """RLlib results of the ``progress.csv`` columns that every experiment has.
 
-The keys are column names. `TrainingRun` computes the last four columns: the mean loss of all
-learners, env steps and transitions per second of wall-clock time, and CPU utilization. Each value
-covers one iteration. The CPU utilization includes all processes of the driver's machine.
+The keys are column names. `TrainingRun` computes the last five columns: the mean loss of all
+learners, env steps and transitions per second of wall-clock time, CPU utilization, and the CPU time
+of the driver since the start of the run. The other four values cover one iteration. The CPU
+utilization includes all processes of the driver's machine.
 """
 
 _TRANSITIONS_RESULT = "learners/__all_modules__/num_env_steps_trained_lifetime"
@@ -129,6 +131,7 @@ class TrainingRun:
     num_iters: int | None
     minutes: float | None
     cpu_minutes: float | None = None
+    driver_cpu_minutes: float | None = None
     env_steps: int | None = None
     """Stop conditions; the run ends when the first stop condition is met.
 
@@ -163,6 +166,7 @@ class TrainingRun:
         self._seconds = float(metadata.get("time_total_s", 0.0))
         self._steps = int(metadata.get("env_steps", 0))
         self._cpu_minutes = float(metadata.get(CPU_MINUTES_RESULT, 0.0))
+        self._driver_cpu_s = 60 * float(metadata.get("driver_cpu_minutes", 0.0))
         self._cpu_fraction = math.nan
         self._last_progress_at = self._last_machine_check_at = time.monotonic()
         self._started_at = time.time()
@@ -318,6 +322,7 @@ class TrainingRun:
     ) -> None:
         """Run iterations until a stop condition, a signal or divergence."""
         before, began, used = self._seconds, time.monotonic(), time.process_time()
+        driver_cpu_before_s = self._driver_cpu_s
         saved = began
         limit = _SAGEMAKER_ABORT_TIMEOUT_S if self.job.in_sagemaker else _ABORT_TIMEOUT_S
         psutil.cpu_percent()  # The first call starts the measurement.
@@ -342,8 +347,11 @@ class TrainingRun:
                 seconds = before + time.monotonic() - began
                 self._add_computed_columns(results, max(seconds - self._seconds, 1e-9))
                 self._seconds = seconds
-                self._cpu_fraction = (time.process_time() - used) / max(seconds - before, 1e-9)
+                cpu_s = time.process_time() - used
+                self._cpu_fraction = cpu_s / max(seconds - before, 1e-9)
+                self._driver_cpu_s = driver_cpu_before_s + cpu_s
                 results["time_total_s"] = self._seconds
+                results["driver_cpu_minutes"] = self._driver_cpu_s / 60
                 if self._remaining_fraction() <= 0 and not stop_signals:
                     self.conclude(algorithm, results)
                 curves.add(results)
@@ -437,6 +445,7 @@ class TrainingRun:
             "time_total_s": round(self._seconds, 3),
             "env_steps": self._steps,
             CPU_MINUTES_RESULT: round(self._cpu_minutes, 3),
+            "driver_cpu_minutes": round(self._driver_cpu_s / 60, 3),
         }
         curves = [self.job.output_dir / CSV_FILE]
         self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, metadata, curves)
@@ -449,8 +458,13 @@ class TrainingRun:
         iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
         minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
         spent = 1 - self._cpu_minutes / self.cpu_minutes if self.cpu_minutes else 1.0
+        driver = (
+            1 - self._driver_cpu_s / (60 * self.driver_cpu_minutes)
+            if self.driver_cpu_minutes
+            else 1.0
+        )
         steps = 1 - self._steps / self.env_steps if self.env_steps else 1.0
-        return min(iterations, minutes, spent, steps)
+        return min(iterations, minutes, spent, driver, steps)
 
     def _progress_percent(self) -> float:
         """Return the completed fraction of the run in percent, at most 100."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -22,6 +22,7 @@ _DEFAULT_Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
 _X_LABELS = {
     "time_total_s": "minutes of training",
     "cpu_minutes": "CPU minutes of training",
+    "driver_cpu_minutes": "CPU minutes of the driver",
     "env_steps": "env steps",
     "training_iteration": "iterations",
 }
@@ -32,39 +33,60 @@ def load_progress(run: Path) -> list[dict[str, float]]:
     """Load the rows of a run's ``progress.csv``.
 
     Args:
-        run: Run directory, or CSV file.
+        run: Run directory, directory of a simulated job, or CSV file.
 
     Raises:
         ValueError: If the file has no rows.
     """
-    path = run if run.suffix == ".csv" else run / run_dir.CSV_FILE
+    path = run
+    if run.suffix != ".csv":
+        # Only the head node of a simulated job has curves.
+        patterns = (f"{prefix}output/data/{run_dir.CSV_FILE}" for prefix in ("*/", "primary/*/"))
+        found = (path for pattern in patterns for path in sorted(run.glob(pattern)))
+        path = next(found, run / run_dir.CSV_FILE)
     rows = run_dir.read_progress(path)
     if not rows:
-        raise ValueError(f"{path} has no rows; give run directories of `battlesnake-gym train`")
+        raise ValueError(
+            f"{path} has no rows; give run directories of `battlesnake-gym train`, or directories "
+            "of simulated jobs"
+        )
     return rows
 
 
+def _parse_run(word: str) -> tuple[str, Path]:
+    """Split ``NAME=FOLDER`` into label and path; the default label is the folder's name."""
+    name, equals, folder = word.partition("=")
+    if not equals or Path(word).exists():
+        return Path(word).name, Path(word)
+    return name, Path(folder)
+
+
 def plot_curves(
-    runs: Sequence[Path],
+    runs: Sequence[tuple[str, Path]],
     target: Path,
     columns: Sequence[str],
     x_column: str,
     span: int,
+    marks: Mapping[str, Mapping[str, float]] | None = None,
+    x_label: str = "",
 ) -> None:
     """Draw one panel per column, with one line per run.
 
     Args:
-        runs: Run directories, or CSV files.
+        runs: Label and path of each run: a run directory, the directory of a simulated job, or a
+            CSV file.
         target: Output file, ``.svg`` or ``.png``.
         columns: Columns of ``progress.csv`` to plot.
         x_column: Column of ``progress.csv`` for the x axis.
         span: Width of the moving average, in iterations.
+        marks: Values that dashed lines mark, keyed by column and by label.
+        x_label: Label of the x axis, or "" for the label of the column.
 
     Raises:
         ValueError: If a run has no rows or lacks a column.
     """
-    tables = [load_progress(run) for run in runs]
-    for run, rows in zip(runs, tables, strict=True):
+    tables = [(label, load_progress(run)) for label, run in runs]
+    for (_, run), (_, rows) in zip(runs, tables, strict=True):
         if missing := sorted({*columns, x_column} - set(rows[0])):
             raise ValueError(f"{run} has no column {missing[0]}; it has {', '.join(rows[0])}")
     scale = 1 / 60 if x_column == "time_total_s" else 1.0
@@ -72,15 +94,18 @@ def plot_curves(
         1, len(columns), figsize=(6 * len(columns), 4), squeeze=False, layout="constrained"
     )
     for axis, column in zip(axes[0], columns, strict=True):
-        for run, rows in zip(runs, tables, strict=True):
+        for label, rows in tables:
             x = [row[x_column] * scale for row in rows]
             y = [row[column] for row in rows]
             # A line through a single point is visible only with a marker.
             marker = "o" if len(rows) == 1 else ""
-            (line,) = axis.plot(x, smooth(y, span), marker=marker, label=run.name)
+            (line,) = axis.plot(x, smooth(y, span), marker=marker, label=label)
             if span > 1:
                 axis.plot(x, y, color=line.get_color(), alpha=0.2, linewidth=0.8)
-        axis.set(xlabel=_X_LABELS[x_column], title=column)
+        for label, value in (marks or {}).get(column, {}).items():
+            axis.axhline(value, color="gray", linestyle="--", linewidth=0.8)
+            axis.annotate(label, (0.01, value), xycoords=("axes fraction", "data"), va="bottom")
+        axis.set(xlabel=x_label or _X_LABELS[x_column], title=column)
         axis.grid(alpha=0.3)
         axis.legend()
     write_atomically(target, lambda path: figure.savefig(path, format=target.suffix[1:], dpi=120))
@@ -94,8 +119,10 @@ def parser() -> Parser:
         description="Plot the learning curves of several runs in one figure.",
     )
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN", help="run directory, e.g. runs/first"
-    )
+        "runs", type=_parse_run, nargs="+", metavar="[NAME=]RUN",
+        help="run directory or directory of a simulated job, with its name in the plot, e.g. "
+        "first=runs/first",
+    )  # fmt: skip
     parser.add_argument(
         "-o",
         "--output",

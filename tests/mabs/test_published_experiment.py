@@ -1,0 +1,141 @@
+"""The article's experiment as one command: trainings, graphs, table, and what is resumed."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from battlesnake_rl.commands.published_experiment import (
+    ACCOUNT_X,
+    ARMS,
+    LENGTH,
+    REWARD,
+    SIMULATED_X,
+    draw,
+    minutes_of,
+    table_rows,
+)
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+TITLES = {arm.name: arm.title for arm in ARMS}
+
+
+@pytest.fixture
+def simulator() -> None:
+    for package in ("sagemaker", "sagemaker_training", "moto.server"):
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
+
+
+def experiment(*arguments: str) -> int:
+    from battlesnake_rl.commands.aws_experiment_command import main
+
+    return main([*arguments])
+
+
+def write_curve(run: Path, reward: float, length: float, minutes: float = 2.0) -> None:
+    """Write a curve whose last tenth has these means; all rows before have other values."""
+    folder = run / "algo-1" / "output" / "data"
+    folder.mkdir(parents=True)
+    with (folder / "progress.csv").open("w") as file:
+        rows = csv.writer(file)
+        rows.writerow(["training_iteration", SIMULATED_X, REWARD, LENGTH])
+        for row in range(1, 101):
+            ends = row > 90
+            rows.writerow(
+                [row, minutes * row / 100, reward if ends else -99, length if ends else 1]
+            )
+
+
+def test_the_graphs_have_the_claims_next_to_our_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "some"
+    for name, reward, length in (("mxnet-1-core", 10, 20), ("dqn-1-core", 80, 50)):
+        write_curve(folder / f"some-{name}", reward, length)
+    assert experiment("--dir", str(folder), "--draw-only") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^MXNet DQN, 1 core +2\.0 +10\.0 +20\.0 +1\.0 +1\.0 ", said, re.M), said
+    assert re.search(r"^DQN, 1 core +2\.0 +80\.0 +50\.0 +8\.0 +2\.5 +at least 7\.5 x", said, re.M)
+    assert re.search(r"^APEX, 12 cores +0 +- ", said, re.M)
+    assert (folder / "graphs.png").stat().st_size > 5_000
+
+
+def test_dashed_lines_mark_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib as mpl
+
+    monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "none")  # Text stays text.
+    runs = {name: tmp_path / name for name in ("mxnet-1-core", "apex-gpu")}
+    for run in runs.values():
+        write_curve(run, 10, 20)
+    draw(runs, TITLES, tmp_path / "one.svg", SIMULATED_X)
+    picture = (tmp_path / "one.svg").read_text()
+    for text in ("7.5 x baseline", "10 x baseline", "2 x baseline", "3 x baseline"):
+        assert f"article: {text}" in picture
+    assert "APEX, GPU and 12 cores" in picture
+
+
+def test_no_curves_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert experiment("--dir", str(tmp_path / "none"), "--draw-only") == 2
+    assert re.search("none has no curves", capsys.readouterr().err)
+
+
+def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
+    write_curve(tmp_path / "dqn", 80, 50)
+    rows = table_rows({"dqn-1-core": tmp_path / "dqn"}, TITLES, SIMULATED_X)
+    assert ["80.0", "50.0", "-", "-"] in [row[2:6] for row in rows]
+
+
+@pytest.mark.slow
+def test_a_training_trains_and_resumes(
+    simulator: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "small" / "small-dqn-1-core"
+    words = ("--dir", "small", "--arms", "dqn-1-core", "--minutes")
+    assert experiment(*words, "0.02") == 0
+    first = minutes_of(run, SIMULATED_X)
+    assert first >= 0.02
+    assert experiment(*words, "0.01") == 0
+    assert "DQN, 1 core: complete" in capfd.readouterr().out
+    assert experiment(*words, str(first + 0.01)) == 0
+    assert minutes_of(run, SIMULATED_X) >= first + 0.01
+    assert "resuming from " in (run / "algo-1" / "log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dqn-4-cores", "apex-12-cores", "apex-gpu"])
+def test_an_arm_has_the_cores_of_its_instances(
+    name: str, simulator: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert experiment("--dir", "small", "--arms", name, "--minutes", "0.02") == 0
+    run = tmp_path / "small" / f"small-{name}"
+    assert minutes_of(run, SIMULATED_X) >= 0.02
+    if name != "dqn-4-cores":
+        assert "2 of 2 workers are ready" in (run / "algo-1" / "log").read_text()
+
+
+@pytest.mark.slow
+def test_the_same_command_starts_jobs_in_an_account(
+    simulator: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sagemaker_rl.simulator.simulated_session import SimulatedSession
+
+    account = SimulatedSession(tmp_path / "jobs")
+    monkeypatch.setattr("sagemaker.Session", lambda: account)
+    monkeypatch.setattr("battlesnake_rl.commands.aws_experiment_command._POLL_INTERVAL_S",
+                        {ACCOUNT_X: 1.0})  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    words = ("--dir", "small", "--arms", "dqn-1-core", "--minutes", "0.05", "--account")
+    assert experiment(*words) == 0
+    run = tmp_path / "small" / "small-dqn-1-core"
+    assert minutes_of(run, ACCOUNT_X) >= 0.05
+    assert (run / "model" / "policy.onnx").exists()
+    account.close()
