@@ -260,7 +260,8 @@ def make(name: str, seed: int = 0) -> Strategy:
 
     Args:
         name: A registered name ("hungry"), a search with a number of nodes per move
-            ("minimax@400"), a file (`resolve_file`), or a ``.py`` file that registers one snake.
+            ("minimax@400"), a file (`resolve_file`), or a ``.py`` file that registers one snake or
+            defines one (`api_snakes`).
         seed: The seed of the strategy's random choices.
 
     Raises:
@@ -376,23 +377,29 @@ def factory(name: str) -> StrategyFactory:
 
 @functools.cache
 def _load_python_factory(path: Path) -> StrategyFactory:
-    """Return the factory of the only snake that a Python file registers.
+    """Return the factory of the only snake that a Python file registers or defines.
 
     The registration is undone, so the name is not added to the registry.
     """
+    from battlesnake_gym import api_snakes
+
     if not path.is_file():
-        raise ValueError(f"{path} does not exist; name a Python file that registers a snake")
+        raise ValueError(
+            f"{path} does not exist; `battlesnake-gym snakes new {path.name}` writes a snake"
+        )
     with capture_registrations() as found:
-        extensions.load_file(path, "the snake")
+        module = extensions.load_file(path, "the snake")
     # A file listed in the environment variable has already run, and its names stay registered.
     found = found or {
         name: made for name, made in _factories.items() if _extension_files.get(name) == path
     }
+    if not found and (factory := api_snakes.find_factory(module)):
+        return factory
     if len(found) != 1:
         raise ValueError(
-            f"{path} registers {' and '.join(found) or 'no snake'}; a file given as a "
-            f"snake must register one snake; {extensions.EXTENSIONS_VARIABLE} registers all snakes "
-            "of a file"
+            f"{path} registers {' and '.join(found) or 'no snake'}; a file given as a snake must "
+            "register one snake, or define a function move or a web application app; "
+            f"{extensions.EXTENSIONS_VARIABLE} registers all snakes of a file"
         )
     return next(iter(found.values()))
 

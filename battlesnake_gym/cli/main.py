@@ -63,6 +63,9 @@ COMMANDS = {
         "server",
     ),
     "snakes": Command("battlesnake_heuristics.commands.snakes_command", "list the built-in snakes"),
+    "snakes new": Command(
+        "battlesnake_heuristics.commands.snakes_new_command", "write a small snake to start from"
+    ),
     "snakes check": Command(
         "battlesnake_server.commands.snakes_check_command",
         "check a snake: legal moves, speed, and no regression",

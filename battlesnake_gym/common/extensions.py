@@ -28,6 +28,8 @@ _ENTRY_POINT_GROUP = "battlesnake_gym"
 
 _loaded_modules: dict[Path, ModuleType] = {}
 _running_files: list[Path] = []
+_folders: list[str] = []
+"""Folders of the loaded files, at the end of ``sys.path``."""
 
 
 class ExtensionError(ValueError):
@@ -74,6 +76,7 @@ def load_file(path: Path, option_name: str) -> ModuleType:
     # The decorator `dataclass` looks up the module of a class in `sys.modules`.
     sys.modules[spec.name] = loaded
     _running_files.append(path)
+    _search_folder_last(str(path.parent))
     try:
         spec.loader.exec_module(loaded)
     except BaseException as error:
@@ -85,6 +88,28 @@ def load_file(path: Path, option_name: str) -> ModuleType:
     finally:
         _running_files.pop()
     return loaded
+
+
+def _search_folder_last(folder: str) -> None:
+    """Let the next file import the modules in its folder, which is searched last.
+
+    Another file may have imported a module of the same name from its own folder. This function
+    removes such modules from ``sys.modules``; the other file keeps its reference.
+    """
+    others = [other for other in _folders if other != folder]
+    sys.path[:] = [entry for entry in sys.path if entry not in _folders]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if (
+            file
+            and not name.startswith("own_")
+            and any(Path(file).is_relative_to(other) for other in others)
+        ):
+            beside = Path(folder, *name.split("."))
+            if beside.is_dir() or beside.with_suffix(".py").is_file():
+                del sys.modules[name]
+    _folders[:] = [folder, *others]
+    sys.path += _folders
 
 
 def current_extension_file() -> Path | None:

@@ -246,7 +246,9 @@ def open_factory(path: str) -> StrategyFactory:
 
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
-    """Return the customization of a bundle, or an empty dict for other snakes."""
+    """Return the customization of a bundle or a Python file, or an empty dict for other snakes."""
+    if snake and snake.endswith(".py"):
+        return dict(getattr(snakes.factory(snake), "customization", {}))
     return (
         _load_bundle(*file_cache_key(snake)).customization
         if snake and snakes.is_bundle(snake)

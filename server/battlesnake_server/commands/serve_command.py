@@ -196,10 +196,14 @@ def parser() -> Parser:
     source = parser.add_mutually_exclusive_group()
     add = parser.add_argument
     source.add_argument(
-        "bundle", nargs="?", metavar="SNAKE", help="built-in snake or bundle, as for --snake"
+        "bundle",
+        nargs="?",
+        metavar="SNAKE",
+        help="my_snake.py, built-in snake or bundle, as for --snake",
     )
     source.add_argument("--snake", metavar="NAME", help="built-in snake (see "
-        "`battlesnake-gym snakes`) or a bundle such as mine.zip")  # fmt: skip
+        "`battlesnake-gym snakes`), a Python file (see `battlesnake-gym snakes new`) or a bundle "
+        "such as mine.zip")  # fmt: skip
     source.add_argument("--policy", metavar="FILE", help="policy.onnx with policy.json in the "
         'same directory, or "shipped" for the bundled policy')  # fmt: skip
     add("--filters", nargs="*", metavar="FILTER", help="move filters applied to the policy, in "

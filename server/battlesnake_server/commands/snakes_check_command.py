@@ -20,6 +20,7 @@ from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
+from battlesnake_heuristics.commands.snakes_new_command import check_new_file
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate_elo
 from battlesnake_heuristics.rule_based.filters import FILTERS
@@ -250,10 +251,5 @@ def write_template(path: Path) -> None:
     Raises:
         ValueError: If the file exists, or its name is not the name of a Python module.
     """
-    if path.exists():
-        raise ValueError(f"{path.name} exists; choose another name")
-    if not (path.stem.isidentifier() and path.suffix == ".py"):
-        raise ValueError(
-            f"the file name must be a Python identifier and .py, got {path.name!r}; try my_snake.py"
-        )
+    check_new_file(path)
     path.write_text(_TEMPLATE.format(name=path.stem, filters=", ".join(FILTERS)))

@@ -1,0 +1,94 @@
+"""The command ``battlesnake-gym snakes new``: write a small snake to start from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from battlesnake_gym.common.command_line import Parser, print_error
+
+_PROG = "battlesnake-gym snakes new"
+
+_TEMPLATE = '''"""A snake that eats. Edit `move` and run it: battlesnake-gym arena {path} hungry"""
+
+from battlesnake_gym.boards.board import Board
+
+
+def info():
+    """Describe the snake (https://docs.battlesnake.com/guides/customizations)."""
+    return {{"apiversion": "1", "color": "#3366cc", "head": "default", "tail": "default"}}
+
+
+def move(game_state):
+    """Return up, down, left or right; `game_state` is the JSON of a move request."""
+    board = Board.from_api(game_state)
+    safe = board.safe_moves()  # The moves that are not certainly fatal.
+    if not safe:
+        return "up"
+    x, y = board.you.head
+    cells = {{"up": (x, y + 1), "down": (x, y - 1), "left": (x - 1, y), "right": (x + 1, y)}}
+
+    def distance_to_food(move):
+        """Count the steps from the next cell to the nearest food."""
+        next_x, next_y = cells[move]
+        steps = (abs(next_x - x) + abs(next_y - y) for x, y in board.food)
+        return min(steps, default=0)
+
+    return min(safe, key=distance_to_food)
+
+
+# Next step: rules, ordered by importance. Replace `move` by these lines, and see
+# docs/tutorials/first-snake.md.
+#
+# from battlesnake_gym import snakes
+# from battlesnake_heuristics.rule_based import filters, preferences
+# from battlesnake_heuristics.rule_based.pipeline import Pipeline
+#
+# snakes.register("{name}", lambda seed: Pipeline(filters.walls, preferences.food, seed=seed))
+'''
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write a snake.
+
+    Returns:
+        0, or 2 if the file exists or its name is invalid.
+    """
+    path = parser().parse_args(argv).path
+    try:
+        check_new_file(path)
+        path.write_text(_TEMPLATE.format(path=path, name=path.stem))
+    except (ValueError, OSError) as error:
+        return print_error(_PROG, error)
+    sys.stdout.write(
+        f"wrote {path}\nlet it play:  battlesnake-gym arena {path} hungry cautious\n"
+        f"check it:     battlesnake-gym snakes check {path}\n"
+        f"serve it:     battlesnake-gym serve {path} --reload\n"
+    )
+    return 0
+
+
+def check_new_file(path: Path) -> None:
+    """Reject an existing file, and a name that is not the name of a Python module.
+
+    Raises:
+        ValueError: If a file is rejected.
+    """
+    if path.exists():
+        raise ValueError(f"{path.name} exists; choose another name")
+    if not (path.stem.isidentifier() and path.suffix == ".py"):
+        raise ValueError(
+            f"the file name must be a Python identifier and .py, got {path.name!r}; try my_snake.py"
+        )
+
+
+def parser() -> Parser:
+    """Create the command-line parser."""
+    parser = Parser(
+        prog=_PROG,
+        description="Write a small snake: a function that returns a move, with rules as the next "
+        "step.",
+        epilog="Example: battlesnake-gym snakes new my_snake.py",
+    )
+    parser.add_argument("path", type=Path, metavar="FILE", help="new file, such as my_snake.py")
+    return parser

@@ -1,0 +1,159 @@
+"""Snakes as users have them: the starter project, Flask, FastAPI and a plain function."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.cli import main
+from battlesnake_gym.snakes import Decision, Strategy
+
+STARTER = """
+import typing
+from logic import pick
+
+LOG = []
+
+def info() -> typing.Dict:
+    return {"apiversion": "1", "author": "me", "color": "#884488", "head": "evil", "tail": "bolt"}
+
+def start(game_state: typing.Dict):
+    LOG.append("start")
+
+def end(game_state: typing.Dict):
+    LOG.append(("end", game_state["turn"]))
+
+def move(game_state: typing.Dict) -> typing.Dict:
+    return {"move": pick(game_state)}
+
+if __name__ == "__main__":
+    from server import run_server
+    run_server({"info": info, "start": start, "move": move, "end": end})
+"""
+
+FLASK = """
+from flask import Flask, request
+from logic import pick
+
+app = Flask(__name__)
+
+@app.get("/")
+def info():
+    return {"apiversion": "1", "color": "#884488"}
+
+@app.post("/move")
+def move():
+    return {"move": pick(request.get_json()), "shout": "hi"}
+"""
+
+FASTAPI = """
+from contextlib import asynccontextmanager
+from fastapi import FastAPI
+from logic import pick
+
+started = []
+
+@asynccontextmanager
+async def lifespan(app):
+    started.append(True)
+    yield
+
+app = FastAPI(lifespan=lifespan)
+
+@app.get("/")
+async def info():
+    return {"apiversion": "1", "color": "#884488"}
+
+@app.post("/move")
+def move(state: dict):
+    return {"move": pick(state) if started else "down", "shout": "hi"}
+"""
+
+PLAIN = "from logic import pick\n\ndef move(state):\n    return pick(state)\n"
+
+
+@pytest.fixture
+def board() -> Board:
+    board = Board.new(7, 7, 2)
+    board.you_id = board.snakes[0].id
+    return board
+
+
+def write(folder: Path, source: str, move: str = "up") -> str:
+    """Write a snake's file and a module next to it; return the path of the file."""
+    folder.mkdir()
+    (folder / "logic.py").write_text(
+        f'def pick(state):\n    assert state["you"] and state["board"]\n    return "{move}"\n'
+    )
+    path = folder / "main.py"
+    path.write_text(source)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("source", "shout", "package"),
+    [(STARTER, "", ""), (FLASK, "hi", "flask"), (FASTAPI, "hi", "fastapi"), (PLAIN, "", "")],
+)
+def test_a_snake_plays_as_it_is(
+    tmp_path: Path, board: Board, source: str, shout: str, package: str
+) -> None:
+    if package:
+        pytest.importorskip(package, reason="needs the extra server")
+    made = snakes.factory(write(tmp_path / "mine", source))
+    assert snakes.to_decision(made(0)(board)) == Decision("up", shout=shout)
+    color = getattr(made, "customization").get("color")  # noqa: B009  (a factory may have it)
+    assert color == ("#884488" if source != PLAIN else None)
+
+
+def test_modules_of_the_same_name_belong_to_the_file_next_to_them(
+    tmp_path: Path, board: Board
+) -> None:
+    one = snakes.make(write(tmp_path / "one", PLAIN, "left"))
+    other = snakes.make(write(tmp_path / "other", PLAIN, "right"))
+    assert [snakes.to_decision(player(board)).move for player in (one, other)] == ["left", "right"]
+
+
+def test_standard_modules_are_found_before_the_folder(tmp_path: Path, board: Board) -> None:
+    path = write(tmp_path / "mine", "import colorsys\n" + PLAIN)
+    (tmp_path / "mine" / "colorsys.py").write_text("raise RuntimeError('shadowed')\n")
+    assert snakes.to_decision(snakes.make(path)(board)).move == "up"
+
+
+def test_start_and_end_are_called_once_per_game(tmp_path: Path, board: Board) -> None:
+    made = snakes.factory(write(tmp_path / "mine", STARTER))
+    log = made(0)._send._module.LOG  # type: ignore[attr-defined]
+    player: Strategy | None = made(0)
+    assert player is not None
+    player(board)
+    board.step({snake.id: "up" for snake in board.snakes})
+    board.you_id = board.snakes[0].id
+    player(board)
+    player = None
+    gc.collect()
+    assert log == ["start", ("end", 1)]
+
+
+def test_a_new_snake_plays_and_replaces_no_file(
+    tmp_path: Path, board: Board, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "fresh.py")
+    assert main.main(["snakes", "new", path]) == 0
+    board.food = [(board.you.head[0], board.you.head[1] - 1)]
+    assert snakes.to_decision(snakes.make(path)(board)).move == "down"
+    assert main.main(["snakes", "new", path]) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+def test_a_bad_reply_is_an_error_that_quotes_it(tmp_path: Path, board: Board) -> None:
+    made = snakes.factory(write(tmp_path / "mine", "def move(state):\n    return 3\n"))
+    with pytest.raises(TypeError, match="got 3"):
+        made(0)(board)
+
+
+def test_a_file_without_a_snake_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="function move or a web application app"):
+        snakes.factory(write(tmp_path / "mine", "x = 1\n"))
