@@ -1,14 +1,19 @@
 """``battlesnake-gym play``: play against built-in snakes in the terminal.
 
 In a terminal, the arrow keys (or w, a, s, d) steer and q quits. From a pipe, each line is a move.
+A move into the snake's own neck is ignored, as on the playable page.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import secrets
+import subprocess
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
@@ -31,10 +36,10 @@ _COMMAND = "battlesnake-gym play"
 _YOU_ID = "you"
 
 ACTIONS_BY_KEY = {
-    **dict.fromkeys(("w", "k", "u", "up", "\x1b[A", "\x1bOA", "\xe0H"), "up"),
-    **dict.fromkeys(("s", "j", "down", "\x1b[B", "\x1bOB", "\xe0P"), "down"),
-    **dict.fromkeys(("a", "h", "l", "left", "\x1b[D", "\x1bOD", "\xe0K"), "left"),
-    **dict.fromkeys(("d", "r", "right", "\x1b[C", "\x1bOC", "\xe0M"), "right"),
+    **dict.fromkeys(("w", "up", "\x1b[A", "\x1bOA", "\xe0H"), "up"),
+    **dict.fromkeys(("s", "down", "\x1b[B", "\x1bOB", "\xe0P"), "down"),
+    **dict.fromkeys(("a", "left", "\x1b[D", "\x1bOD", "\xe0K"), "left"),
+    **dict.fromkeys(("d", "right", "\x1b[C", "\x1bOC", "\xe0M"), "right"),
     "": "ahead",
     **dict.fromkeys(("q", "quit", "\x03", "\x04"), "quit"),
 }
@@ -43,44 +48,78 @@ ACTIONS_BY_KEY = {
 The action "ahead" of the key Enter repeats the direction of the last move.
 """
 
+_KEY_HINTS = "arrow keys or w a s d: steer · Enter: straight ahead · q: quit"
+_END_HINTS = "r: rematch · a: analyze · s: save · q: quit"
+_OPPOSITE_MOVES = {"up": "down", "down": "up", "left": "right", "right": "left"}
 _CLEAR_SCREEN = "\033[H\033[J"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Play one game.
+    """Play games until the user quits.
 
     Returns:
         The exit status: 0 after the end of the game or a quit, or 2 for a usage error.
     """
     options = parser().parse_args(argv)
-    width, height = options.board_size
     try:
-        game = Game(options.ruleset, options.map, seed=options.seed)
-        if options.map not in known_maps():
-            raise ValueError(
-                unknown_name_message("map", options.map, known_maps(), "battlesnake-gym maps")
-            )
-        if len(options.snakes) >= MAX_SNAKES:
-            raise ValueError(
-                f"SNAKE: {len(options.snakes)} opponents, but at most {MAX_SNAKES - 1} can play "
-                "against you; name fewer snakes"
-            )
-        opponents = {
-            f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)
-        }
-        board = Board.new(width, height, [_YOU_ID, *opponents], game=game)
+        replay, opponents = _new_game(options)
     except ValueError as error:
         return print_error(_COMMAND, error)
+    with contextlib.closing(_read_keys()) as keys:
+        while True:
+            try:
+                quits = _play_game(replay, opponents, options.move_time / 1000, keys)
+            finally:
+                if options.replay is not None:
+                    replay.save(options.replay)
+            if quits or not _offer_rematch(replay, options.replay, keys):
+                return 0
+            replay, opponents = _new_game(options)
+
+
+def _new_game(options: argparse.Namespace) -> tuple[Replay, dict[str, snakes.Strategy]]:
+    """Start a game with a new seed, unless the user gave a seed; return it with the opponents.
+
+    Raises:
+        ValueError: If an option is invalid.
+    """
+    width, height = options.board_size
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    game = Game(options.ruleset, options.map, seed=seed)
+    if options.map not in known_maps():
+        raise ValueError(
+            unknown_name_message("map", options.map, known_maps(), "battlesnake-gym maps")
+        )
+    if len(options.snakes) >= MAX_SNAKES:
+        raise ValueError(
+            f"SNAKE: {len(options.snakes)} opponents, but at most {MAX_SNAKES - 1} can play "
+            "against you; name fewer snakes"
+        )
+    opponents = {f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)}
+    board = Board.new(width, height, [_YOU_ID, *opponents], game=game)
     for snake, name in zip(board.snakes, [_YOU_ID, *options.snakes], strict=True):
         snake.name = name
-    replay = Replay(board, info={"played": "in a terminal"})
-    try:
-        with contextlib.closing(_read_keys()) as keys:
-            _play_game(replay, opponents, options.move_time / 1000, keys)
-    finally:
-        if options.replay is not None:
-            replay.save(options.replay)
-    return 0
+    return Replay(board, info={"played": "in a terminal"}), opponents
+
+
+def _offer_rematch(replay: Replay, path: Path | None, keys: Iterator[str]) -> bool:
+    """Offer a rematch, an analysis and the replay's file; return whether to play again."""
+    sys.stdout.write(f"{_END_HINTS}\n")
+    sys.stdout.flush()
+    for key in keys:
+        if key in ("r", "q", "\x03", "\x04"):
+            return key == "r"
+        if key in ("a", "s"):
+            if path is None:
+                path = Path(f"game-{replay.game.seed}.jsonl.gz")
+                replay.save(path)
+            sys.stdout.write(f"saved as {path}\n")
+            sys.stdout.flush()
+        if key == "a":
+            subprocess.run([sys.executable, "-m", "battlesnake_gym", "game", "analyze", str(path)])
+            sys.stdout.write(f"{_END_HINTS}\n")
+            sys.stdout.flush()
+    return False
 
 
 def parser() -> Parser:
@@ -103,7 +142,8 @@ def parser() -> Parser:
     )
     add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="name of the ruleset")
     add("--map", default=Game().map, metavar="MAP", help="map name; see `battlesnake-gym maps`")
-    add("--seed", type=seed, default=1, help="random seed for start positions and food")
+    add("--seed", type=seed, help="random seed for start positions and food (default: a new seed "
+        "for each game)")  # fmt: skip
     add("--move-time", type=milliseconds, default=100, metavar="MS",
         help="thinking time of each opponent per move, in milliseconds")  # fmt: skip
     add("--replay", type=output_file, metavar="FILE", help="save the game to this file")
@@ -112,31 +152,38 @@ def parser() -> Parser:
 
 def _play_game(
     replay: Replay, opponents: dict[str, snakes.Strategy], seconds: float, keys: Iterator[str]
-) -> None:
-    """Play turn by turn until the game is over or the user quits."""
+) -> bool:
+    """Play turn by turn until the game is over; return whether the user quits."""
     clear = _CLEAR_SCREEN if sys.stdout.isatty() else ""
     while not (board := replay.last).is_over():
-        sys.stdout.write(f"{clear}{_format_title(board)}\n{render_board(board, sys.stdout)}")
-        sys.stdout.flush()
-        action = "ahead"
-        if board.snake(_YOU_ID).alive:
-            action = next((ACTIONS_BY_KEY[key] for key in keys if key in ACTIONS_BY_KEY), "quit")
+        _show(board, clear, _KEY_HINTS)
+        action = _choose_action(board, keys)
         if action == "quit":
             sys.stdout.write("you left the game\n")
-            return
+            return True
         moves = {_YOU_ID: default_move(board.snake(_YOU_ID).body) if action == "ahead" else action}
         decisions = snakes.decide(board.copy(), opponents, seconds)
         moves |= {snake: decision.move for snake, decision in decisions.items()}
         replay.append(moves, decisions=decisions)
-    board = replay.last
-    sys.stdout.write(
-        f"{clear}{_format_title(board)}\n{render_board(board, sys.stdout)}"
-        f"{_format_outcome(board)}\n"
-    )
+    _show(replay.last, clear, _format_outcome(replay.last))
+    return False
 
 
-def _format_title(board: Board) -> str:
-    return f"turn {board.turn}, {board.game.ruleset} on {board.game.map}"
+def _choose_action(board: Board, keys: Iterator[str]) -> str:
+    """Return the user's next action; moves into the neck and unknown keys are skipped."""
+    body = board.snake(_YOU_ID).body
+    if not board.snake(_YOU_ID).alive:
+        return "ahead"
+    neck = _OPPOSITE_MOVES[default_move(body)] if body[0] != body[1] else ""
+    actions = (ACTIONS_BY_KEY[key] for key in keys if key in ACTIONS_BY_KEY)
+    return next((action for action in actions if action != neck), "quit")
+
+
+def _show(board: Board, clear: str, last_line: str) -> None:
+    """Draw the board between a title and a last line."""
+    title = f"turn {board.turn}, {board.game.ruleset} on {board.game.map}, seed {board.game.seed}"
+    sys.stdout.write(f"{clear}{title}\n{render_board(board, sys.stdout)}{last_line}\n")
+    sys.stdout.flush()
 
 
 def _format_outcome(board: Board) -> str:

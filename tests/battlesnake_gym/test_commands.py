@@ -116,7 +116,30 @@ def test_play_runs_until_the_game_is_over(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
     assert main.main(["play", "hungry"]) == 0
-    assert capsys.readouterr().out.rstrip().endswith("hungry won")
+    assert "hungry won\n" in capsys.readouterr().out
+
+
+def test_play_offers_a_rematch_with_a_new_seed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12 + "s\nr\nq\n"))
+    assert main.main(["play", "hungry"]) == 0
+    out = capsys.readouterr().out
+    seeds = list(dict.fromkeys(re.findall(r"seed (\d+)", out)))
+    assert len(seeds) == 2
+    assert Replay.load(tmp_path / f"game-{seeds[0]}.jsonl.gz").last.is_over()
+    assert "w a s d" in out
+    assert "rematch" in out
+
+
+def test_play_ignores_moves_into_the_neck_and_has_no_hidden_keys(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "game.jsonl"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("w\ns\nh\nj\nk\nl\nw\nq\n"))
+    assert main.main(["play", "safe-random", "--seed", "3", "--replay", str(path)]) == 0
+    assert [turn.moves["you"] for turn in Replay.load(path).turns] == ["up", "up"]
 
 
 def test_play_reads_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
