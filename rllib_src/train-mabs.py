@@ -1,4 +1,4 @@
-"""Train a Battlesnake policy; see ``--help`` or ``docs/how-to/train-longer.md``."""
+"""Train a Battlesnake policy; see ``--help`` or ``docs/tutorials/first-trained-snake.md``."""
 
 from imports import explain_import_errors
 

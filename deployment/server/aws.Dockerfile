@@ -1,4 +1,4 @@
-# Live snake for Fargate: docs/how-to/deploy-aws-stacks.md. The build context is a directory with policy.onnx and
+# Live snake for Fargate: docs/how-to/create-aws-stacks.md. The build context is a directory with policy.onnx and
 # policy.json, or an empty one:
 #
 #   docker build -f deployment/server/Dockerfile -t battlesnake .

@@ -235,7 +235,7 @@ def strategy_factory(
             raise ValueError(
                 f"the policy rules in {rules} need a policy, and {name!r} is not a policy; give a "
                 f"file or {DEFAULT_POLICY_NAME!r}, or register a snake of rules "
-                "(docs/reference/extensions.md)"
+                "(docs/how-to/add-rules-to-a-policy.md)"
             )
         if filters:
             raise ValueError(

@@ -29,9 +29,9 @@ def test_pages_name_all_benchmarks_that_are_there() -> None:
 
 
 def test_the_page_on_scaling_has_what_is_calculated() -> None:
-    page = (ROOT / "docs" / "how-to" / "run-on-several-machines.md").read_text()
+    page = (ROOT / "docs" / "research" / "scaling.md").read_text()
     for table in benchmark("cluster_model").strip().split("\n\n"):
-        assert table in page, f"docs/how-to/run-on-several-machines.md lacks\n{table}"
+        assert table in page, f"docs/research/scaling.md lacks\n{table}"
 
 
 @pytest.mark.parametrize("snake", ["cautious", "minimax"])

@@ -281,7 +281,7 @@ def test_both_subnets_have_the_way_to_the_bucket() -> None:
 
 
 def test_the_commands_of_the_page_fit_the_templates() -> None:
-    page = templates.FOLDER.parents[1] / "docs/how-to/deploy-aws-stacks.md"
+    page = templates.FOLDER.parents[1] / "docs/how-to/create-aws-stacks.md"
     commands = page.read_text().replace("\\\n", " ").splitlines()
     deployed = []
     for command in commands:

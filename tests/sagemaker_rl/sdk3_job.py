@@ -1,6 +1,6 @@
 """Creates a job with the real SageMaker SDK 3: ``seen`` by preflight, or ``simulated`` to its end.
 
-``documented`` runs the listing of docs/how-to/run-sagemaker-jobs.md, for one iteration instead of
+``documented`` runs the listing of docs/how-to/use-sagemaker-sdk-3.md, for one iteration instead of
 an hour.
 
 The last line of output is JSON: preflight's view of the job, or the result of the job.
@@ -98,8 +98,8 @@ def simulated(session: SimulatedSession, one: ModelTrainer) -> dict[str, Any]:
 
 
 def documented(session: SimulatedSession) -> dict[str, Any]:
-    """Train with the listing of docs/how-to/run-sagemaker-jobs.md."""
-    page = (ROOT / "docs/how-to/run-sagemaker-jobs.md").read_text()
+    """Train with the listing of docs/how-to/use-sagemaker-sdk-3.md."""
+    page = (ROOT / "docs/how-to/use-sagemaker-sdk-3.md").read_text()
     listing = re.findall(r"^```python train_with_sdk_3.py\n(.*?)^```", page, re.M | re.S)[0]
     short = '"num_iters": 1, "additional_configs": {"min_time_s_per_iteration": 1}'
     for here, there in (('"minutes": 60', short), (".train()", ".train(wait=False)")):

@@ -142,11 +142,11 @@ def test_every_call_is_allowed_and_every_right_is_used(
     assert places == {bucket}
     assert rights - asked == set(ELSEWHERE)
     table = written(asked)
-    assert table in PAGE.read_text(), f"docs/how-to/deploy-aws-stacks.md must have:\n{table}"
+    assert table in PAGE.read_text(), f"docs/reference/aws-permissions.md must have:\n{table}"
 
 
 def written(asked: set[str]) -> str:
-    """Compare the table of docs/how-to/deploy-aws-stacks.md with the recorded actions."""
+    """Compare the table of docs/reference/aws-permissions.md with the recorded actions."""
     rows: dict[str, list[str]] = {"simulations, as recorded by a test": sorted(asked)}
     for action, who in ELSEWHERE.items():
         rows.setdefault(who, []).append(action)

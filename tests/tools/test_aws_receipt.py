@@ -48,7 +48,7 @@ def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
     page = (DOCS / "project/receipt.md").read_text()
     assert f"{most:.2f} dollars" in " ".join(page.split())
     prices = re.findall(
-        r"`(ml\.\S+)`.*?\| ([0-9.]+) an hour", (DOCS / "how-to/deploy-aws-stacks.md").read_text()
+        r"`(ml\.\S+)`.*?\| ([0-9.]+) an hour", (DOCS / "how-to/limit-aws-costs.md").read_text()
     )
     stated = {kind.replace("4xlarge", "xlarge"): float(price) for kind, price in prices}
     assert tool._DOLLARS_PER_HOUR.items() <= stated.items()

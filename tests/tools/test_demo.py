@@ -12,7 +12,7 @@ import pytest
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/tutorials/play-and-watch.md", "docs/how-to/train-longer.md")
+PAGES = ("README.md", "docs/tutorials/first-trained-snake.md")
 NOTEBOOK = "notebooks/2_policy_training.ipynb"
 
 
@@ -71,7 +71,7 @@ def test_the_pages_give_one_figure_which_is_the_median_of_the_table() -> None:
     pattern = r"after three CPU minutes\s+it has (\d+) Elo"
     (figure,) = {tuple(re.findall(pattern, text(page), re.I)) for page in (*PAGES, NOTEBOOK)}
     rows = re.findall(
-        r"^\| `duel-distil` \| \d \| 3 \| (\d+) ", text("docs/how-to/train-longer.md"), re.M
+        r"^\| `duel-distil` \| \d \| 3 \| (\d+) ", text("docs/research/training.md"), re.M
     )
     assert figure == (sorted(rows)[1],)
     assert len(rows) == 3

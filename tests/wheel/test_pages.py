@@ -32,9 +32,12 @@ OF_THE_CLONE = (
 """What commands name that are typed in a clone."""
 
 FRAGMENTS = (
-    "docs/explanation/architecture.md",
-    "docs/how-to/deploy-aws-stacks.md",
+    "docs/tutorials/first-sagemaker-job.md",
     "docs/how-to/run-sagemaker-jobs.md",
+    "docs/how-to/check-a-job-before-you-pay.md",
+    "docs/how-to/use-several-instances.md",
+    "docs/how-to/tune-hyperparameters.md",
+    "docs/how-to/serve-on-lambda.md",
 )
 """Pages whose Python needs an account: imports are run, and all of it must be Python."""
 

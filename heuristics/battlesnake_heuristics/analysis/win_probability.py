@@ -3,8 +3,7 @@
 The input is the search value of the position for each living snake. The model computes features of
 each value and multiplies the features by weights. The weights were fitted to self-play games. A
 softmax normalizes the results, so the probabilities sum to 1. A draw counts as a fraction of a win
-for each snake that was eliminated last. ``docs/how-to/find-the-losing-move.md`` reports the
-calibration.
+for each snake that was eliminated last. ``docs/research/analysis.md`` reports the calibration.
 """
 
 from __future__ import annotations

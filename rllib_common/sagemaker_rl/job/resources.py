@@ -142,7 +142,7 @@ def check_cuda_driver(environ: Mapping[str, str]) -> None:
     raise HyperparameterError(
         f"this instance has {paid} GPUs, of which torch {torch.__version__} (built for {built}) "
         f"can use {usable}: its driver is too old, or torch is built for CPUs; use the image built "
-        "with REQUIREMENTS=requirements-cuda12.txt (docs/how-to/deploy-aws-stacks.md), or an "
+        "with REQUIREMENTS=requirements-cuda12.txt (docs/how-to/create-aws-stacks.md), or an "
         "instance without GPUs"
     )
 

@@ -162,7 +162,7 @@ def configure(
 def num_saturating_env_runners(config: AlgorithmConfig) -> float:
     """Return the number of env runners that saturate the learners on CPUs.
 
-    The report docs/how-to/run-on-several-machines.md lists the measurements. The function returns
+    The report docs/research/scaling.md lists the measurements. The function returns
     infinity for unmeasured settings. Opponents other than past selves were not measured. Algorithms
     whose env runners wait for the learner were not measured either.
     """

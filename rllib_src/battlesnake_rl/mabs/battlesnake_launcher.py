@@ -119,7 +119,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     rewards: str | dict[str, float] | list[Any] = hyperparameter(
         ENV_CONFIG_DEFAULTS["rewards"],
         "reward preset, weights by event, or a list with one entry per seat; see "
-        "docs/reference/observations.md#rewards",
+        "docs/reference/rewards.md",
     )
     start_positions: list[list[int]] | None = hyperparameter(
         None, "start cell [x, y] of each snake (default: chosen by the map)"

@@ -159,7 +159,7 @@ def _check_extension_used(options: argparse.Namespace, used: bool) -> None:
     if options.extension and not used:
         raise ValueError(
             f"{options.extension.name} defines neither `rules` nor a filter, so it has no effect "
-            "on a policy; see docs/reference/extensions.md, or omit it"
+            "on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
         )
 
 

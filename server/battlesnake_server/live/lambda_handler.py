@@ -2,8 +2,8 @@
 
 An HTTP API of API Gateway or a function URL sends the requests. Set the function's handler to
 ``battlesnake_server.live.lambda_handler.handler``, and configure the snake by environment variables
-(`battlesnake_server.live.app.from_environment`). ``docs/how-to/serve-on-a-vps.md`` lists the
-drawbacks of Lambda.
+(`battlesnake_server.live.app.from_environment`). ``docs/how-to/serve-on-lambda.md`` lists the
+limits of Lambda.
 """
 
 from __future__ import annotations
