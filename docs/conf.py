@@ -4,44 +4,26 @@
 is the root of the repository, because pages link to files outside `docs`.
 """
 
-import importlib
+import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import GoogleDocstring
 
+sys.path.insert(0, str(Path(__file__).parent))  # the extensions in this folder
+
 project = "Battlesnake, learned and served"
 author = "the Battlesnake Gym contributors"
+project_copyright = f"2026, {author}"
 version = release = installed("battlesnake-gym")
 
 
-def map_public_names(package: str) -> dict[str, str]:
-    """Map each name in a package's ``__all__`` to the full name of the definition.
-
-    A constant is mapped to an empty string, because Python does not record the module of a
-    constant.
-    """
-    module = importlib.import_module(package)
-    values = {name: getattr(module, name) for name in module.__all__}
-    return {
-        name: f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else ""
-        for name, value in values.items()
-    }
-
-
-REEXPORTING_PACKAGES = (
-    "battlesnake_gym",
-    "battlesnake_gym.rules",
-    "battlesnake_gym.rules.maps",
-    "battlesnake_heuristics",
-)
-"""Packages that export names of their modules."""
-
 extensions = [
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "myst_nb",
+    "reference_pages",
+    "page_head",
 ]
 root_doc = "docs/index"
 include_patterns = [
@@ -55,23 +37,17 @@ exclude_patterns = [
     "README.md",
     "docs/play",
     "docs/_gallery",
-    "docs/templates",
+    "docs/_reference/settings.md",
     "**/.ipynb_checkpoints",
 ]
 
 myst_enable_extensions = ["attrs_inline", "deflist"]
 myst_heading_anchors = 5
-# Pygments does not support shell commands with line continuations in cells. Some pages are
-# reachable only by links and by the search.
-suppress_warnings = ["misc.highlighting_failure", "toc.not_included"]
+# Pygments does not support shell commands with line continuations in cells.
+suppress_warnings = ["misc.highlighting_failure"]
 # `make notebooks` runs the notebooks; the site shows the stored outputs.
 nb_execution_mode = "off"
 
-autosummary_generate = True
-autosummary_context = {
-    "offered": {package: map_public_names(package) for package in REEXPORTING_PACKAGES}
-}
-templates_path = [str(Path(__file__).parent / "templates")]
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
@@ -91,6 +67,8 @@ html_use_index = html_domain_indices = False  # The index page would have a size
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["gallery.css"]
+html_favicon = "../server/battlesnake_server/static/icon.svg"
+html_search_scorer = "search_scorer.js"
 
 
 def setup(app: Sphinx) -> None:

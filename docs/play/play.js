@@ -393,6 +393,11 @@ addEventListener("keydown", (event) => {
   press(move);
 });
 
+// The documentation's start page forwards its keys.
+addEventListener("message", ({ data, origin, source }) => {
+  if (origin === location.origin && source === parent && data.key in KEYS) press(KEYS[data.key]);
+});
+
 let touched = null;
 $("board").addEventListener("pointerdown", (event) => { touched = [event.clientX, event.clientY]; });
 addEventListener("pointerup", (event) => {

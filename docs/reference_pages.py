@@ -1,0 +1,192 @@
+"""Sphinx extension: generated pages of commands, settings and the Python API.
+
+Before Sphinx reads the pages, the extension writes
+
+* one page per command, from its parser, into `docs/_reference`,
+* the tables that `docs/reference/settings.md` includes, from the settings classes,
+* one page per package, which documents all its modules, into `docs/_api`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import importlib
+import inspect
+import json
+import math
+import pkgutil
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from battlesnake_gym.cli.main import COMMANDS, load_command
+
+DOCS = Path(__file__).parent
+
+API_PACKAGES = (
+    *("battlesnake_gym", "battlesnake_heuristics", "sagemaker_rl", "battlesnake_server"),
+    *("battlesnake_rl.mabs", "battlesnake_rl.onnx_export", "battlesnake_rl.procgen"),
+)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension. Sphinx calls this function."""
+    app.connect("builder-inited", lambda app: write_all())
+    return {"parallel_read_safe": True}
+
+
+def write_all() -> None:
+    """Write all generated pages."""
+    pages = {f"{name.replace(' ', '-')}.md": command_page(name) for name in COMMANDS}
+    write_pages(DOCS / "_reference", pages | {"settings.md": settings_tables()})
+    write_pages(DOCS / "_api", {f"{name}.rst": api_page(name) for name in iter_packages()})
+
+
+def write_pages(folder: Path, pages: dict[str, str]) -> None:
+    """Write texts into a folder; unchanged files keep their time, and other files are deleted."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def iter_packages() -> Iterator[str]:
+    """Yield the names of all public packages, and of modules in `API_PACKAGES`."""
+    for root in API_PACKAGES:
+        yield root
+        module = importlib.import_module(root)
+        for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{root}."):
+            if found.ispkg and is_public(found.name):
+                yield found.name
+
+
+def is_public(name: str) -> bool:
+    """Return whether no part of a module's name starts with an underscore."""
+    return not any(part.startswith("_") for part in name.split("."))
+
+
+def api_page(name: str) -> str:
+    """Return the page of a package: its own documentation, and that of its modules."""
+    package = importlib.import_module(name)
+    lines = [name, "=" * len(name), "", f".. automodule:: {name}", ""]
+    for member in getattr(package, "__all__", ()):
+        value = getattr(package, member)
+        if hasattr(value, "__qualname__"):
+            lines.append(f"* :py:obj:`{member} <{value.__module__}.{value.__qualname__}>`")
+    for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        module = f"{name}.{found.name}"
+        if not found.ispkg and is_public(module):
+            lines += ["", module, "-" * len(module), "", f".. automodule:: {module}"]
+    return "\n".join(lines) + "\n"
+
+
+def command_page(name: str) -> str:
+    """Return the page of a command, with all its arguments and options."""
+    command, parser = COMMANDS[name], load_command(name).parser()
+    lines = [f"# `battlesnake-gym {name}`", "", f"After this page, you know how to {command.help}."]
+    if command.extra:
+        lines += ["", f'Needs `pip install ".[{command.extra}]"`.']
+    lines += ["", *paragraphs(parser.description or ""), ""]
+    for title, actions in groups(parser):
+        lines += [f"## {title}", ""]
+        for action in actions:
+            lines += [signature(action), f": {escape(help_text(parser, action))}", ""]
+    lines += paragraphs(parser.epilog or "")
+    return "\n".join(lines) + "\n"
+
+
+def groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse.Action]]]:
+    """Yield the titles of a parser's groups, and their visible arguments."""
+    for group in parser._action_groups:
+        shown = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
+        if shown := [action for action in shown if action.dest != "help"]:
+            yield (group.title or "options").capitalize(), shown
+
+
+def signature(action: argparse.Action) -> str:
+    """Return the forms of an option with its value, or the name of an argument."""
+    value = argparse.HelpFormatter("")._format_args(action, (action.dest or "").upper())
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest.upper()}`"
+    return ", ".join(f"`{f'{option} {value}'.strip()}`" for option in action.option_strings)
+
+
+def help_text(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """Return the expanded help text of an argument, with its default."""
+    formatter: Any = parser.formatter_class(prog=parser.prog)
+    return " ".join(str(formatter._expand_help(action)).split())
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return a parser's text as Markdown; indented paragraphs become blocks of text."""
+    lines: list[str] = []
+    for part in re.split(r"\n\s*\n", text.strip("\n")):
+        if re.search(r"^ {4,}\S.*\n {6,}\S", part, re.M) and "battlesnake-gym" in part:
+            lines += ["```text", *part.splitlines(), "```", ""]
+        elif part.strip():
+            lines += [escape(" ".join(part.split())), ""]
+    return lines
+
+
+def escape(text: str) -> str:
+    """Return text that Markdown shows as it is, except code in backquotes."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if number % 2 else re.sub(r"([\\*_<>\[\]{}$|#])", r"\\\1", part)
+        for number, part in enumerate(parts)
+    )
+
+
+def settings_tables() -> str:
+    """Return one section per algorithm, with a table of its settings."""
+    from battlesnake_rl.mabs.settings import ALGORITHMS
+
+    parts = [f"## {name}\n\n{settings_table(cls)}" for name, cls in ALGORITHMS.items()]
+    return "\n".join(parts)
+
+
+def settings_table(cls: type[Any]) -> str:
+    """Return a table of the fields of a dataclass: name, default and meaning."""
+    docs, kinds = field_docs(cls), typing.get_type_hints(cls)
+    lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    for field in dataclasses.fields(cls):
+        default = shown_default(field)
+        kind = kinds[field.name]
+        kind = kind.__name__ if isinstance(kind, type) else re.sub(r"\b[a-z_]+\.", "", str(kind))
+        text = field.metadata.get("help") or docs.get(field.name, "")
+        lines.append(f"| `{field.name}` | {escape(kind)} | {default} | {escape(text)} |")
+    return "\n".join(lines) + "\n"
+
+
+def shown_default(field: dataclasses.Field[Any]) -> str:
+    """Return a field's default in the notation of hyperparameters (JSON)."""
+    value = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    if value in (dataclasses.MISSING, None, math.inf):
+        return "none"
+    return f"`{json.dumps(value)}`"
+
+
+def field_docs(cls: type[Any]) -> dict[str, str]:
+    """Return the first line of the docstring below each field of a class and its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        (body,) = ast.parse(inspect.cleandoc(inspect.getsource(base))).body
+        assert isinstance(body, ast.ClassDef)
+        for node, below in zip(body.body, body.body[1:], strict=False):
+            if isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr):
+                text = getattr(below.value, "value", "")
+                if isinstance(node.target, ast.Name) and isinstance(text, str):
+                    found[node.target.id] = text.strip().partition("\n")[0]
+    return found

@@ -1,0 +1,20 @@
+/* Scores of the site's search: pages come before the generated reference and the Python API.
+
+   The numbers other than score() are the defaults of Sphinx. */
+var Scorer = {
+  score: ([docname, title, anchor, descr, score, filename, kind]) => {
+    if (docname.startsWith("docs/_api/") || kind === "object") return score - 1000;
+    if (docname.startsWith("docs/_reference/")) return score - 3;
+    if (/^docs\/(tutorials|how-to)\//.test(docname)) return score + 12;
+    if (/^docs\/(research|project)\/|^[A-Z]+$|README|notebooks\//.test(docname)) return score - 5;
+    return score;
+  },
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 15,
+  partialTitle: 7,
+  term: 5,
+  partialTerm: 2,
+};
