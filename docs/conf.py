@@ -38,6 +38,8 @@ exclude_patterns = [
     "docs/play",
     "docs/_gallery",
     "docs/_reference/settings.md",
+    "docs/_reference/environment.md",
+    "docs/_reference/search-inputs.md",
     "**/.ipynb_checkpoints",
 ]
 

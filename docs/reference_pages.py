@@ -3,7 +3,7 @@
 Before Sphinx reads the pages, the extension writes
 
 * one page per command, from its parser, into `docs/_reference`,
-* the tables that `docs/reference/settings.md` includes, from the settings classes,
+* the tables of settings, environment options and network inputs that pages include,
 * one page per package, which documents all its modules, into `docs/_api`.
 """
 
@@ -18,6 +18,7 @@ import json
 import math
 import pkgutil
 import re
+import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,8 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from battlesnake_gym.cli.main import COMMANDS, load_command
+from battlesnake_gym.config import EnvConfig
+from battlesnake_heuristics.search.evaluation import BOARD_INPUTS, SNAKE_INPUTS
 
 DOCS = Path(__file__).parent
 
@@ -44,7 +47,12 @@ def setup(app: Sphinx) -> dict[str, bool]:
 def write_all() -> None:
     """Write all generated pages."""
     pages = {f"{name.replace(' ', '-')}.md": command_page(name) for name in COMMANDS}
-    write_pages(DOCS / "_reference", pages | {"settings.md": settings_tables()})
+    tables = {
+        "settings.md": settings_tables(),
+        "environment.md": settings_table(EnvConfig),
+        "search-inputs.md": inputs_table(),
+    }
+    write_pages(DOCS / "_reference", pages | tables)
     write_pages(DOCS / "_api", {f"{name}.rst": api_page(name) for name in iter_packages()})
 
 
@@ -81,7 +89,7 @@ def api_page(name: str) -> str:
     lines = [name, "=" * len(name), "", f".. automodule:: {name}", ""]
     for member in getattr(package, "__all__", ()):
         value = getattr(package, member)
-        if hasattr(value, "__qualname__"):
+        if getattr(value, "__module__", "").startswith(name.partition(".")[0]):
             lines.append(f"* :py:obj:`{member} <{value.__module__}.{value.__qualname__}>`")
     for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
         module = f"{name}.{found.name}"
@@ -128,13 +136,15 @@ def help_text(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return a parser's text as Markdown; indented paragraphs become blocks of text."""
+    """Return a parser's text as Markdown; lines with a deeper indentation become a block."""
     lines: list[str] = []
     for part in re.split(r"\n\s*\n", text.strip("\n")):
-        if re.search(r"^ {4,}\S.*\n {6,}\S", part, re.M) and "battlesnake-gym" in part:
-            lines += ["```text", *part.splitlines(), "```", ""]
-        elif part.strip():
-            lines += [escape(" ".join(part.split())), ""]
+        rows = textwrap.dedent(part).splitlines()
+        words = [row for row in rows if not row.startswith(" ")]
+        code = [row.strip() for row in rows if row.startswith(" ")]
+        lines += [escape(" ".join(words)), ""]
+        if code:
+            lines += ["```text", *code, "```", ""]
     return lines
 
 
@@ -165,6 +175,14 @@ def settings_table(cls: type[Any]) -> str:
         kind = kind.__name__ if isinstance(kind, type) else re.sub(r"\b[a-z_]+\.", "", str(kind))
         text = field.metadata.get("help") or docs.get(field.name, "")
         lines.append(f"| `{field.name}` | {escape(kind)} | {default} | {escape(text)} |")
+    return "\n".join(lines) + "\n"
+
+
+def inputs_table() -> str:
+    """Return a table of the inputs of the search's network."""
+    lines = ["| of | input | counts |", "|---|---|---|"]
+    for kind, inputs in (("board", BOARD_INPUTS), ("snake", SNAKE_INPUTS)):
+        lines += [f"| {kind} | `{one.name}` | {escape(one.unit)} |" for one in inputs.values()]
     return "\n".join(lines) + "\n"
 
 

@@ -60,7 +60,7 @@ _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _NUM_LOG_LINES = 3
 
 _DOLLARS_PER_HOUR = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
-"""Price of each instance type in dollars per hour, from docs/how-to/limit-aws-costs.md.
+"""Price of each instance type in dollars per hour, from docs/research/costs.md.
 
 The page states the price of the larger ml.g4dn.4xlarge instead of ml.g4dn.xlarge.
 """

@@ -1,4 +1,4 @@
-"""Templates, parameters, outputs and options on the page for AWS beginners exist."""
+"""Templates, parameters, outputs and options on the pages for AWS beginners exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from battlesnake_gym.cli.main import COMMANDS, load_command
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from tests.deployment import templates
 
-PAGE = (templates.FOLDER.parents[1] / "docs/how-to/play-on-arena.md").read_text()
+DOCS = templates.FOLDER.parents[1] / "docs"
+PAGE = "\n".join(
+    (DOCS / f"{name}.md").read_text()
+    for name in ("how-to/set-up-an-aws-account", "how-to/serve-on-lambda", "research/costs")
+)
 
 
 def test_templates_parameters_and_outputs_exist() -> None:
@@ -65,4 +69,4 @@ def test_commands_and_options_exist() -> None:
 
 def test_the_stack_has_the_name_that_the_page_says() -> None:
     assert DEFAULT_NAME == "battlesnake"
-    assert "*Stacks*, `battlesnake`" in PAGE
+    assert "*Stacks*, `battlesnake`" in " ".join(PAGE.split())

@@ -113,8 +113,8 @@ def space() -> tuple[int | None, str, dict[str, Any]]:
 
 
 def test_a_month_costs_what_its_numbers_come_to() -> None:
-    page = (ROOT / "docs/reference/hosting-costs.md").read_text()
-    _, _, table = page.partition("### A month on a ladder")
+    page = (ROOT / "docs/research/costs.md").read_text()
+    _, _, table = page.partition("## A month on a ladder")
     rows = re.findall(r"\| `([\d .*+-]+)`[^|]*\| ([\d.]+) \|", table)
     assert len(rows) >= 9
     for sum_, dollars in rows:

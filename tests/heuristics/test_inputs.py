@@ -165,13 +165,3 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
     assert 0 < static_win_probability(load_builtin(), board) < 1
     with pytest.raises(ValueError, match="trained for"):
         attribute_inputs(load_builtin(), next(positions("standard", 13, 2)), [])
-
-
-def test_docs_have_the_table() -> None:
-    page = Path(__file__).parents[2] / "docs" / "explanation" / "search.md"
-    rows = [
-        f"| {kind} | `{one.name}` | {one.unit} |"
-        for kind, group in (("board", BOARD_INPUTS), ("snake", SNAKE_INPUTS))
-        for one in group.values()
-    ]
-    assert "\n".join(rows) in page.read_text("utf-8")

@@ -82,13 +82,14 @@ class Rule:
 
 
 RULES = (
+    Rule("(git clone|cd|fly launch|gcloud|hf) ", looked_at(r"(deployment/[\w./-]+)")),
     Rule("make ", lambda command: f"make -n {command.removeprefix('make ')}"),
-    Rule(r"(\S+/)?pip install ", extras_are_there),
+    Rule(r"(sudo )?(\S+/)?pip install ", extras_are_there),
     Rule("apt-get install ", packages_are_known, "as root or with `sudo`"),
-    Rule("cp ", looked_at(r"^cp (\S+)"), "as root"),
-    Rule(r"(python3\S* -m venv|printf|systemctl) ", looked_at(), "(as root|CloudShell)"),
-    Rule(r"(sudo dnf|source) ", looked_at(), "CloudShell"),
-    Rule("(aws|cd SageMaker)", stack_is_there, "in an account of yours"),
+    Rule("sudo cp ", looked_at(r"^sudo cp (\S+)"), "[Aa]s root"),
+    Rule("(sudo|printf) ", looked_at(), "([Aa]s root|CloudShell)"),
+    Rule(r"(python3\S* -m venv|source) ", looked_at(), "virtual environment|venv"),
+    Rule("aws ", stack_is_there, "in an account of yours"),
     Rule("docker build ", looked_at(r"-f (\S+)"), "(Docker|a terminal of the notebook)"),
     Rule("docker ", looked_at(), "(Docker|a terminal of the notebook)"),
     Rule(
@@ -102,7 +103,10 @@ RULES = (
     Rule("kubectl ", looked_at(), "KubeRay"),
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
-    Rule(r"\.venv/bin/(pytest|python) ", looked_at(r"((?:tests|benchmarks|conformance)/\S+\.py)")),
+    Rule(
+        r"\.venv/bin/(pytest|python) ",
+        looked_at(r"((?:tests|benchmarks|conformance|reference)/\S+\.py)"),
+    ),
     Rule("battlesnake-gym runs (plot|export) ", slow=True),
     Rule("battlesnake-gym runs .*--web", also("--no-browser"), server=True),
     Rule("battlesnake-gym runs ", also("--help")),
