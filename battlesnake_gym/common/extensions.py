@@ -2,8 +2,8 @@
 
 The environment variable `EXTENSIONS_VARIABLE` lists Python files. Installed packages list modules
 as entry points of the group `_ENTRY_POINT_GROUP`. Each file and module runs once per process, at
-the first lookup of a name; see ``docs/reference/environment-variables.md``. Anyone who can set the environment
-variables of a process can therefore run code in the process.
+the first lookup of a name; see ``docs/reference/environment-variables.md``. Anyone who can set the
+environment variables of a process can therefore run code in the process.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def session(calls: set[str], tmp_path_factory: pytest.TempPathFactory) -> Iterat
     one.close()
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "deploy-aws-stacks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "aws-permissions.md"
 FREE = {"sts:GetCallerIdentity"}
 """Actions that every principal may use."""
 

@@ -81,8 +81,8 @@ class AlgorithmSettings:
     def saturating_env_runners(self) -> float:
         """Return the number of env runners that saturate one learner on a CPU.
 
-        The page docs/research/scaling.md has the measurements. The number is infinite if the env runners
-        wait for the learner.
+        The page docs/research/scaling.md has the measurements. The number is infinite if the env
+        runners wait for the learner.
         """
         return math.inf
 

@@ -197,7 +197,7 @@ def parser() -> Parser:
     )
     add = parser.add_argument
     add("file", type=Path, metavar="FILE",
-        help="YAML file with the snakes and boards; see docs/how-to/play-public-rivals.md")  # fmt: skip
+        help="YAML file with snakes and boards; see docs/how-to/play-public-rivals.md")  # fmt: skip
     add("--clock", choices=("cpu", "wall"), default="wall",
         help="wall: equal timeouts for all snakes; cpu: the first snake may use as much CPU time "
         "as its opponents (local programs only)")  # fmt: skip
