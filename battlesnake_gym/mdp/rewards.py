@@ -3,7 +3,7 @@
 An *event* is a number per snake and turn, computed from the engine's arrays. `EVENTS` defines all
 events, for rewards and for metrics. `Rewards` gives each event a weight; a *reward preset* is a
 named set of weights. The first twelve event names come from the Battlesnake starter pack;
-``docs/reference/observations.md`` explains each event.
+``docs/reference/rewards.md`` explains each event.
 
 >>> get("survival").weights
 {'another_turn': 1.0}
@@ -292,7 +292,7 @@ def get(rewards: RewardWeights) -> Rewards:
         if rewards not in PRESETS:
             raise ValueError(
                 f"{unknown_name_message('rewards', rewards, PRESETS)}; "
-                "or give weights by event, such as {'won': 1}: see docs/reference/observations.md"
+                "or give weights by event, such as {'won': 1}: see docs/reference/rewards.md"
             )
         rewards = PRESETS[rewards]
     return Rewards({event: _to_float(weight) for event, weight in rewards.items()})
