@@ -112,6 +112,7 @@ RULES = (
     Rule("battlesnake-gym runs ", also("--help")),
     Rule("battlesnake-gym game coach --snake ", also("--help"), "arena.battlesnake.com"),
     Rule("battlesnake-gym aws (deploy|undeploy)\\b", also("--help"), "in an account"),
+    Rule("battlesnake-gym aws experiment ", also("--help")),
     Rule("battlesnake-gym (arena|evaluate) foreign.onnx", also("--help"), "another trainer made"),
     Rule("battlesnake-gym train .*--name first", also("--num-iters 1"), slow=True),
     Rule("battlesnake-gym train .*--ray-address", also("--help"), "Ray cluster", slow=True),
