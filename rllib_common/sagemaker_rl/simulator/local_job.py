@@ -172,7 +172,7 @@ class Instance:
         """Yield the instance's output lines until the instance ends, and write a log file."""
         assert self.process is not None
         assert self.process.stdout is not None
-        with (self.folder / "log").open("w") as log, self.process.stdout as lines:
+        with (self.folder / "log").open("w", buffering=1) as log, self.process.stdout as lines:
             for line in lines:
                 log.write(line)
                 yield line
