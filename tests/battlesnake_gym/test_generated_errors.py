@@ -60,7 +60,8 @@ NAMES = ("--ruleset", "--map", "--snake", "--strategy", "--opponents", "--filter
          "--env-name", "--columns", "--color", "--allow-networks", "--levels")  # fmt: skip
 DIRECTORIES = ("--replays", "--folder", "--fetch-dir", "--video-dir")
 TRAINING_NUMBERS = (
-    "--num-iters", "--minutes", "--cpu-minutes", "--env-steps", "--checkpoint-minutes",
+    "--num-iters", "--minutes", "--cpu-minutes", "--driver-cpu-minutes", "--env-steps",
+    "--checkpoint-minutes",
     "--num-env-runners", "--num-snakes", "--board-size", "--frame-stack",
     "--rl-join-timeout-minutes", "--seed",
 )  # fmt: skip
