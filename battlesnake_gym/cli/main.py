@@ -274,7 +274,14 @@ def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
     try:
         with _exit_on_interrupt(name):
             module = load_command(name)
-        return int(module.main(rest) or 0)
+        try:
+            return int(module.main(rest) or 0)
+        except SystemExit as ended:
+            if wants_help and not ended.code and (others := _commands_in_group(name)):
+                width = max(map(len, others))
+                lines = (f"  {other:<{width}}  {text}\n" for other, text in others.items())
+                sys.stdout.write(f"\ncommands:\n{''.join(lines)}")
+            raise
     except (MissingExtraError, ExtensionError) as error:
         if isinstance(error, MissingExtraError) and wants_help:
             sys.stdout.write(f"usage: {_PROGRAM_NAME} {name} [options]\n\n{COMMANDS[name].help}\n\n"

@@ -72,15 +72,32 @@ def main(argv: list[str] | None = None) -> int:
     if options.json:
         print_json([dataclasses.asdict(finding) for finding in found])
     else:
-        rows = align_columns(
-            [(finding.state, finding.part, finding.about) for finding in found]
-        ).splitlines()
-        for finding, row in zip(found, rows, strict=True):
-            state = colorize(finding.state, _STATE_COLORS[finding.state], sys.stdout)
-            sys.stdout.write(state + row[len(finding.state) :] + "\n")
-            if finding.remedy:
-                sys.stdout.write(f"{'':9}to fix it: {finding.remedy}\n")
+        optional = [finding for finding in found if finding.state == _MISSING]
+        _print_findings([finding for finding in found if finding.state != _MISSING])
+        if optional:
+            sys.stdout.write("\noptional and not installed:\n")
+            _print_findings(optional)
+        sys.stdout.write(f"\n{_format_verdict(found)}\n")
     return int(any(finding.state == _BROKEN for finding in found))
+
+
+def _print_findings(found: list[ComponentStatus]) -> None:
+    """Print one row per component, and its remedy."""
+    rows = align_columns([(one.state, one.part, one.about) for one in found]).splitlines()
+    for finding, row in zip(found, rows, strict=True):
+        state = colorize(finding.state, _STATE_COLORS[finding.state], sys.stdout)
+        sys.stdout.write(state + row[len(finding.state) :] + "\n")
+        if finding.remedy:
+            sys.stdout.write(f"{'':9}to fix it: {finding.remedy}\n")
+
+
+def _format_verdict(found: list[ComponentStatus]) -> str:
+    """Return the verdict on the installation as one line."""
+    broken = [one.part for one in found if one.state == _BROKEN]
+    if broken:
+        return f"verdict: broken; fix {', '.join(broken)}"
+    missing = [one.part for one in found if one.state == _MISSING]
+    return f"verdict: ready{', without ' + ', '.join(missing) if missing else ''}"
 
 
 def parser() -> Parser:
@@ -127,9 +144,9 @@ def check_components() -> Iterator[ComponentStatus]:
         yield ComponentStatus("jsonschema", _SLOW, about, f"pip uninstall {_SLOW_PACKAGE}")
     for program, use in _PROGRAM_PURPOSES.items():
         path = shutil.which(program)
-        remedy = "" if path else f"install it with the system package manager to {use}"
+        remedy = "" if path else "install it with the system package manager"
         yield ComponentStatus(
-            program, _GOOD if path else _MISSING, path or f"needed to {use}", remedy
+            program, _GOOD if path else _MISSING, path or f"missing (to {use})", remedy
         )
 
 

@@ -255,3 +255,13 @@ def test_pages_of_no_runs(tmp_path: Path) -> None:
     training_runs.make(tmp_path, "begun", 0, "running")
     assert "/run/begun" in client.get("/").get_data(as_text=True)
     assert client.get("/run/begun").status_code == 200
+
+
+def test_the_page_starts_before_the_first_run(tmp_path: Path) -> None:
+    runs = RunsView(tmp_path / "later", may_be_missing=True)
+    client = pages.create_app(runs).test_client()
+    assert "No runs yet" in client.get("/").get_data(as_text=True)
+    training_runs.make(tmp_path / "later", "young", 0, "running")
+    assert "young" in client.get("/").get_data(as_text=True)
+    with pytest.raises(ValueError, match="later2"):
+        RunsView(tmp_path / "later2")

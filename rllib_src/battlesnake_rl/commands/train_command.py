@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from battlesnake_gym.common.command_line import Parser
 from sagemaker_rl.job import process_environment
 
@@ -15,6 +17,10 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> int:
     """Train a Battlesnake policy and return the exit status."""
+    if {"-h", "--help", "--help-all", "--dry-run"}.isdisjoint(
+        sys.argv[1:] if argv is None else argv
+    ):
+        sys.stderr.write("starting PyTorch and Ray, which takes some seconds ...\n")
     process_environment.set_default_variables()  # Must precede the imports of torch and Ray.
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 

@@ -366,8 +366,11 @@ def play_missing_games(
         playing = play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
-        tqdm(total=total, initial=len(stored), unit="game", disable=None) as bar,
+        tqdm(total=total, initial=len(stored), unit="game", desc="arena", disable=None) as bar,
     ):
+        names = ", ".join(entrant.label for entrant in parse_entrants(setup.snakes))
+        count = "games" if total is None else f"{total} games"
+        bar.write(f"{count} between {names}, {jobs} at a time", sys.stderr)
         for result in results:
             if pool is not None:
                 result_verification.verify_result(setup, result)

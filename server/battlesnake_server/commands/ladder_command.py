@@ -164,6 +164,12 @@ def _play_pairs(
 
     played, move_ms = 0, 0.0
     with pool, tqdm(unit="game", disable=None, initial=run.placement.games) as bar:
+        bar.write(
+            f"game pairs against {len(run.ladder.rungs)} opponents of fixed Elo, until the 95% "
+            f"confidence interval is at most +-{arguments.precision:g} Elo or "
+            f"{arguments.max_minutes:g} minutes have passed",
+            sys.stderr,
+        )
         while needs_games():
             for (rung, rung_setup, scheduled_games), results in run_tasks(
                 pool, _play_pair, iter_pairs()

@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        runs = RunsView(options.dir)
+        runs = RunsView(options.dir, may_be_missing=options.web)
         found = runs.refresh()
         if not found and not options.web:
             raise ValueError(

@@ -302,8 +302,8 @@ class RunView:
 class RunsView:
     """Views of all runs in a directory, or of a single run directory."""
 
-    def __init__(self, directory: Path) -> None:
-        if not directory.is_dir():
+    def __init__(self, directory: Path, may_be_missing: bool = False) -> None:
+        if not directory.is_dir() and not may_be_missing:
             raise ValueError(f"there is no directory {str(directory)!r}; give runs or runs/NAME")
         self.directory = directory
         self._views: dict[Path, RunView] = {}
