@@ -240,7 +240,7 @@ def start_job(
     from sagemaker.rl import RLEstimator
 
     from sagemaker_rl.job import preflight
-    from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_sources
+    from sagemaker_rl.job.source_files import copy_project_sources
 
     address = f"s3://{outputs['Bucket']}/{prefix}"
     machines: dict[str, Any] = {
@@ -254,10 +254,7 @@ def start_job(
         machines |= {"use_spot_instances": True, "max_wait": _MAX_WAIT_S, "checkpoint_s3_uri": kept}
     estimator = RLEstimator(
         entry_point="train-mabs.py",
-        **copy_sources(
-            source_dir=_ROOT / "rllib_src",
-            dependencies=[_ROOT / name for name in PROJECT_DEPENDENCIES],
-        ),
+        **copy_project_sources(),
         image_uri=f"{outputs['TrainingImages']}:latest",
         role=outputs["RoleArn"],
         sagemaker_session=place.session,

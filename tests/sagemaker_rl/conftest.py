@@ -59,18 +59,14 @@ def training(session: Any) -> Callable[..., Any]:
     import sagemaker
     from sagemaker.rl import RLEstimator
 
-    from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_sources
+    from sagemaker_rl.job.source_files import copy_project_sources
 
-    root = Path(__file__).parents[2]
     account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
 
     def make(*brings: Path, **options: Any) -> Any:
         return RLEstimator(
             entry_point="train-mabs.py",
-            **copy_sources(
-                source_dir=root / "rllib_src",
-                dependencies=[*(root / name for name in PROJECT_DEPENDENCIES), *brings],
-            ),
+            **copy_project_sources(brings),
             image_uri=f"{account}/battlesnake-training:latest",
             role=sagemaker.get_execution_role(session),
             sagemaker_session=session,
