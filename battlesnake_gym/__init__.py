@@ -15,6 +15,7 @@ import gymnasium
 
 if TYPE_CHECKING:
     from battlesnake_gym.boards.board import Board as Board
+    from battlesnake_gym.boards.limited_view import limit_view as limit_view
     from battlesnake_gym.env.battlesnake_env import BattlesnakeEnv as BattlesnakeEnv
     from battlesnake_gym.env.parallel_env import ParallelBattlesnake as parallel_env  # noqa: N813
     from battlesnake_gym.env.vector import VectorBattlesnake as VectorBattlesnake
@@ -29,6 +30,7 @@ __all__ = [
     "SelfPlayVectorEnv",
     "Settings",
     "VectorBattlesnake",
+    "limit_view",
     "parallel_env",
 ]
 
@@ -39,6 +41,7 @@ _EXPORTS = {
     "SelfPlayVectorEnv": "env.vector_env:SelfPlayVectorEnv",
     "Settings": "rules:Settings",
     "VectorBattlesnake": "env.vector:VectorBattlesnake",
+    "limit_view": "boards.limited_view:limit_view",
     "parallel_env": "env.parallel_env:ParallelBattlesnake",
 }
 

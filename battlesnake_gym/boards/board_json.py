@@ -10,6 +10,8 @@ no information:
 * ``you`` may be missing from the board.
 * The map may be empty.
 * An unknown ruleset is played as standard.
+* The view may be limited (see `boards.limited_view`). Plausible cells then replace the hidden
+  segments of opponents (see `boards.hidden_segments`), and opponents have full health.
 
 An error that would change the position raises a `BoardError` with the JSON path, the value and a
 remedy. Examples are a cell without ``y``, text instead of a number, and two snakes with the same
@@ -24,9 +26,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from battlesnake_gym.boards import json_fields
+from battlesnake_gym.boards import hidden_segments, json_fields, limited_view
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.boards.limited_view import HIDDEN_CELL, VIEW_RADIUS_KEY
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_READABLE_BOARD_SIZE = 100
@@ -41,11 +44,17 @@ _MAX_READABLE_SNAKES = 64
 The value is four times the limit for a game.
 """
 
+_MAX_LENGTH = MAX_READABLE_BOARD_SIZE**2
+"""Maximum length of a snake whose stacked segments are added."""
+
 _MAX_INT32 = (1 << 31) - 1
 """Maximum absolute value of an integer in a request.
 
 Larger integers could overflow.
 """
+
+_ASSUMED_VIEW_RADIUS = 5
+"""View radius of a request with hidden segments but without a radius: that of the competition."""
 
 UNKNOWN_SEED = 0
 """``Game.seed`` of a board without a known seed.
@@ -95,13 +104,17 @@ def parse_request(
             _cells_on_board(state.food, state),
             _cells_on_board(state.hazards, state),
         )
+    game_object = reader.child(root, "game", "")
+    view_radius = reader.read_view_radius(game_object, board)
+    if view_radius is not None:
+        root, board = _complete_view(root, board, state, view_radius)
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
-    (EliminationTracker() if tracker is None else tracker).update(state, you_id if listed else None)
+    if view_radius is None:
+        tracker = EliminationTracker() if tracker is None else tracker
+        tracker.update(state, you_id if listed else None)
     solo = sum(snake.alive for snake in state.snakes) < 2
-    game = reader.read_game(
-        reader.child(root, "game", ""), UNKNOWN_SEED if seed is None else seed, solo
-    )
+    game = reader.read_game(game_object, UNKNOWN_SEED if seed is None else seed, solo, view_radius)
     return game, state, you_id
 
 
@@ -128,7 +141,7 @@ def request_to_dict(game: Game, state: State, you: Snake | None) -> dict[str, An
 
 def game_to_dict(game: Game) -> dict[str, Any]:
     """Return the JSON object ``game`` of a request, with all keys of the official CLI."""
-    settings = game.settings
+    settings, view_radius = game.settings, game.settings.view_radius
     return {
         "id": game.id,
         "ruleset": {
@@ -140,6 +153,7 @@ def game_to_dict(game: Game) -> dict[str, Any]:
                 "hazardDamagePerTurn": settings.hazard_damage_per_turn,
                 "hazardMap": "",
                 "hazardMapAuthor": "",
+                **({} if view_radius is None else {VIEW_RADIUS_KEY: view_radius}),
                 "royale": {"shrinkEveryNTurns": settings.shrink_every_n_turns},
                 "squad": {
                     "allowBodyCollisions": False,
@@ -174,7 +188,8 @@ def snake_to_dict(snake: Snake) -> dict[str, Any]:
 
 def parse_game(game: Mapping[str, Any], seed: int, solo: bool) -> Game:
     """Parse the ``game`` object of a request or of the first line of a recorded game."""
-    return _RequestReader(None).read_game(game, seed, solo)
+    reader = _RequestReader(None)
+    return reader.read_game(game, seed, solo, reader.read_view_radius(game, {}))
 
 
 class _RequestReader:
@@ -250,7 +265,32 @@ class _RequestReader:
                 readable.append(json_fields.point(value, path))
         return readable
 
-    def read_game(self, game: Mapping[str, Any], seed: int, solo: bool) -> Game:
+    def read_view_radius(self, game: Mapping[str, Any], board: Mapping[str, Any]) -> int | None:
+        """Read the view radius in cells; the result is None if the view is not limited.
+
+        A missing or unreadable radius of a board with hidden segments is an error. If errors are
+        collected, the radius of the competition is assumed.
+        """
+        ruleset = self.child(game, "ruleset", "game")
+        settings = self.child(ruleset, "settings", "game.ruleset")
+        path = f"game.ruleset.settings.{VIEW_RADIUS_KEY}"
+        value = settings.get(VIEW_RADIUS_KEY)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        view_radius = self.attempt(lambda: limited_view.check_view_radius(value, path), None)
+        if view_radius is None and _has_hidden_segments(board):
+            self.record_error(
+                BoardError(
+                    f"{path} is {json_fields.format_value(value)}, but a snake has hidden segments;"
+                    f" send the radius (assumed: {_ASSUMED_VIEW_RADIUS})"
+                )
+            )
+            return _ASSUMED_VIEW_RADIUS
+        return view_radius
+
+    def read_game(
+        self, game: Mapping[str, Any], seed: int, solo: bool, view_radius: int | None
+    ) -> Game:
         """Read the ``game`` object of a request."""
         ruleset = self.child(game, "ruleset", "game")
         path = "game.ruleset.settings"
@@ -272,6 +312,7 @@ class _RequestReader:
                 shrink_every_n_turns=self.integer(
                     royale, "shrinkEveryNTurns", f"{path}.royale", defaults.shrink_every_n_turns
                 ),
+                view_radius=view_radius,
             ),
             seed=seed,
             solo=solo or name == "solo",
@@ -379,6 +420,66 @@ class _RequestReader:
             shout=self.text(value, "shout", path),
             customizations=self.attempt(lambda: _read_customizations(value, path), {}),
         )
+
+
+def _is_hidden(cell: object) -> bool:
+    return cell is None or cell == HIDDEN_CELL
+
+
+def _has_hidden_segments(board: Mapping[str, Any]) -> bool:
+    snakes = board.get("snakes")
+    return any(
+        None in body or HIDDEN_CELL in body
+        for snake in (snakes if isinstance(snakes, list | tuple) else ())
+        if isinstance(snake, Mapping) and isinstance(body := snake.get("body"), list | tuple)
+    )
+
+
+def _read_sent_body(snake: object) -> list[Point | None] | None:
+    """Return the body of a request with limited view, or None if it is not readable."""
+    if not isinstance(snake, Mapping) or not isinstance(snake.get("body"), list | tuple):
+        return None
+    try:
+        return [None if _is_hidden(c) else json_fields.point(c, "body") for c in snake["body"]]
+    except BoardError:
+        return None
+
+
+def _complete_view(
+    root: Mapping[str, Any], board: Mapping[str, Any], state: State, view_radius: int
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the request and its board with complete bodies, and with healthy opponents.
+
+    Unreadable snakes are not changed, so that the reader reports them.
+    """
+    you = json_fields.child(root, "you", "")
+    own = _read_sent_body(you)
+    if not own or own[0] is None:
+        return root, board
+    snakes = list(json_fields.items(board, "snakes", "board"))
+    sent = [_read_sent_body(snake) or [] for snake in snakes]
+    bodies = hidden_segments.complete_bodies(state, own[0], view_radius, sent)
+    completed = []
+    for snake, before, body in zip(snakes, sent, bodies, strict=True):
+        if not before:
+            completed.append(snake)
+        elif snake.get("id") == you.get("id"):
+            completed.append(_unstack(snake))
+        elif body:
+            health = {"health": MAX_HEALTH} if snake.get("health") == 0 else {}
+            completed.append({**snake, **health, "body": _cells_to_dicts(body)})
+    return {**root, "you": _unstack(you)}, {**board, "snakes": completed}
+
+
+def _unstack(snake: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a snake whose body has ``length`` segments.
+
+    Some engines list stacked segments once. The last segments of a body are the stacked ones.
+    """
+    body, length = list(snake["body"]), snake.get("length")
+    if type(length) is not int or not body or not len(body) < length <= _MAX_LENGTH:
+        return snake
+    return {**snake, "body": body + body[-1:] * (length - len(body))}
 
 
 def _read_int32(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:

@@ -296,7 +296,8 @@ def _parse_attributes(tokens: list[str], state: State, alone: bool) -> Game:
         if isinstance(defaults[key], bool):
             values[key] = text == "True"
         else:
-            values[key] = _parse_int(text, key) if isinstance(defaults[key], int) else text
+            is_text = isinstance(defaults[key], str)
+            values[key] = text if is_text else _parse_int(text, key)
     values.setdefault("solo", alone)
     setting_names = {field.name for field in dataclasses.fields(Settings)}
     settings = Settings(**{key: value for key, value in values.items() if key in setting_names})

@@ -44,13 +44,16 @@ class Settings:
     """Numeric settings of a ruleset, with the defaults of the official CLI.
 
     A negative ``hazard_damage_per_turn`` heals. With ``food_spawn_chance`` 15, food appears in 14%
-    of the turns, because the official engine compares with "less than".
+    of the turns, because the official engine compares with "less than". ``view_radius`` limits the
+    view of each snake to the cells within this Manhattan distance of its head (see
+    `boards.limited_view`); None means no limit, and no rule reads it.
     """
 
     food_spawn_chance: int = 15
     minimum_food: int = 1
     hazard_damage_per_turn: int = 14
     shrink_every_n_turns: int = 25
+    view_radius: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

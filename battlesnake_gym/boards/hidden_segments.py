@@ -1,0 +1,114 @@
+"""Completion of positions whose opponents are partly hidden.
+
+All snakes and the search play on complete positions. For a request with limited view, this module
+adds plausible cells for the hidden segments of the opponents. The visible segments do not change,
+and each added cell is outside the view.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from battlesnake_gym.boards.limited_view import distance, is_visible
+from battlesnake_gym.rules.state import OFFSETS, START_LENGTH, Point, State
+
+SentBody = Sequence[Point | None]
+"""Body of a request with limited view; None stands for a run of hidden segments."""
+
+
+def complete_bodies(
+    state: State, head: Point, view_radius: int, sent: Sequence[SentBody]
+) -> list[list[Point]]:
+    """Return complete bodies, in the order of ``sent``.
+
+    A hidden run between two visible segments becomes the shortest hidden path between them. A
+    hidden run at an end becomes one cell. A snake without visible segments is placed, with all
+    segments stacked, on a hidden cell that is as far from ``head`` as possible. If no hidden cell
+    fits, the run is left out; the body of a completely hidden snake is then empty.
+
+    Args:
+        state: Position with the board size.
+        head: Head of the snake that observes.
+        view_radius: View radius of this snake, in cells.
+        sent: Bodies of all snakes in the request.
+    """
+    taken = {cell for body in sent for cell in body if cell is not None}
+    hidden = {
+        (x, y)
+        for x in range(state.width)
+        for y in range(state.height)
+        if (x, y) not in taken and not is_visible((x, y), head, view_radius)
+    }
+    free = set(hidden)
+    joined = [_join_runs(body, free, hidden) for body in sent]
+    bodies = [_extend_ends(body, free, hidden) for body in joined]
+    for index in range(len(sent)):
+        if not bodies[index] and free and None in sent[index]:
+            farthest = max(sorted(free), key=lambda cell: distance(cell, head))
+            free.remove(farthest)
+            bodies[index] = [farthest]
+    # The rules start with stacked segments, which some engines send only once.
+    return [body + body[-1:] * (START_LENGTH - len(body)) for body in bodies]
+
+
+def _join_runs(sent: SentBody, free: set[Point], hidden: set[Point]) -> list[Point | None]:
+    """Return a body whose visible runs are joined; None remains only at the ends.
+
+    The function removes the added cells from ``free``. If the free cells do not suffice, all hidden
+    cells are used, so that two bodies may overlap.
+    """
+    body: list[Point | None] = []
+    for index, cell in enumerate(sent):
+        before = body[-1] if body else None
+        after = sent[index + 1] if index + 1 < len(sent) else None
+        if cell is None and before and after:
+            path = _hidden_path(before, after, free) or _hidden_path(before, after, hidden)
+            free -= set(path)
+            body += path
+        else:
+            body.append(cell)
+    return body
+
+
+def _extend_ends(body: SentBody, free: set[Point], hidden: set[Point]) -> list[Point]:
+    """Return a body whose hidden ends are one cell each; see `_join_runs` for the two sets."""
+    cells = [cell for cell in body if cell is not None]
+    if not cells:
+        return []
+    around = {0: _neighbors(cells[0]) & hidden, len(cells): _neighbors(cells[-1]) & hidden}
+    ends = [end for end, cell in ((len(cells), body[-1]), (0, body[0])) if cell is None]
+    added: dict[int, list[Point]] = {}
+    for end in sorted(ends, key=lambda end: len(around[end] & free)):
+        candidates = around[end] - set(cells).union(*added.values())
+        added[end] = (sorted(candidates & free) or sorted(candidates))[:1]
+        free -= set(added[end])
+    return added.get(0, []) + cells + added.get(len(cells), [])
+
+
+def _hidden_path(start: Point, end: Point, free: set[Point]) -> list[Point]:
+    """Return a shortest path through ``free`` between two cells, without the two cells.
+
+    The result is empty if no path exists.
+    """
+    came_from: dict[Point, Point] = {}
+    queue = deque([start])
+    while queue:
+        cell = queue.popleft()
+        if end in _neighbors(cell) and cell != start:
+            return list(_backtrack(cell, start, came_from))[::-1]
+        for step in sorted(_neighbors(cell) & free):
+            if step not in came_from:
+                came_from[step] = cell
+                queue.append(step)
+    return []
+
+
+def _backtrack(cell: Point, start: Point, came_from: dict[Point, Point]) -> Iterator[Point]:
+    while cell != start:
+        yield cell
+        cell = came_from[cell]
+
+
+def _neighbors(cell: Point) -> set[Point]:
+    return {(cell[0] + dx, cell[1] + dy) for dx, dy in OFFSETS.values()}

@@ -1,0 +1,127 @@
+"""Tests of limited view: what a snake sees, and how a request with hidden segments is read."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import battlesnake_gym
+from battlesnake_gym import Board, Game, Settings
+from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
+
+FORMS = [None, HIDDEN_CELL]
+
+
+def request(board: Board, you: str, turn: int | None = None) -> dict[str, Any]:
+    return board.to_api(you) | ({} if turn is None else {"turn": turn})
+
+
+def example() -> Board:
+    """The example of the competition: the viewer's head is at (5, 5)."""
+    board = Board.new(11, 11, ["me", "other"])
+    board.snakes[0].body = [(5, 5), (5, 6), (5, 7), (5, 8)]
+    board.snakes[1].body = [(8, 5), (7, 5), (6, 5), (6, 4), (6, 3), (6, 2)]
+    board.food, board.turn = [(4, 4), (0, 0)], 9
+    return board
+
+
+@pytest.mark.parametrize("hidden", FORMS)
+def test_a_view_has_the_form_of_the_competition(hidden: dict[str, int] | None) -> None:
+    complete = request(example(), "me")
+    before = copy.deepcopy(complete)
+    seen = battlesnake_gym.limit_view(complete, 2, hidden)
+    assert complete == before
+    me, other = seen["board"]["snakes"]
+    assert me == complete["board"]["snakes"][0]
+    visible = [{"x": 7, "y": 5}, {"x": 6, "y": 5}, {"x": 6, "y": 4}]
+    assert other["body"] == [hidden, *visible, hidden]
+    assert (other["head"], other["length"], other["health"]) == (hidden, 5, 0)
+    assert seen["board"]["food"] == [{"x": 4, "y": 4}]
+    assert seen["game"]["ruleset"]["settings"]["viewRadius"] == 2
+    assert seen["you"] == complete["you"]
+
+
+def test_new_food_is_visible_everywhere() -> None:
+    complete = request(example(), "me")
+    complete["board"]["food"] = [
+        {"x": 0, "y": 0, "spawn_turn": 9},
+        {"x": 0, "y": 1, "spawn_turn": 8},
+    ]
+    assert limit_view(complete, 2)["board"]["food"] == complete["board"]["food"][:1]
+    first = request(example(), "me", turn=0)
+    assert limit_view(first, 2)["board"]["food"] == first["board"]["food"]
+
+
+def test_without_a_radius_nothing_is_hidden() -> None:
+    complete = request(example(), "me")
+    seen = limit_view(complete, None)
+    assert seen["board"] == complete["board"]
+    assert seen["game"]["ruleset"]["settings"]["viewRadius"] is None
+    assert Board.from_api(seen) == Board.from_api(complete)
+
+
+@pytest.mark.parametrize("radius", [-1, 2.5, "5", True])
+def test_other_radii_are_rejected(radius: Any) -> None:
+    with pytest.raises(BoardError, match="view_radius must be"):
+        limit_view(request(example(), "me"), radius)
+
+
+def test_other_placeholders_are_rejected() -> None:
+    with pytest.raises(BoardError, match="hidden must be"):
+        limit_view(request(example(), "me"), 5, {"x": 0, "y": 0})
+
+
+@given(st.data())
+def test_a_completed_position_has_the_same_view(data: st.DataObject) -> None:
+    """The added segments are hidden, and the visible segments keep their order."""
+    radius = data.draw(st.integers(0, 12), label="radius")
+    hidden = data.draw(st.sampled_from(FORMS), label="hidden")
+    size = data.draw(st.sampled_from([5, 7, 11]), label="size")
+    game = Game(seed=data.draw(st.integers(1, 99)), settings=Settings(view_radius=radius))
+    board = Board.new(size, size, 4, game=game)
+    for _ in range(data.draw(st.integers(0, 40), label="turns")):
+        if board.is_over():
+            break
+        moves = {
+            s.id: data.draw(st.sampled_from(board.safe_moves(s.id) or ["up"])) for s in board.living
+        }
+        board.step(moves)
+    for viewer in board.living:
+        seen = limit_view(board.to_api(viewer.id), radius, hidden)
+        read = Board.from_api(seen)
+        assert read.game.settings.view_radius == radius
+        assert read.you.body == viewer.body
+        assert {s.id for s in read.living} <= {s.id for s in board.living}
+        again = limit_view(read.to_api(viewer.id), radius, hidden)["board"]["snakes"]
+        sent = {snake["id"]: snake for snake in seen["board"]["snakes"]}
+        for snake in again:
+            assert without_stacks(snake["body"]) == without_stacks(sent[snake["id"]]["body"])
+
+
+def without_stacks(body: list[Any]) -> list[Any]:
+    return [cell for i, cell in enumerate(body) if i == 0 or cell != body[i - 1]]
+
+
+def test_stacked_segments_that_are_sent_once_are_read() -> None:
+    seen = limit_view(request(example(), "me"), 2)
+    for snake in (seen["you"], seen["board"]["snakes"][0]):
+        snake["body"], snake["length"] = [{"x": 5, "y": 5}, {"x": 5, "y": 6}], 5
+    assert Board.from_api(seen).you.body == [(5, 5)] + 4 * [(5, 6)]
+
+
+@pytest.mark.parametrize("radius", ["far", [5], None])
+def test_a_radius_that_cannot_be_read_is_reported_and_assumed(radius: Any) -> None:
+    seen = limit_view(request(example(), "me"), 2)
+    seen["game"]["ruleset"]["settings"]["viewRadius"] = radius
+    with pytest.raises(BoardError, match="viewRadius"):
+        Board.from_api(seen)
+    errors: list[str] = []
+    board = Board.from_api(seen, errors=errors)
+    assert board.game.settings.view_radius == 5
+    assert any("viewRadius" in error and "5" in error for error in errors)
+    assert [snake.alive for snake in board.snakes] == [True, True]
