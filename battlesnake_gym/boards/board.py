@@ -118,6 +118,7 @@ class Board(State):
             food=state.food[:],
             hazards=state.hazards[:],
             memory=dict(state.memory),
+            new_food=state.new_food,
             game=game,
             you_id=you_id,
         )

@@ -30,6 +30,7 @@ from battlesnake_gym.boards import hidden_segments, json_fields, limited_view
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, VIEW_RADIUS_KEY
+from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_READABLE_BOARD_SIZE = 100
@@ -107,7 +108,10 @@ def parse_request(
     game_object = reader.child(root, "game", "")
     view_radius = reader.read_view_radius(game_object, board)
     if view_radius is not None:
-        root, board = _complete_view(root, board, state, view_radius)
+        ruleset = reader.text(reader.child(game_object, "ruleset", "game"), "name", "game.ruleset")
+        wrapped = wraps(Game(ruleset=ruleset))
+        root, board = _complete_view(root, board, state, view_radius, wrapped)
+        state.new_food = len(state.food)  # All food in the request is visible.
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
     if view_radius is None:
@@ -130,13 +134,22 @@ def request_to_dict(game: Game, state: State, you: Snake | None) -> dict[str, An
             "height": state.height,
             "width": state.width,
             "snakes": [snake_to_dict(snake) for snake in state.snakes if snake.alive],
-            "food": _cells_to_dicts(state.food),
+            "food": _food_to_dicts(game, state),
             "hazards": _cells_to_dicts(state.hazards),
         },
     }
     if you is not None:
         body["you"] = snake_to_dict(you)
     return body
+
+
+def _food_to_dicts(game: Game, state: State) -> list[dict[str, int]]:
+    """Return the food; with limited view, new food has the key ``spawn_turn``."""
+    food = _cells_to_dicts(state.food)
+    if game.settings.view_radius is not None:
+        for cell in food[len(food) - state.new_food :]:
+            cell["spawn_turn"] = state.turn
+    return food
 
 
 def game_to_dict(game: Game) -> dict[str, Any]:
@@ -446,7 +459,11 @@ def _read_sent_body(snake: object) -> list[Point | None] | None:
 
 
 def _complete_view(
-    root: Mapping[str, Any], board: Mapping[str, Any], state: State, view_radius: int
+    root: Mapping[str, Any],
+    board: Mapping[str, Any],
+    state: State,
+    view_radius: int,
+    wrapped: bool,
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the request and its board with complete bodies, and with healthy opponents.
 
@@ -458,7 +475,7 @@ def _complete_view(
         return root, board
     snakes = list(json_fields.items(board, "snakes", "board"))
     sent = [_read_sent_body(snake) or [] for snake in snakes]
-    bodies = hidden_segments.complete_bodies(state, own[0], view_radius, sent)
+    bodies = hidden_segments.complete_bodies(state, own[0], view_radius, sent, wrapped)
     completed = []
     for snake, before, body in zip(snakes, sent, bodies, strict=True):
         if not before:

@@ -8,7 +8,7 @@ and each added cell is outside the view.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from battlesnake_gym.boards.limited_view import distance, is_visible
 from battlesnake_gym.rules.state import OFFSETS, START_LENGTH, Point, State
@@ -16,9 +16,12 @@ from battlesnake_gym.rules.state import OFFSETS, START_LENGTH, Point, State
 SentBody = Sequence[Point | None]
 """Body of a request with limited view; None stands for a run of hidden segments."""
 
+_Neighbors = Callable[[Point], set[Point]]
+"""Function that returns the four neighbors of a cell, which may be off the board."""
+
 
 def complete_bodies(
-    state: State, head: Point, view_radius: int, sent: Sequence[SentBody]
+    state: State, head: Point, view_radius: int, sent: Sequence[SentBody], wrapped: bool
 ) -> list[list[Point]]:
     """Return complete bodies, in the order of ``sent``.
 
@@ -32,7 +35,13 @@ def complete_bodies(
         head: Head of the snake that observes.
         view_radius: View radius of this snake, in cells.
         sent: Bodies of all snakes in the request.
+        wrapped: Whether the edges of the board are wrapped.
     """
+
+    def neighbors(cell: Point) -> set[Point]:
+        around = {(cell[0] + dx, cell[1] + dy) for dx, dy in OFFSETS.values()}
+        return {(x % state.width, y % state.height) for x, y in around} if wrapped else around
+
     taken = {cell for body in sent for cell in body if cell is not None}
     hidden = {
         (x, y)
@@ -41,18 +50,29 @@ def complete_bodies(
         if (x, y) not in taken and not is_visible((x, y), head, view_radius)
     }
     free = set(hidden)
-    joined = [_join_runs(body, free, hidden) for body in sent]
-    bodies = [_extend_ends(body, free, hidden) for body in joined]
+    joined = [_join_runs(body, free, hidden, neighbors) for body in sent]
+    bodies = [_extend_ends(body, free, hidden, neighbors) for body in joined]
     for index in range(len(sent)):
         if not bodies[index] and free and None in sent[index]:
             farthest = max(sorted(free), key=lambda cell: distance(cell, head))
             free.remove(farthest)
             bodies[index] = [farthest]
-    # The rules start with stacked segments, which some engines send only once.
-    return [body + body[-1:] * (START_LENGTH - len(body)) for body in bodies]
+    return [_stack(before, body) for before, body in zip(sent, bodies, strict=True)]
 
 
-def _join_runs(sent: SentBody, free: set[Point], hidden: set[Point]) -> list[Point | None]:
+def _stack(sent: SentBody, body: list[Point]) -> list[Point]:
+    """Return a body of at least `START_LENGTH` segments if more segments can be on the last cell.
+
+    The rules start with stacked segments, which some engines send only once. A visible last segment
+    behind a hidden run is the only segment on its cell.
+    """
+    can_grow = sent and (sent[-1] is None or None not in sent)
+    return body + body[-1:] * (START_LENGTH - len(body)) if can_grow else body
+
+
+def _join_runs(
+    sent: SentBody, free: set[Point], hidden: set[Point], neighbors: _Neighbors
+) -> list[Point | None]:
     """Return a body whose visible runs are joined; None remains only at the ends.
 
     The function removes the added cells from ``free``. If the free cells do not suffice, all hidden
@@ -63,7 +83,8 @@ def _join_runs(sent: SentBody, free: set[Point], hidden: set[Point]) -> list[Poi
         before = body[-1] if body else None
         after = sent[index + 1] if index + 1 < len(sent) else None
         if cell is None and before and after:
-            path = _hidden_path(before, after, free) or _hidden_path(before, after, hidden)
+            path = _hidden_path(before, after, free, neighbors)
+            path = path or _hidden_path(before, after, hidden, neighbors)
             free -= set(path)
             body += path
         else:
@@ -71,12 +92,14 @@ def _join_runs(sent: SentBody, free: set[Point], hidden: set[Point]) -> list[Poi
     return body
 
 
-def _extend_ends(body: SentBody, free: set[Point], hidden: set[Point]) -> list[Point]:
+def _extend_ends(
+    body: SentBody, free: set[Point], hidden: set[Point], neighbors: _Neighbors
+) -> list[Point]:
     """Return a body whose hidden ends are one cell each; see `_join_runs` for the two sets."""
     cells = [cell for cell in body if cell is not None]
     if not cells:
         return []
-    around = {0: _neighbors(cells[0]) & hidden, len(cells): _neighbors(cells[-1]) & hidden}
+    around = {0: neighbors(cells[0]) & hidden, len(cells): neighbors(cells[-1]) & hidden}
     ends = [end for end, cell in ((len(cells), body[-1]), (0, body[0])) if cell is None]
     added: dict[int, list[Point]] = {}
     for end in sorted(ends, key=lambda end: len(around[end] & free)):
@@ -86,7 +109,7 @@ def _extend_ends(body: SentBody, free: set[Point], hidden: set[Point]) -> list[P
     return added.get(0, []) + cells + added.get(len(cells), [])
 
 
-def _hidden_path(start: Point, end: Point, free: set[Point]) -> list[Point]:
+def _hidden_path(start: Point, end: Point, free: set[Point], neighbors: _Neighbors) -> list[Point]:
     """Return a shortest path through ``free`` between two cells, without the two cells.
 
     The result is empty if no path exists.
@@ -95,9 +118,9 @@ def _hidden_path(start: Point, end: Point, free: set[Point]) -> list[Point]:
     queue = deque([start])
     while queue:
         cell = queue.popleft()
-        if end in _neighbors(cell) and cell != start:
+        if end in neighbors(cell) and cell != start:
             return list(_backtrack(cell, start, came_from))[::-1]
-        for step in sorted(_neighbors(cell) & free):
+        for step in sorted(neighbors(cell) & free):
             if step not in came_from:
                 came_from[step] = cell
                 queue.append(step)
@@ -108,7 +131,3 @@ def _backtrack(cell: Point, start: Point, came_from: dict[Point, Point]) -> Iter
     while cell != start:
         yield cell
         cell = came_from[cell]
-
-
-def _neighbors(cell: Point) -> set[Point]:
-    return {(cell[0] + dx, cell[1] + dy) for dx, dy in OFFSETS.values()}

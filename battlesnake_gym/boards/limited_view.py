@@ -19,11 +19,12 @@ Form of a request with limited view:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_gym.rules.state import Point
+from battlesnake_gym.rules.state import Point, Snake, State
 
 HIDDEN_CELL = {"x": -1, "y": -1}
 """Placeholder of hidden segments in requests that do not use ``null``."""
@@ -59,6 +60,42 @@ def limit_body(body: Sequence[Point], head: Point, view_radius: int) -> list[Poi
         elif not seen or seen[-1] is not None:
             seen.append(None)
     return seen
+
+
+HIDDEN_POINT: Point = (-1000, -1000)
+"""Cell that stands for a run of hidden segments in a `State` with limited view."""
+
+
+def limit_state(state: State, snake_id: str, view_radius: int | None) -> State:
+    """Return the position that a living snake sees, with `HIDDEN_POINT` for hidden segments.
+
+    Args:
+        state: Complete position, which does not change.
+        snake_id: Id of the snake that observes.
+        view_radius: View radius in cells; None returns ``state``.
+    """
+    own = next((snake for snake in state.snakes if snake.id == snake_id and snake.alive), None)
+    if view_radius is None or own is None:
+        return state
+
+    def limit_snake(snake: Snake) -> Snake:
+        seen = limit_body(snake.body, own.head, view_radius)
+        return replace(snake, body=[HIDDEN_POINT if cell is None else cell for cell in seen])
+
+    first_new = len(state.food) - state.new_food
+    return State(
+        state.turn,
+        state.width,
+        state.height,
+        [s if s is own or not s.alive else limit_snake(s) for s in state.snakes],
+        [
+            cell
+            for index, cell in enumerate(state.food)
+            if index >= first_new or is_visible(cell, own.head, view_radius)
+        ],
+        state.hazards,
+        state.memory,
+    )
 
 
 def limit_view(

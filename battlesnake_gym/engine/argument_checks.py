@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.config import IntPerGame
 from battlesnake_gym.rules import Game, RulesError, State, start
 from battlesnake_gym.rules.maps import MAPS
@@ -22,7 +23,7 @@ FOOD_RNGS = ("fast", "official")
 
 _MAX_VALUES = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
 
-GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
+GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64, "new_food": np.uint16}
 """Dtypes of the engine arrays with shape [N]."""
 
 SEAT_ARRAYS = {
@@ -176,10 +177,14 @@ def rule_values(game: Game, food_rng: str) -> tuple[Any, ...]:
         "minimum_food": settings.minimum_food,
         "hazard_damage_per_turn": settings.hazard_damage_per_turn,
         "shrink_every_n_turns": settings.shrink_every_n_turns,
+        "view_radius": -1 if settings.view_radius is None else settings.view_radius,
     }
     for name, number in numbers.items():
         if not -(2**31) <= number < 2**31:
             raise ValueError(f"settings.{name} must fit in 32 bits, got {number}")
+    check_view_radius(settings.view_radius, "settings.view_radius")
+    # Any larger radius has the same effect.
+    numbers["view_radius"] = min(numbers["view_radius"], 2 * MAX_SIZE) + 1
     return (
         ruleset.startswith("wrapped"),
         ruleset.endswith("constrictor"),

@@ -73,6 +73,8 @@ class EngineGames(Batch, GameArrays):
     The arrays are read-only; a seat without a snake is never alive:
 
     * ``turn`` int32 [N], ``over`` bool [N], ``seed`` int64 [N]
+    * ``new_food`` uint16 [N], the number of food cells that appeared on this turn; 0 after the load
+      of a later position
     * ``alive`` bool [N, S], ``health`` int16 [N, S]
     * ``length`` int32 [N, S], 0 for eliminated snakes
     * ``heads`` int16 [N, S, 2], (x, y); for a snake that left the board, the cell outside
@@ -164,7 +166,9 @@ class EngineGames(Batch, GameArrays):
         ``snake_0``, ``snake_1``, and so on.
         """
         ids = self._ids.get(game) or argument_checks.default_snake_names(self.num_snakes)
-        return state_words.unpack_state(self.export_words(game), ids)
+        state = state_words.unpack_state(self.export_words(game), ids)
+        state.new_food = int(self.new_food[game])
+        return state
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
         """Load ``state`` into one game, which continues from that position.

@@ -99,6 +99,7 @@ class PythonGames(GameArrays):
         argument_checks.check_load(self.game, self._largest, state, rules)
         self._games[game] = self._game_with_seed(rules.seed)
         self._states[game] = deepcopy(state)
+        self._states[game].new_food = len(state.food) if state.turn == 0 else 0
         self._update_arrays(game, ate=[])
         self._update_observations(game, restart=True)
 
@@ -136,7 +137,8 @@ class PythonGames(GameArrays):
             if restart:
                 out[i] = 0
             for seat, snake in enumerate(self._states[i].snakes):
-                observation.encode(self._states[i], snake.id, out[i, seat])
+                view_radius = self.game.settings.view_radius
+                observation.encode(self._states[i], snake.id, out[i, seat], view_radius=view_radius)
 
     def _game_with_seed(self, seed: int) -> Game:
         game = self.game
@@ -193,6 +195,7 @@ class PythonGames(GameArrays):
         arrays["turn"][i] = state.turn
         arrays["seed"][i] = self._games[i].seed
         arrays["over"][i] = is_over(self._games[i], state)
+        arrays["new_food"][i] = state.new_food
         seats = {snake.id: seat for seat, snake in enumerate(state.snakes)}
         for seat, snake in enumerate(state.snakes):
             row = {

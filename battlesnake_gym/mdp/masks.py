@@ -31,6 +31,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.rulesets import wraps
@@ -128,6 +129,7 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
     Raises:
         ValueError: If the kind or the snake is unknown.
     """
+    state = limit_state(state, snake_id, game.settings.view_radius)
     own = _find_snake(state, snake_id)
     check_kind(kind)
     mask = np.ones(len(MOVES), np.bool_)

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.boards.grid import first_reached_by_turn, grid
+from battlesnake_gym.boards.limited_view import HIDDEN_POINT, limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.stages import default_move, living_snakes
@@ -295,7 +296,14 @@ class Observation:
         """Return the Gymnasium space of one snake's observation."""
         return gymnasium.spaces.Box(0, 255, self.shape(width, height), np.uint8)
 
-    def encode(self, state: State, snake_id: str, out: Bytes | None = None) -> Bytes:
+    def encode(
+        self,
+        state: State,
+        snake_id: str,
+        out: Bytes | None = None,
+        *,
+        view_radius: int | None = None,
+    ) -> Bytes:
         """Encode the observation of ``snake_id`` as uint8 with the shape from `shape`.
 
         Args:
@@ -305,6 +313,9 @@ class Observation:
                 larger board. With stacked turns, the array also contains the earlier turns, and
                 each call shifts these turns by one. Pass the same array on every turn. The stack
                 restarts on turn 0 and with an array of zeros.
+            view_radius: View radius of the snake in cells (see `boards.limited_view`); None means
+                no limit. Custom encoders receive the limited position, in which
+                ``limited_view.HIDDEN_POINT`` stands for a run of hidden segments.
 
         Returns:
             ``out`` or the new array.
@@ -312,6 +323,7 @@ class Observation:
         Raises:
             ValueError: If the snake is unknown or ``out`` does not fit.
         """
+        state = limit_state(state, snake_id, view_radius)
         snake = _find_snake(state, snake_id)
         shape = self.shape(state.width, state.height)
         if out is None:
@@ -467,12 +479,16 @@ def _encode_planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     for snake in living_snakes(state):
         body = view["own_body" if snake is own else "other_bodies"]
         for (x, y), turns in _turns_until_free(snake).items():
+            if (x, y) == HIDDEN_POINT:
+                continue
             body[y, x] = (
                 _FREE_NEXT_TURN_VALUE
                 if turns == 1
                 else min(_MAX_BLOCKED_VALUE, _BLOCKED_VALUE + 4 * turns)
             )
         x, y = snake.head
+        if snake.head == HIDDEN_POINT:
+            continue
         body[y, x] = _HEAD_VALUE
         if snake is not own:
             lead = snake.length - own.length
@@ -497,13 +513,17 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
     shape = grid(state.width, state.height)
     snakes = [own, *(snake for snake in living_snakes(state) if snake is not own)]
     lengths = [snake.length for snake in snakes]
+
+    def bit(cell: Point) -> int:
+        return 0 if cell == HIDDEN_POINT else shape.bit(cell)
+
     # Entry i of each list is the union of the first i segments of one body.
-    bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
+    bodies = [list(accumulate(map(bit, snake.body), or_, initial=0)) for snake in snakes]
 
     def blocked_cells(turns: int) -> int:
         return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
 
-    exits = [shape.spread(shape.bit(snake.head)) & ~blocked_cells(1) for snake in snakes]
+    exits = [shape.spread(bit(snake.head)) & ~blocked_cells(1) for snake in snakes]
     planes = np.zeros((len(_TERRITORY_PLANES), state.height * state.width), np.uint8)
     for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, blocked_cells)):
         planes[0][_cell_indices(won[0])] = _territory_value(turn)
@@ -547,6 +567,8 @@ def _encode_starter_planes(state: State, own: Snake, numbered: bool) -> tuple[By
     for snake in living_snakes(state):
         plane = view["own_snake" if snake is own else "other_snakes"]
         for position, (x, y) in reversed(list(enumerate(snake.body, start=1))):
+            if (x, y) == HIDDEN_POINT:
+                continue
             if numbered:
                 plane[y, x] = min(250, 5 * position)
             else:

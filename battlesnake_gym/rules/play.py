@@ -38,6 +38,7 @@ def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Stat
     _check_turn(game, state, board_map)
     board_map.setup(game, state)
     _run_stages(game, state, {})
+    state.new_food = len(state.food)
     return state
 
 
@@ -61,8 +62,10 @@ def step(game: Game, state: State, moves: Moves) -> None:
     board_map = _get_map(game.map) if game.map else None
     _check_turn(game, state, board_map)
     _run_stages(game, state, moves)
+    old_food = len(state.food)
     if board_map:
         board_map.update(game, state)
+    state.new_food = max(0, len(state.food) - old_food)
     state.turn += 1
 
 

@@ -127,6 +127,8 @@ class State:
         hazards: Cells with hazards; a cell that is listed k times has k layers. The map
             ``snail_mode`` stores its next trails in cells off the board.
         memory: Data that the map stores from turn to turn and that the board does not show.
+        new_food: Number of entries at the end of ``food`` that appeared on this turn. With limited
+            view, all snakes see this food.
     """
 
     turn: int
@@ -136,3 +138,4 @@ class State:
     food: list[Point] = field(default_factory=list)
     hazards: list[Point] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
+    new_food: int = field(default=0, compare=False)

@@ -43,7 +43,7 @@ int EXPORT(start)(int width, int height, int snakes, int64_t seed, int wrapped, 
         snakes > MAX_SNAKES)
         return 0;
     rules = (Rules){(uint8_t)wrapped, (uint8_t)constrictor, (uint8_t)royale, snakes == 1, 1,
-                    food_chance, minimum_food, hazard_damage, shrink_every, map};
+                    food_chance, minimum_food, hazard_damage, shrink_every, 0, map};
     layout = make_layout(width, height, snakes);
     free(memory);
     memory = calloc(1, layout.record_size + layout.side_data_size);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,9 @@ import battlesnake_gym
 from battlesnake_gym import Board, Game, Settings
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
+from battlesnake_gym.engine.engine import Games
+from battlesnake_gym.mdp import masks, observations
+from battlesnake_gym.snakes import engine_code
 
 FORMS = [None, HIDDEN_CELL]
 
@@ -125,3 +130,52 @@ def test_a_radius_that_cannot_be_read_is_reported_and_assumed(radius: Any) -> No
     assert board.game.settings.view_radius == 5
     assert any("viewRadius" in error and "5" in error for error in errors)
     assert [snake.alive for snake in board.snakes] == [True, True]
+
+
+@pytest.mark.parametrize("ruleset", ["standard", "wrapped", "royale", "constrictor"])
+@pytest.mark.parametrize("name", observations.ENCODER_NAMES)
+def test_engine_rules_and_requests_show_the_same(name: str, ruleset: str) -> None:
+    """Observations and masks from C, from Python and from a request are equal."""
+    rng = random.Random(f"{name} {ruleset}")
+    radius, size, num_snakes = rng.choice([0, 1, 2, 5]), rng.choice([7, 11]), rng.choice([2, 4])
+    settings = Settings(view_radius=radius, food_spawn_chance=50, shrink_every_n_turns=3)
+    game = Game(ruleset=ruleset, settings=settings)
+    games = Games(2, width=size, height=size, num_snakes=num_snakes, game=game)
+    encoder = observations.get(name)
+    seen = np.zeros((2, num_snakes, *encoder.shape(size, size)), np.uint8)
+    games.observe(encoder, seen)
+    games.reset(np.array([rng.randrange(1, 99), 7]))
+    mask, moves = np.zeros((2, num_snakes, 4), np.bool_), np.zeros((2, num_snakes), np.uint8)
+    for _ in range(12):
+        games.action_mask("fatal+head", mask)
+        for index in np.flatnonzero(~games.over):
+            state = games.state(index)
+            for seat in np.flatnonzero(games.alive[index]):
+                you = state.snakes[seat].id
+                complete = Board.from_state(state, game, you)
+                asked = Board.from_api(limit_view(complete.to_api(), radius, rng.choice(FORMS)))
+                for board in (complete, asked):
+                    shown = encoder.encode(board, you, view_radius=radius)
+                    np.testing.assert_array_equal(shown, seen[index, seat])
+                    allowed = masks.action_mask(game, board, you, "fatal+head")
+                    np.testing.assert_array_equal(allowed, mask[index, seat])
+        games.action_mask("fatal", mask)
+        moves[:] = [[rng.choice(np.flatnonzero(m).tolist()) for m in row] for row in mask]
+        games.step(moves)
+
+
+@pytest.mark.parametrize(("radius", "equal"), [(2, True), (None, False)])
+def test_built_in_opponents_of_the_engine_see_no_further(radius: int | None, equal: bool) -> None:
+    choices = []
+    for food in ((10, 5), (2, 0)):
+        board = Board.new(11, 11, 2)
+        board.snakes[0].body = [(2, 5), (1, 5), (0, 5)]
+        board.snakes[1].body = [(8, 9), (9, 9), (10, 9)]
+        board.food, board.turn, board.new_food = [food], 1, 0
+        game = Game(map="", settings=Settings(view_radius=radius))
+        games = Games(1, width=11, height=11, num_snakes=2, game=game)
+        games.load(0, board)
+        found = np.zeros((1, 2), np.uint8)
+        games.builtin_choices(np.array([[engine_code("hungry"), 0]], np.uint8), found)
+        choices.append(found[0, 0])
+    assert (choices[0] == choices[1]) is equal

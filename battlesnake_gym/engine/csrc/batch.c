@@ -8,6 +8,7 @@
 #endif
 
 #include "builtin_snakes.h"
+#include "limited_view.h"
 
 static bool same_format(const char *format, char wanted) {
     if (!format) format = "B";
@@ -87,13 +88,13 @@ void end_work(Batch *batch, PyThreadState *thread) {
 }
 
 static Rules *read_rules(Rules *rules, PyObject *numbers, const char *map) {
-    int flags[5], chance, minimum, damage, every;
-    if (!PyArg_ParseTuple(numbers, "pppppiiii", &flags[0], &flags[1], &flags[2], &flags[3],
-                          &flags[4], &chance, &minimum, &damage, &every)) {
+    int flags[5], chance, minimum, damage, every, view_reach;
+    if (!PyArg_ParseTuple(numbers, "pppppiiiii", &flags[0], &flags[1], &flags[2], &flags[3],
+                          &flags[4], &chance, &minimum, &damage, &every, &view_reach)) {
         return NULL;
     }
     *rules = (Rules){(uint8_t)flags[0], (uint8_t)flags[1], (uint8_t)flags[2], (uint8_t)flags[3],
-                     (uint8_t)flags[4], chance, minimum, 0, every, NULL};
+                     (uint8_t)flags[4], chance, minimum, 0, every, view_reach, NULL};
     int beyond = MAX_HEALTH + 1;
     rules->hazard_damage = damage > beyond ? beyond : damage < -MAX_HEALTH ? -MAX_HEALTH : damage;
     if (rules->royale && every < 1) {
@@ -300,9 +301,24 @@ static uint8_t *observation_at(const Batch *batch, const RegisteredObservation *
     return (uint8_t *)registered->out.view.buf + (size_t)game * size;
 }
 
+/* Writes all observations of a game with limited view. */
+static void write_limited_observations(const Batch *batch, const Record *before,
+                                       Py_ssize_t index) {
+    Game game = batch_game(batch, index);
+    for (const RegisteredObservation *registered = batch->observations;
+         registered < batch->observations + MAX_OBSERVATIONS; registered++)
+        if (registered->out.object)
+            observe_limited_game(&registered->observation, &game, before,
+                                 observation_at(batch, registered, index));
+}
+
 /* Writes all observations of a game. If `before`, the record of the previous turn, is not NULL, the
  * function writes only the changes. */
 static void write_observations(const Batch *batch, const Record *before, Py_ssize_t game) {
+    if (batch->rules.view_reach) {
+        write_limited_observations(batch, before, game);
+        return;
+    }
     for (const RegisteredObservation *registered = batch->observations;
          registered < batch->observations + MAX_OBSERVATIONS; registered++)
         if (registered->out.object)
@@ -508,10 +524,10 @@ static PyObject *batch_import(PyObject *self, PyObject *args) {
 static PyObject *batch_layout(PyObject *self, PyObject *unused) {
     (void)unused;
     return Py_BuildValue(
-        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
         "record_size", (Py_ssize_t)((Batch *)self)->layout.record_size,
         "snake_size", (Py_ssize_t)sizeof(Snake), "snakes", AT(Record, snakes),
-        "turn", AT(Record, turn), "over", AT(Record, over), "living", AT(Record, living),
+        "turn", AT(Record, turn), "new_food", AT(Record, new_food), "over", AT(Record, over), "living", AT(Record, living),
         "seed", AT(Record, seed), "facing", AT(Record, facing), "heads", AT(Snake, x),
         "alive", AT(Snake, alive), "health", AT(Snake, health), "length", AT(Snake, length),
         "cause", AT(Snake, cause), "killer", AT(Snake, killer), "ate", AT(Snake, ate));
@@ -577,14 +593,31 @@ static PyObject *batch_action_mask(PyObject *self, PyObject *args) {
     if (ok) {
         bool *out = view.buf;
         for (Py_ssize_t i = 0; i < batch->num_games; i++) {
-            mask_game(&batch->layout, &batch->rules, batch_record(batch, i),
-                      (const uint8_t *)parts, (int)num_parts, out + i * seats * 4);
+            Game game = batch_game(batch, i);
+            mask_game(&game, (const uint8_t *)parts, (int)num_parts, out + i * seats * 4);
         }
         end_work(batch, thread);
     }
     PyBuffer_Release(&view);
     if (!ok) return NULL;
     Py_RETURN_NONE;
+}
+
+/* Calls a built-in function for one game. */
+static void run_builtin_of(const Game *game, const uint8_t *kinds, uint8_t *out,
+                           BuiltinFunction *ask) {
+    if (!game->rules->view_reach) {
+        ask(game->layout, game->rules, game->record, kinds, out);
+        return;
+    }
+    for (int seat = 0; seat < game->record->num_snakes; seat++) {
+        if (kinds[seat] == BUILTIN_NONE || !game->record->snakes[seat].alive) continue;
+        uint8_t only[MAX_SNAKES] = {0};
+        RecordBuffer view;
+        only[seat] = kinds[seat];
+        limit_view(game, seat, &view.record);
+        ask(game->layout, game->rules, &view.record, only, out);
+    }
 }
 
 /* Calls a built-in function for all games; `kinds` and `out` are uint8[num_games, seats]. */
@@ -611,9 +644,8 @@ static PyObject *run_builtin(Batch *batch, PyObject *args, BuiltinFunction *ask)
     bool ok = known && begin_work(batch, &thread) == 0;
     if (ok) {
         for (Py_ssize_t i = 0; i < batch->num_games; i++) {
-            const Record *record = batch_record(batch, i);
-            if (!record->over)
-                ask(&batch->layout, &batch->rules, record, kinds + i * seats, out + i * seats);
+            Game game = batch_game(batch, i);
+            if (!game.record->over) run_builtin_of(&game, kinds + i * seats, out + i * seats, ask);
         }
         end_work(batch, thread);
     }

@@ -83,6 +83,7 @@ typedef struct {
     uint8_t any_hazards;   /* 1 if the hazard list has an entry, on or off the board */
     uint16_t alive_mask;   /* bit s is set if seat s is alive */
     uint16_t num_food;     /* number of entries of the food list */
+    uint16_t new_food;     /* number of entries at the end that appeared on this turn */
     uint16_t food_changes; /* counter, modulo 2^16, of changes to food or hazards */
     uint16_t hazard_changes;
     int64_t seed;
@@ -159,6 +160,7 @@ typedef struct {
     int32_t minimum_food;
     int32_t hazard_damage; /* clamped to [-100, 101]; a value outside acts like the nearest bound */
     int32_t shrink_every;
+    int32_t view_reach; /* view radius of each snake plus 1, or 0 for no limit */
     const struct Map *map; /* NULL: no map */
 } Rules;
 

@@ -2,6 +2,8 @@
  * processor cannot predict whether a cell is blocked. */
 #include "masks.h"
 
+#include "limited_view.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,17 +71,27 @@ int allowed_moves(const Layout *layout, const Rules *rules, const Record *record
     return allowed(faults, parts, num_parts);
 }
 
-void mask_game(const Layout *layout, const Rules *rules, const Record *record,
-               const uint8_t *parts, int num_parts, bool *out) {
+/* Returns the allowed moves of a living snake as bits; `wanted` is the union of all parts. */
+static int mask_seat(const Layout *layout, const Rules *rules, const Record *record, int seat,
+                     const uint8_t *parts, int num_parts, int wanted) {
+    const Snake *snake = &record->snakes[seat];
+    bool opponent_near =
+        wanted & FAULT_HEAD && has_opponent_head(rules, record, seat, snake->x, snake->y, 0, 2);
+    return allowed_moves(layout, rules, record, seat, parts, num_parts, opponent_near);
+}
+
+void mask_game(const Game *game, const uint8_t *parts, int num_parts, bool *out) {
+    const Record *record = game->record;
+    RecordBuffer view;
     int wanted = 0;
     for (int part = 0; part < num_parts; part++) wanted |= parts[part];
-    for (int seat = 0; seat < layout->max_snakes; seat++, out += 4) {
+    for (int seat = 0; seat < game->layout->max_snakes; seat++, out += 4) {
         memset(out, true, 4);
         if (seat >= record->num_snakes || !record->snakes[seat].alive || !wanted) continue;
-        const Snake *snake = &record->snakes[seat];
-        bool opponent_near =
-            wanted & FAULT_HEAD && has_opponent_head(rules, record, seat, snake->x, snake->y, 0, 2);
-        int moves = allowed_moves(layout, rules, record, seat, parts, num_parts, opponent_near);
+        if (game->rules->view_reach) limit_view(game, seat, &view.record);
+        int moves = mask_seat(game->layout, game->rules,
+                              game->rules->view_reach ? &view.record : record, seat, parts,
+                              num_parts, wanted);
         for (int move = 0; move < 4; move++) out[move] = moves >> move & 1;
     }
 }

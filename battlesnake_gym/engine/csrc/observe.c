@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "limited_view.h"
 #include "territory.h"
 
 #if defined(__GNUC__)
@@ -165,6 +166,7 @@ INLINE void make_bodies(int values, const Layout *layout, const Record *record, 
         uint8_t *own = scene->bodies[seat].cells;
         make_body(values, record_marks(layout, record), scene->span,
                   count_of(values, record, seat), own, all);
+        if (!head_is_visible(&record->snakes[seat])) continue;
         int head = cell_at(record, record->snakes[seat].x, record->snakes[seat].y);
         if (!is_starter(values)) own[head] = all[head] = HEAD_VALUE;
         if (values == VALUES_51S) own[head] = all[head] = 250;
@@ -225,6 +227,7 @@ INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int 
     fill_plane(0, 2 * size, longer_heads);
     for (unsigned rest = record->alive_mask & ~(1u << own); rest; rest &= rest - 1) {
         const Snake *other = &record->snakes[__builtin_ctz(rest)];
+        if (!head_is_visible(other)) continue;
         int lead = other->length - record->snakes[own].length;
         uint8_t *heads = lead < 0 ? shorter_heads : longer_heads;
         int shown = EQUAL_LENGTH_VALUE + ((lead < 0 ? -lead : lead) << SEGMENT_SHIFT);
@@ -363,19 +366,29 @@ INLINE void clear_the_dead(const Layout *layout, const Record *before, const Rec
         memset(out + size * (size_t)__builtin_ctz(rest), 0, size);
 }
 
+/* Value of the parameter `only` that selects all living seats. */
+enum { ALL_SEATS = -1 };
+
+/* Copies the territory planes of a seat from the shared data to planes of the size of the board. */
+INLINE void copy_territory(const Scene *scene, int seat, uint8_t *planes) {
+    const uint8_t *from = scene->territory + seat * NUM_TERRITORY_PLANES * scene->span;
+    for (int plane = 0; plane < NUM_TERRITORY_PLANES; plane++)
+        memcpy(planes + plane * scene->cells, from + plane * scene->span, (size_t)scene->cells);
+}
+
 INLINE void observe_values(int values, const Observation *observation, const Layout *layout,
-                           const Record *before, const Record *record, uint8_t *out) {
+                           const Record *before, const Record *record, int only, uint8_t *out) {
     size_t size = observation_size(observation);
     size_t frame = (size_t)(observation_planes(values) * observation->rows * observation->columns);
-    bool whole = is_whole(observation, record);
-    int news = whole && observation->frame_stack == 1 ? news_of(before, record) : ALL_NEW;
+    bool whole = is_whole(observation, record), all = only == ALL_SEATS;
+    int news = whole && all && observation->frame_stack == 1 ? news_of(before, record) : ALL_NEW;
     Scene scene;
     make_scene(values, layout, record, news, &scene);
-    clear_the_dead(layout, before, record, size, out);
-    if (values == VALUES_TERRITORY && !whole)
+    if (all) clear_the_dead(layout, before, record, size, out);
+    if (values == VALUES_TERRITORY && !(whole && all))
         territory_planes(layout, record, (size_t)(NUM_TERRITORY_PLANES * scene.span), scene.span,
                          scene.territory);
-    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+    for (unsigned rest = all ? record->alive_mask : 1u << only; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         uint8_t *seen = out + size * (size_t)seat;
         if (!before)
@@ -386,8 +399,10 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
             paint(values, before, record, &scene, news, seat, scene.cells, seen);
         else
             paint_view(values, observation, record, &scene, seat, seen);
+        if (values == VALUES_TERRITORY && whole && !all)
+            copy_territory(&scene, seat, seen + PLANES * scene.cells);
     }
-    if (values == VALUES_TERRITORY && whole)
+    if (values == VALUES_TERRITORY && whole && all)
         territory_planes(layout, record, size, scene.cells, out + PLANES * scene.cells);
 }
 
@@ -416,35 +431,36 @@ void prefetch_planes(const Observation *observation, const Record *record, uint8
     }
 }
 
-/* Writes the observations of one game; each kind of planes gets specialized code. */
+/* Writes the observations of one game, or of the seat `only`; each kind of planes gets specialized
+ * code. */
 INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
-                    const Record *record, uint8_t *out) {
+                    const Record *record, int only, uint8_t *out) {
     if (observation->values == VALUES_PLANES)
-        observe_values(VALUES_PLANES, observation, layout, before, record, out);
+        observe_values(VALUES_PLANES, observation, layout, before, record, only, out);
     else if (observation->values == VALUES_TERRITORY)
-        observe_values(VALUES_TERRITORY, observation, layout, before, record, out);
+        observe_values(VALUES_TERRITORY, observation, layout, before, record, only, out);
     else if (observation->values == VALUES_51S)
-        observe_values(VALUES_51S, observation, layout, before, record, out);
+        observe_values(VALUES_51S, observation, layout, before, record, only, out);
     else
-        observe_values(VALUES_NUM, observation, layout, before, record, out);
+        observe_values(VALUES_NUM, observation, layout, before, record, only, out);
 }
 
 typedef void Observe(const Observation *observation, const Layout *layout, const Record *before,
-                     const Record *record, uint8_t *out);
+                     const Record *record, int only, uint8_t *out);
 
 /* X86-64 guarantees vectors of 16 bytes; nearly all processors have 32-byte vectors and many have
  * 64-byte vectors. The loops above are compiled for each size, and the import selects the largest
  * size that the processor supports. */
 static void observe_plain(const Observation *observation, const Layout *layout,
-                          const Record *before, const Record *record, uint8_t *out) {
-    observe(observation, layout, before, record, out);
+                          const Record *before, const Record *record, int only, uint8_t *out) {
+    observe(observation, layout, before, record, only, out);
 }
 
 #ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void observe_avx2(
     const Observation *observation, const Layout *layout, const Record *before,
-    const Record *record, uint8_t *out) {
-    observe(observation, layout, before, record, out);
+    const Record *record, int only, uint8_t *out) {
+    observe(observation, layout, before, record, only, out);
 }
 
 #ifdef __clang__
@@ -453,8 +469,9 @@ __attribute__((target("avx2"))) static void observe_avx2(
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
 #endif
 WIDE static void observe_avx512(const Observation *observation, const Layout *layout,
-                                const Record *before, const Record *record, uint8_t *out) {
-    observe(observation, layout, before, record, out);
+                                const Record *before, const Record *record, int only,
+                                uint8_t *out) {
+    observe(observation, layout, before, record, only, out);
 }
 #endif
 
@@ -487,5 +504,17 @@ const char *get_observation_isa(void) {
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
     if (before && before->turn == record->turn) return; /* no turn was played */
-    selected(observation, layout, before, record, out);
+    selected(observation, layout, before, record, ALL_SEATS, out);
+}
+
+void observe_limited_game(const Observation *observation, const Game *game, const Record *before,
+                          uint8_t *out) {
+    if (before && before->turn == game->record->turn) return; /* no turn was played */
+    RecordBuffer view;
+    clear_the_dead(game->layout, before, game->record, observation_size(observation), out);
+    for (unsigned rest = game->record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        limit_view(game, seat, &view.record);
+        selected(observation, game->layout, before, &view.record, seat, out);
+    }
 }

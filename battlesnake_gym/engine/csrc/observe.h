@@ -3,8 +3,8 @@
 #ifndef BATTLESNAKE_OBSERVE_H
 #define BATTLESNAKE_OBSERVE_H
 
-#include "engine.h"
 #include "cpu_features.h"
+#include "game.h"
 
 /* Kinds of planes; the codes equal observations._VALUE_CODES. */
 enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_TERRITORY, NUM_VALUES };
@@ -98,6 +98,11 @@ static inline size_t observation_size(const Observation *observation) {
  * games. */
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out);
+
+/* Writes the observations of all seats of one game with limited view, like observe_game(). All
+ * planes are written on every turn. */
+void observe_limited_game(const Observation *observation, const Game *game, const Record *before,
+                          uint8_t *out);
 
 /* Prefetches the planes that the next turn is expected to write and that are seldom in the cache.
  */

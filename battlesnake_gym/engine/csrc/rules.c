@@ -291,9 +291,11 @@ void step_game(const Layout *layout, const Rules *rules, Record *record, SideDat
         if (record->halt) return;
     }
     play_turn(layout, rules, record, side, actions);
+    int old_food = record->num_food;
     if (rules->royale) royale_hazards(&game);
     if (rules->map && rules->map->food) standard_food(&game, rules->map->food == FOOD_OFF_HAZARDS);
     if (rules->map && rules->map->update) rules->map->update(&game);
+    record->new_food = (uint16_t)max_int(0, record->num_food - old_food);
     record->turn++;
     record->over = is_over(rules, record);
 }

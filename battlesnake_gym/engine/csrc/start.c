@@ -224,5 +224,6 @@ int start_game(Game *game, int width, int height, int num_snakes, int64_t seed) 
     record->over = is_over(game->rules, record);
     /* This removal prevents growth on the first turn. */
     if (game->rules->constrictor && !record->over) clear_food(game);
+    record->new_food = record->num_food;
     return 0;
 }

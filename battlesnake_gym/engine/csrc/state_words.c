@@ -280,6 +280,7 @@ static bool import_all(Game *game, int64_t seed, Reader *reader) {
     if (!import_memory(game, reader)) return false;
     if (reader->broken || reader->left) return false;
     game->record->over = is_over(game->rules, game->record);
+    game->record->new_food = turn == 0 ? game->record->num_food : 0;
     return true;
 }
 

@@ -3,8 +3,8 @@
  * names match battlesnake_heuristics/rule_based/view.py. */
 #include <string.h>
 
-#include "engine.h"
 #include "bitset.h"
+#include "limited_view.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -125,7 +125,8 @@ ALWAYS void prepare_view(View *view) {
     for (int seat = 0; seat < record->num_snakes; seat++) {
         const Snake *snake = &record->snakes[seat];
         if (!snake->alive) continue;
-        Bits head = bits_of(cell_at(record, snake->x, snake->y));
+        Bits head =
+            bits_of(head_is_visible(snake) ? cell_at(record, snake->x, snake->y) : NOWHERE);
         view->exits[seat] = bits_minus(spread(view, head), *blocked_cells(view, 1));
     }
 }
