@@ -171,11 +171,11 @@ def test_built_in_opponents_of_the_engine_see_no_further(radius: int | None, equ
         board = Board.new(11, 11, 2)
         board.snakes[0].body = [(2, 5), (1, 5), (0, 5)]
         board.snakes[1].body = [(8, 9), (9, 9), (10, 9)]
-        board.food, board.turn, board.new_food = [food], 1, 0
+        board.food, board.turn = [food], 1
         game = Game(map="", settings=Settings(view_radius=radius))
         games = Games(1, width=11, height=11, num_snakes=2, game=game)
         games.load(0, board)
         found = np.zeros((1, 2), np.uint8)
         games.builtin_choices(np.array([[engine_code("hungry"), 0]], np.uint8), found)
-        choices.append(found[0, 0])
-    assert (choices[0] == choices[1]) is equal
+        choices.append(int(found[0, 0]))
+    assert (choices[0] == choices[1]) == equal
