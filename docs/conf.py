@@ -70,7 +70,7 @@ html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["gallery.css"]
 html_favicon = "../server/battlesnake_server/static/icon.svg"
-html_search_scorer = "search_scorer.js"
+html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 
 
 def setup(app: Sphinx) -> None:

@@ -1,13 +1,15 @@
-/* Scores of the site's search: pages come before the generated reference and the Python API.
+/* Scores of the site's search: pages come before the generated reference and the Python API, and
+   titles before text.
 
    The numbers other than score() are the defaults of Sphinx. */
 var Scorer = {
   score: ([docname, title, anchor, descr, score, filename, kind]) => {
     if (docname.startsWith("docs/_api/") || kind === "object") return score - 1000;
     if (docname.startsWith("docs/_reference/")) return score - 3;
-    if (/^docs\/(tutorials|how-to)\//.test(docname)) return score + 12;
+    const bonus = kind === "title" ? (anchor ? 2 : 12) : 0;
+    if (/^docs\/(tutorials|how-to)\//.test(docname)) return score + bonus + 3;
     if (/^docs\/(research|project)\/|^[A-Z]+$|README|notebooks\//.test(docname)) return score - 5;
-    return score;
+    return score + bonus;
   },
   objNameMatch: 11,
   objPartialMatch: 6,

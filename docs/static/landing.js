@@ -13,7 +13,7 @@ addEventListener("DOMContentLoaded", () => {
     if (event.key === "Escape") released = true;
     if (!visible || released || !keys.has(event.key)) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+    if (event.target.closest?.("input, select, textarea, [contenteditable]")) return;
     event.preventDefault();
     frame.contentWindow.postMessage({ key: event.key }, location.origin);
   });

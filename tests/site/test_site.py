@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -29,6 +31,34 @@ PACKAGES = (
     *("sagemaker_rl", "battlesnake_rl.mabs", "battlesnake_rl.onnx_export"),
     "battlesnake_rl.procgen",
 )
+
+
+GALLERIES = ("rules-and-maps", "observations", "rules-of-snakes")
+
+QUESTIONS = {
+    "compare two snakes": "how-to/compare-two-snakes",
+    "train four players": "how-to/train-for-four-players",
+    "resume training": "how-to/train-longer-and-resume",
+    "use a GPU": "how-to/use-a-gpu",
+    "change rewards": "how-to/change-rewards",
+    "losing move": "how-to/find-the-losing-move",
+    "run a league": "how-to/run-a-league",
+    "VPS": "how-to/serve-on-a-vps",
+    "several machines": "how-to/run-on-several-machines",
+    "published experiment": "how-to/reproduce-the-published-experiment",
+    "tutorial": "tutorials/",
+    "deploy": "how-to/serve-on-lambda",
+    "own snake": "how-to/play-your-own-snake",
+    "starving snake eliminated": "project/code-map",
+    "food appears": "project/code-map",
+    "hazard plane": "reference/observations",
+    "action mask": "reference/action-masks",
+    "reward events": "reference/rewards",
+    "filter vetoes": "reference/rules-of-snakes",
+    "win probability": "how-to/find-the-losing-move",
+    "export policy": "how-to/export-another-trainers-policy",
+}
+"""Questions of newcomers, as they type them into the search, and the page with the answer."""
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +99,20 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 
 def test_the_gallery_shows_all_of_it(site: Path) -> None:
-    page = (site / "docs" / "reference" / "rules-and-maps.html").read_text()
+    reference = site / "docs" / "reference"
+    pages = {name: (reference / f"{name}.html").read_text() for name in GALLERIES}
     planes = get("planes").planes
-    for kind, names in (("map", MAPS), ("head", HEADS), ("tail", TAILS), ("plane", planes)):
-        shown = re.findall(rf'alt="{kind} ([^"]+)"', page)
+    for page, kind, names in (
+        ("rules-and-maps", "map", MAPS),
+        ("rules-and-maps", "head", HEADS),
+        ("rules-and-maps", "tail", TAILS),
+        ("observations", "plane", planes),
+    ):
+        shown = re.findall(rf'alt="{kind} ([^"]+)"', pages[page])
         assert shown == list(names)
     assert len(MAPS) == 25
     for name in snakes.names():
-        assert f">{name}</span>" in page, name
+        assert f">{name}</span>" in pages["rules-of-snakes"], name
 
 
 @pytest.mark.parametrize(
@@ -102,22 +138,78 @@ def test_a_notebook_shows_what_it_drew(site: Path, name: str, pictures: dict[str
         assert page.count('aria-label="turn') >= 3  # widgets as the pictures that they showed
 
 
-def test_search_finds_in_the_browser(address: str, browser: Browser) -> None:
-    browser.open(f"{address}/../search.html?q=constrictor")
-    browser.wait("document.querySelectorAll('#search-results li a').length > 3")
-    first = str(browser.run("document.querySelector('#search-results li a').textContent"))
-    assert first
-    browser.open(f"{address}/../search.html?q=save_gif")
-    browser.wait("[...document.querySelectorAll('#search-results li a')].some("
-                 "found => found.textContent.includes('save_gif'))")  # fmt: skip
+def first_hits(address: str, browser: Browser, query: str) -> list[str]:
+    """Return the addresses of the first three hits of the site's search."""
+    browser.open(f"{address}/../search.html?q={quote(query)}")
+    browser.wait("/finished/.test(document.querySelector('.search-summary')?.innerText ?? '')")
+    found = browser.run(
+        "[...document.querySelectorAll('#search-results li > a')].slice(0, 3)"
+        ".map(found => new URL(found.href).pathname)"
+    )
+    return [str(one) for one in found]
 
 
-def test_the_navigation_leads_to_22_pages_and_to_the_game_before_notebooks(site: Path) -> None:
-    page = (site / "docs" / "index.html").read_text()
-    first = set(re.findall(r'<li class="toctree-l1[^"]*"><a class="[^"]*" href="([^"#]+)"', page))
-    assert 15 < len(first) <= 22
-    assert page.count('<iframe src="play/index.html"') == 1
-    assert not [one for one in first if "notebooks/" in one]
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_page_is_among_the_first_three_hits(
+    address: str, browser: Browser, question: str
+) -> None:
+    hits = first_hits(address, browser, question)
+    assert any(f"docs/{QUESTIONS[question]}" in hit for hit in hits), hits
+
+
+def test_search_finds_functions_behind_pages(address: str, browser: Browser) -> None:
+    assert any("/_api/" in hit for hit in first_hits(address, browser, "save_gif"))
+
+
+def test_the_menu_has_every_page(site: Path) -> None:
+    menu = (site / "docs" / "index.html").read_text()
+    listed = set(re.findall(r'<li class="toctree-l\d[^"]*"><a class="[^"]*" href="([^"#]+)"', menu))
+    named = {(site / "docs" / link).resolve() for link in listed}
+    pages = set(site.rglob("*.html")) - {site / "search.html", site / "index.html"}
+    assert pages - named == {site / "docs/index.html", site / "docs/play/index.html"}
+
+
+def test_links_and_pictures_lead_to_files_and_parts(site: Path) -> None:
+    texts = {page: page.read_text() for page in site.rglob("*.html") if "/play/" not in str(page)}
+    parts = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in texts.items()}
+    for page, text in texts.items():
+        base = re.search(r'<base href="([^"]+)"', text)
+        folder = page.parent / base[1] if base else page.parent
+        for link in re.findall(r'<(?:a|img|link|script)\b[^>]*?(?:href|src)="([^"]*)"', text):
+            if re.match(r"\w+:|//", link):
+                continue
+            path, _, part = unescape(unquote(link)).partition("#")
+            target = (folder / path.partition("?")[0]).resolve() if path else page
+            assert target.exists(), f"{page}: {link}"
+            if part and target in parts:
+                assert part in parts[target], f"{page}: {link}"
+
+
+def test_every_page_has_an_icon_a_description_and_a_preview(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert 'rel="icon"' in text, page
+        if page.name != "search.html":
+            assert re.search(r'<meta name="description" content="[^"]{20,}"', text), page
+            (picture,) = re.findall(r'<meta property="og:image" content="([^"]+)"', text)
+            base = re.search(r'<base href="([^"]+)"', text)
+            folder = page.parent / base[1] if base else page.parent
+            assert (folder / picture).resolve().exists(), page
+
+
+def test_the_game_of_the_start_page_receives_keys_while_it_is_visible(
+    address: str, browser: Browser
+) -> None:
+    browser.open(f"{address}/index.html")
+    turn = "document.querySelector('iframe').contentDocument?.querySelector('#turn')?.innerText"
+    browser.wait(f"/0/.test({turn} ?? '')")
+    browser.run("document.querySelector('iframe').scrollIntoView({block: 'center'})")
+    for _ in range(3):
+        browser.press("ArrowUp")
+    browser.wait(f"/[1-9]/.test({turn})")
+    before = browser.run("scrollY")
+    browser.press("Escape", "ArrowDown")
+    browser.wait(f"scrollY > {before}")  # the page has its keys again
 
 
 def test_axe_finds_nothing(site: Path, address: str, browser: Browser) -> None:
