@@ -149,8 +149,8 @@ def paragraphs(text: str) -> list[str]:
 
 
 def escape(text: str) -> str:
-    """Return text that Markdown shows as it is, except code in backquotes."""
-    parts = re.split(r"(`[^`]*`)", text)
+    """Return text that Markdown shows as it is; options and text in backquotes become code."""
+    parts = re.split(r"(`[^`]*`)", re.sub(r"(?<![`\w-])(--[a-z][\w-]*)(?!`)", r"`\1`", text))
     return "".join(
         part if number % 2 else re.sub(r"([\\*_<>\[\]{}$|#])", r"\\\1", part)
         for number, part in enumerate(parts)

@@ -122,7 +122,7 @@ def _arrow(start: Point, end: Point, label: str, shift: float) -> str:
     )
     x1, y1 = start[0] + across * reach + aside[0], start[1] + down * reach + aside[1]
     x2, y2 = end[0] - across * reach + aside[0], end[1] - down * reach + aside[1]
-    middle = (x1 + x2) / 2 + 1.5 * aside[0], (y1 + y2) / 2 + 1.5 * aside[1]
+    middle = (x1 + x2) / 2 + 3 * aside[0], (y1 + y2) / 2 + 1.5 * aside[1]
     above = -7 if not shift and abs(down) < 1 else 4
     place = f'x="{middle[0]:.1f}" y="{middle[1] + above:.1f}"'
     text = f'<text class="label" {place}>{escape(label)}</text>'
