@@ -260,9 +260,6 @@ def generate_tables(engine: Path) -> str:
 
 def run_sphinx(output: Path) -> None:
     """Build the documentation pages with Sphinx and fix their accessibility."""
-    shutil.rmtree(
-        _DOCS_FOLDER / "_api", ignore_errors=True
-    )  # The folder may contain pages of modules that were moved.
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]
