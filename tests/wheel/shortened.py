@@ -79,6 +79,8 @@ class Rule:
     """Words of the page about what the command needs."""
     slow: bool = False
     server: bool = False
+    stable: bool = False
+    """Whether the output is equal in every run, and as the page shows it."""
 
 
 RULES = (
@@ -133,6 +135,7 @@ RULES = (
     Rule("battlesnake-gym gauntlet ", lambda command: command.replace("--games 40", "--games 1")),
     Rule("battlesnake-gym league .*--host", server=True),
     Rule("battlesnake-gym league .*--games", also("--games 1 --jobs 1 --port 0")),
+    Rule("battlesnake-gym league .*--check-health", stable=True),
     Rule("battlesnake-gym league "),
     Rule(r"battlesnake-gym ladder \S", also("--max-minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|game watch)\b", server=True),
