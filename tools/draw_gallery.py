@@ -18,6 +18,10 @@ from battlesnake_gym.draw.customization import HEADS, TAILS
 from battlesnake_gym.mdp.observations import get
 from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
+from battlesnake_heuristics.rating import ladder
+
+_PLAYABLE_SNAKES = ("champion", "territory", "hunter", "cautious", "hungry")
+"""Snakes of the playable page (``docs/play/play.js``)."""
 
 _NUM_TURNS = 60
 """Number of turns played before a map is drawn.
@@ -34,8 +38,7 @@ def write_gallery(folder: Path) -> None:
         figures = ((name, "", _draw_customization(part, name)) for name in known)
         _write_lines(folder / f"{part}s.md", _write_figures(folder, part, figures))
     _write_lines(folder / "planes.md", _write_figures(folder, "plane", _iter_plane_figures()))
-    about = (f"`{name}`\n: {snakes.description(name)}\n" for name in snakes.names())
-    _write_lines(folder / "snakes.md", about)
+    _write_lines(folder / "snakes.md", _write_figures(folder, "snake", _iter_snake_figures()))
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -73,6 +76,35 @@ def _draw_customization(part: str, name: str) -> str:
     board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
     board.snakes[0].customizations[part] = name
     return drawing.svg(board, 16)
+
+
+def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
+    """Draw a face and the Elo of each built-in snake, with links to games on the playable page."""
+    rungs = {rung.name: rung for rung in ladder.load(2).rungs}
+    for number, name in enumerate(snakes.names()):
+        about = snakes.description(name)
+        rung = rungs.get(name)
+        if rung is not None:
+            about += f" Elo {rung.elo:.0f}, 95% CI {rung.low:.0f} to {rung.high:.0f}."
+        if name in _PLAYABLE_SNAKES:
+            game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
+            about += "".join(
+                f' <a href="../play/index.html#{game}&who={who}">{text}</a>'
+                for who, text in (("play", "Play it"), ("watch", "Watch it"))
+            )
+        board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
+        board.snakes[0].customizations["head"] = list(HEADS)[number % len(HEADS)]
+        bar = _draw_elo_bar(rung.low, rung.elo, rung.high) if rung is not None else ""
+        yield name, about, drawing.svg(board, 16).replace("</svg>", f"{bar}</svg>")
+
+
+def _draw_elo_bar(low: float, elo: float, high: float) -> str:
+    """Draw an Elo with its confidence interval at the lower edge of a picture, 0 to 2500 Elo."""
+    left, middle, right = (f"{value / 25:.1f}%" for value in (low, elo, high))
+    return (
+        f'<line x1="{left}" x2="{right}" y1="94%" y2="94%" stroke="#2f6fde" stroke-width="3"/>'
+        f'<circle cx="{middle}" cy="94%" r="4" fill="#2f6fde"/>'
+    )
 
 
 def _iter_plane_figures() -> Iterable[tuple[str, str, str]]:
