@@ -84,7 +84,7 @@ def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAss
             loss = score_to_probability(values.get(played, 0)) - score_to_probability(values[move])
             if values[move] < -MIN_FORCED_WIN_VALUE or loss < _MIN_LOSS:
                 continue
-            for games in (mistakes.SCREENING_GAMES, mistakes.ROLLOUT_GAMES):
+            for games in (12, mistakes.ROLLOUT_GAMES):
                 won = [
                     mistakes.score_after_move(board, snake.id, at, moves, games, 5001 + games)
                     for at in (played, move)
@@ -142,9 +142,9 @@ def check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
     def measure_loss(turn: int) -> tuple[float, dict[str, float]]:
         """Return the loss of the move played on a turn, and the score after each move."""
         moves = replay.turns[turn].moves
-        won = mistakes.scores_by_move(
+        won = mistakes.assess_move(
             replay.board(turn), mistake.snake_id, moves, _NUM_CHECK_ROLLOUTS, 7001
-        )
+        ).scores
         after = won[moves[mistake.snake_id]]
         return max(
             score for move, score in won.items() if move != moves[mistake.snake_id]

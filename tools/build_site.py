@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
 from battlesnake_gym.rules import Snake, tables
-from battlesnake_heuristics.analysis import mistakes, win_probability
+from battlesnake_heuristics.analysis import mistakes, position_analysis, win_probability
 from battlesnake_heuristics.search.evaluation import BUILTIN_PATH, Evaluation
 from battlesnake_heuristics.search.search import Weights
 from battlesnake_server.replay_json import customizations_to_dicts
@@ -31,12 +31,14 @@ from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH as SHIPPED_PO
 
 _ROOT = Path(__file__).parents[1]
 _DOCS_FOLDER = _ROOT / "docs"
-PAGE_FILES = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
-SHARED_FILES = ("board.js", "copy_button.js", "style.css", "icon.svg")
+PAGE_FILES = ("index.html", "play.js", "worker.js", "policy.js")
+SHARED_FILES = ("board.js", "copy_button.js", "gif.js", "style.css", "icon.svg")
 """Files that the playable page shares with the other pages.
 
 The other pages belong to the live snake and to the arena.
 """
+
+_PREVIEW_ADDRESS = "../../_static/preview.png"
 
 _ACCESSIBILITY_FIXES = {
     'role="heading">': 'role="heading" aria-level="2">',
@@ -93,7 +95,7 @@ def write_start_page(folder: Path) -> None:
 
     The page contains the playable game. Its links are relative to ``docs/play/``.
     """
-    page = (_DOCS_FOLDER / "play" / "index.html").read_text()
+    page = (folder / "docs" / "play" / "index.html").read_text()
     based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
     (folder / "index.html").write_text(based)
 
@@ -105,6 +107,8 @@ def write_play_page(folder: Path) -> None:
         shutil.copy(_DOCS_FOLDER / "play" / name, folder)
     for name in SHARED_FILES:
         shutil.copy(_ROOT / "server/battlesnake_server/static" / name, folder)
+    page = folder / "index.html"
+    page.write_text(page.read_text().replace(_PREVIEW_ADDRESS, preview_address()))
     champion = Evaluation.load(BUILTIN_PATH)
     facts = {
         "CALIBRATION": {
@@ -119,13 +123,19 @@ def write_play_page(folder: Path) -> None:
         "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],
         "LOOKS": snake_customizations(),
         "MISTAKES": {
-            "mistake": mistakes.MISTAKE_LOSS,
-            "rescue": mistakes.MIN_BETTER_SCORE,
-            "glance": mistakes.SCREENING_GAMES,
+            "analysisNodes": position_analysis.ANALYSIS_NODES,
+            "blunder": mistakes.BLUNDER_LOSS,
+            "lineTurns": position_analysis.MAX_LINE_TURNS,
+            "loss": mistakes.MISTAKE_LOSS,
+            "rounds": mistakes.SCREENING_ROUNDS,
             "games": mistakes.ROLLOUT_GAMES,
+            "lastMoves": mistakes.NUM_LAST_MOVES,
+            "suspects": mistakes.MAX_SUSPECTS,
+            "tieMargin": mistakes.TIE_MARGIN,
+            "tied": mistakes.MAX_TIED,
             "nodes": [player.nodes for player in mistakes.ROLLOUT_PLAYERS],
-            "careful": list(mistakes.ROLLOUT_NODE_DOUBLINGS),
-            "longest": mistakes.ROLLOUT_MAX_TURNS,
+            "doublings": {n: list(r) for n, r in mistakes.ROLLOUT_NODE_DOUBLINGS.items()},
+            "maxTurns": mistakes.ROLLOUT_MAX_TURNS,
         },
         "NAMED": snakes.ENGINE_SNAKES,
         "TRAINED_FOR": champion.metadata["trained_for"],
@@ -133,6 +143,17 @@ def write_play_page(folder: Path) -> None:
     lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
     (folder / "facts.js").write_text("".join(lines))
     compile_game(folder / "game.wasm", champion)
+
+
+def preview_address() -> str:
+    """Return the address of the preview picture, which shared links show.
+
+    Services that show previews need an absolute address. GitHub Actions sets GITHUB_REPOSITORY.
+    """
+    owner, _, name = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
+    if not name:
+        return _PREVIEW_ADDRESS
+    return f"https://{owner}.github.io/{name}/{_PREVIEW_ADDRESS.removeprefix('../../')}"
 
 
 def write_policy(target: Path) -> list[dict[str, Any]]:

@@ -93,6 +93,15 @@ int EXPORT(allowed)(int seat) {
     return allowed_moves(&layout, &rules, game.record, seat, parts, 2, true);
 }
 
+/* Returns the moves of a living snake that are not certainly fatal, one bit per move, as
+ * Board.safe_moves does. */
+int EXPORT(safe)(int seat) {
+    static const uint8_t parts[] = {FAULT_WALL | FAULT_BODY | FAULT_HEALTH};
+    int moves = allowed_moves(&layout, &rules, game.record, seat, parts, 1, false);
+    /* The mask allows every move if no move is safe. After turn 0, the neck is never safe. */
+    return moves == 15 && game.record->turn ? 0 : moves;
+}
+
 /* Returns the observation of a seat: the territory planes of the whole board. The result is valid
  * until the next call. */
 uint8_t *EXPORT(seen_at)(int seat) {
@@ -112,17 +121,17 @@ _Alignas(Network) static const uint8_t numbers[] = {
 #embed "numbers"
 };
 _Static_assert(sizeof numbers == sizeof(Network), "these are not the numbers of a network");
-static int32_t report[7];
+static int32_t report[10];
 static SearchResult result;
 
 /* Returns the report of the last search: the depth in turns, the number of leaf evaluations, the
- * values of the four moves in 1/1000 cell of territory (INT32_MIN without a value), and the length
- * of the line in turns. */
+ * values of the four moves in 1/1000 cell of territory (INT32_MIN without a value), and the lengths
+ * of the lines of the four moves in turns. */
 int32_t *EXPORT(report_at)(void) { return report; }
 
-/* Returns the line of the last search: MAX_SNAKES moves per turn. The first move is the move of the
- * searching snake. The moves of the other living snakes follow. */
-uint8_t *EXPORT(line_at)(void) { return result.line[0]; }
+/* Returns the line of the last search that starts with `move`: MAX_SNAKES moves per turn. The first
+ * move is the move of the searching snake. The moves of the other living snakes follow. */
+uint8_t *EXPORT(line_at)(int move) { return result.lines[move].moves[0]; }
 
 /* Returns the position from the perspective of the snake at a seat. This snake is the first snake
  * of the position. Eliminated snakes are omitted. */
@@ -153,36 +162,48 @@ static SearchRequest seen_by(int seat) {
     return request;
 }
 
-/* Returns the score of the snake at a seat, in [0, 1], in a rollout in which the search plays all
- * snakes. The search visits `nodes` nodes per move, and more nodes during the first
- * `num_opening_turns` turns (see self_play.h). `seed` determines the food. */
-double EXPORT(played_on)(int seat, int nodes, int num_opening_turns, int seed, int turns,
-                         int trained) {
-    SelfPlayPlayer player = {weights, trained ? (const Network *)numbers : NULL, nodes, 0};
+/* Returns the score of the snake at a seat, in [0, 1], in a rollout (see analysis/mistakes.py): after
+ * the moves in the buffer of `actions_at`, the search plays all snakes. The search visits `nodes`
+ * nodes per move, and more nodes during the first `node_doublings` turns (see self_play.h). `seed`
+ * determines the food. */
+double EXPORT(rollout)(int seat, int nodes, int node_doublings, int seed, int turns) {
+    SelfPlayPlayer player = {weights, (const Network *)numbers, nodes, 0};
+    uint8_t moves[MAX_SNAKES];
+    int living = 0, first = -1, at = 0;
+    for (int s = 0; s < game.record->num_snakes; s++) {
+        if (!game.record->snakes[s].alive) continue;
+        if (first < 0) first = s;
+        if (s == seat) at = living;
+        moves[living++] = actions[s];
+    }
     SelfPlayConfig config = {
-        .start = seen_by(seat), .food_chance = rules.food_spawn_chance, .planes = 1,
-        .seed = (uint64_t)seed, .node_doublings = num_opening_turns, .max_turns = turns};
+        .start = seen_by(first), .food_chance = rules.food_spawn_chance, .planes = 1,
+        .seed = (uint64_t)seed, .node_doublings = node_doublings, .max_turns = turns,
+        .first_moves = moves, .only_seat = at};
     SelfPlayGame record = {0};
-    for (int s = 0; s < config.start.snakes; s++) config.player[s] = &player;
+    for (int s = 0; s < living; s++) config.player[s] = &player;
     kernel_for(config.start.width * config.start.height)->play_game(&config, &record);
     free(record.rows);
-    return record.points[0];
+    return record.points[at];
 }
 
 /* Searches for a move of the snake at a seat. The limit is `seconds`, or `nodes` nodes if
  * `seconds` is not positive. `trained` selects the learned evaluation. `decoupled` selects
- * decoupled MCTS, which the snake `champion` uses. */
-int EXPORT(think)(int seat, double seconds, int nodes, int trained, int decoupled) {
+ * decoupled MCTS, which the snake `champion` uses. `exact` requests exact values and lines of all
+ * moves (see SearchRequest), as analyses do. */
+int EXPORT(think)(int seat, double seconds, int nodes, int trained, int decoupled, int exact) {
     SearchRequest request = seen_by(seat);
     request.decoupled = decoupled;
+    request.exact_scores = exact;
     request.time_limit_s = seconds;
     request.max_nodes = seconds > 0 ? 0 : nodes;
     if (trained && request.snakes > 1) request.network = (const Network *)numbers;
     if (kernel_for(request.width * request.height)->search(&request, &result)) return 0;
     report[0] = result.depth;
     report[1] = (int32_t)result.leaf_evals;
-    for (int move = 0; move < 4; move++)
+    for (int move = 0; move < 4; move++) {
         report[2 + move] = result.has_score[move] ? result.scores[move] : INT32_MIN;
-    report[6] = result.line_length;
+        report[6 + move] = result.lines[move].length;
+    }
     return result.move;
 }

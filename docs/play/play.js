@@ -1,9 +1,10 @@
 // Script of the page on which a visitor plays against the search with keys, swipes or buttons.
-import { BoardView } from "./board.js";
+import { BoardView, element } from "./board.js";
 import "./copy_button.js";
-import { CALIBRATION, LEARNED_RULES, LOOKS, MISTAKES } from "./facts.js";
+import { LEARNED_RULES, LOOKS, MISTAKES } from "./facts.js";
 
 const MOVES = ["up", "down", "left", "right"];
+const ARROWS = "↑↓←→";
 const STEPS = [[0, 1], [0, -1], [-1, 0], [1, 0]];
 const KEYS = {
   ArrowUp: 0, ArrowDown: 1, ArrowLeft: 2, ArrowRight: 3, w: 0, s: 1, a: 2, d: 3,
@@ -26,8 +27,6 @@ const TURN_MS = 450;
 const REPLAY_TURN_MS = 120;
 // Duration of an animated movement between two cells, in ms.
 const GLIDE_MS = 110;
-// Maximum number of moves of a lost game that rollouts compare.
-const MAX_COMPARED = 5;
 const MAX_QUEUED_KEYS = 3;
 // Letters of the moves in a link; "-" for eliminated snakes.
 const LETTERS = "udlr-";
@@ -39,7 +38,7 @@ const isWide = matchMedia("(min-width: 52rem)");
 const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
 const state = {
   view: null, game: null, past: [], moves: [], keys: [], over: false, busy: false, replaying: null,
-  index: 0, assessments: new Map(), decisions: {},
+  index: 0, assessments: new Map(), asked: new Set(), decisions: {}, mistakes: null, reviewing: false,
 };
 const current = () => state.past.at(-1);
 const atEnd = () => state.index === state.past.length - 1;
@@ -93,7 +92,10 @@ function startGame(game, moves = []) {
     fail(`The policy was not trained for ${game.ruleset}: choose other rules or another opponent.`);
     return;
   }
-  Object.assign(state, { game, moves, past: [], keys: [], over: false, busy: true, assessments: new Map() });
+  Object.assign(state, {
+    game, moves, past: [], keys: [], over: false, busy: true, assessments: new Map(), asked: new Set(),
+    mistakes: null, reviewing: false,
+  });
   worker.postMessage({ start: game, moves });
 }
 
@@ -144,7 +146,7 @@ function nextKey() {
 
 /** Plays a turn with the next queued direction. A game that does not wait continues straight ahead. */
 function step() {
-  if (state.busy || state.over || !current() || !atEnd()) return;
+  if (state.busy || state.over || state.reviewing || !current() || !atEnd()) return;
   const steers = !watching() && !current().snakes[0].death;
   const move = steers ? nextKey() : undefined;
   if (move === undefined && waits()) return;
@@ -172,35 +174,23 @@ function replay() {
   }, REPLAY_TURN_MS);
 }
 
-/** Returns win probabilities by seat (see battlesnake_heuristics/analysis/win_probability.py). */
-function winProbabilities({ seats: assessed, learned }, turn) {
-  const { weights, far, late, decided, sure, least } = CALIBRATION;
-  const seats = Object.keys(assessed);
-  const [near, nearLate, over] = weights[learned ? "learned" : "handcrafted"][Math.min(3, Math.max(2, seats.length))];
-  const values = seats.map((seat) => Math.max(...assessed[seat].values.filter((one) => one !== null)));
-  const won = seats.length === 2 && Math.max(...values) > sure;
-  const lost = values.map((value) => value < -sure || (won && value < sure));
-  const odds = values.map((value, i) => {
-    if (lost[i]) return lost.includes(false) ? 0 : 1;
-    const cut = 2 * Math.tanh(value / far);
-    return Math.exp(near * cut + (nearLate * cut * Math.min(turn, late)) / late +
-      over * ((value > decided) - (value < -decided)));
-  });
-  const sum = (numbers) => numbers.reduce((total, one) => total + one, 0);
-  const clamped = odds.map((value) => Math.max(value, least * sum(odds)));
-  return Object.fromEntries(seats.map((seat, i) => [seat, clamped[i] / sum(clamped)]));
-}
-
 /** Formats a probability. A value that is not proven starts with "about". */
 const formatPercent = (value) => `${value % 1 ? "about " : ""}${Math.round(100 * value)}%`;
 
-/** Shows the win probabilities of the current turn if they are available. */
+/** Shows the win probabilities of the current turn, and requests them if they are missing. */
 function showWinProbabilities() {
-  const assessment = state.assessments.get(state.index);
   const bar = $("win-probabilities");
   bar.hidden = $("sight").value === "nothing";
-  if (bar.hidden || !assessment || !Object.keys(assessment.seats).length) return;
-  const probabilities = winProbabilities(assessment, state.index);
+  const assessment = state.assessments.get(state.index);
+  if (!assessment) {
+    bar.replaceChildren();
+    bar.setAttribute("aria-label", "Win probabilities: computing");
+    if (!state.asked.has(state.index)) worker.postMessage({ assess: state.index });
+    state.asked.add(state.index);
+    return;
+  }
+  const probabilities = Object.fromEntries(Object.entries(assessment)
+    .map(([seat, { winProbability }]) => [seat, winProbability]));
   const labels = Object.entries(probabilities)
     .map(([seat, value]) => `${nameOf(Number(seat))} ${formatPercent(value)}`);
   bar.setAttribute("aria-label", `Win probabilities by the champion: ${labels.join(", ")}`);
@@ -219,41 +209,61 @@ function withLine(frame) {
   const assessment = $("sight").value === "lines" ? state.assessments.get(state.index) : null;
   const opponent = frame.snakes.findIndex(({ death }, seat) => !death && !isYou(seat));
   state.view.defaultLineSnake = opponent;
-  if (!assessment?.seats[opponent]) return frame;
-  const line = Object.fromEntries(Object.entries(assessment.seats[opponent].line)
+  const [best] = assessment?.[opponent]?.candidates ?? [];
+  if (!best) return frame;
+  const line = Object.fromEntries(Object.entries(best.line)
     .map(([seat, moves]) => [seat, moves.map((move) => MOVES[move])]));
   const next = { line, scores: {}, reasons: [] };
   return { ...frame, snakes: frame.snakes.map((snake, seat) => (seat === opponent ? { ...snake, next } : snake)) };
 }
 
-/** Requests rollouts of the moves with the largest losses of the visitor's win probability. */
-function compare(reviewed) {
-  const probabilities = reviewed.map(({ turn, assessment }) => winProbabilities(assessment, turn)[0]);
-  const losses = reviewed.map(({ turn, assessment }, i) => {
-    const [played, best] = [state.moves[turn][0], assessment.seats[0].move];
-    return { turn, played, best, before: probabilities[i], after: probabilities[i + 1] ?? 0 };
-  });
-  const avoidable = losses.filter(({ played, best }) => played !== best)
-    .sort((a, b) => b.before - b.after - (a.before - a.after)).slice(0, MAX_COMPARED);
-  if (!avoidable.length) explain(null);
-  else worker.postMessage({ compare: { start: state.game, moves: state.moves, losses: avoidable } });
+/** Starts the review of the visitor's moves (see analysis/mistakes.py). */
+function review() {
+  state.reviewing = true;
+  $("why").textContent = "Analyzing your moves …";
+  $("review").hidden = false;
+  worker.postMessage({ review: true });
 }
 
-/** Displays an explanation of the move that lost the game. */
-function explain(worst) {
-  const { mistake, rescue } = MISTAKES;
-  const found = worst && worst.before >= rescue && worst.before - worst.after >= mistake;
-  $("lost").hidden = false;
-  $("again").hidden = !found;
-  if (!found) {
-    $("why").textContent = "No single move of your last turns lost the game.";
-    return;
+/** Formats a score as `game coach` does: a tie rounds to the even percentage. */
+function toPercent(score) {
+  const percent = Math.round(100 * score);
+  return (100 * score) % 1 === 0.5 && percent % 2 ? percent - 1 : percent;
+}
+
+/** Displays the mistakes of the visitor, and the win probabilities of the game as a graph. */
+function showReview() {
+  const [worst] = state.mistakes;
+  const lost = current().snakes[0].death;
+  $("again").hidden = !worst;
+  $("why").textContent = !worst ? `No single move ${lost ? "lost the game" : "was a mistake"}.`
+    : `Your costliest move was on turn ${worst.turn}: ${MOVES[worst.move]} left you about ` +
+      `${toPercent(worst.after)}%, ${MOVES[worst.better]} would have kept about ${toPercent(worst.before)}%.`;
+  if (worst) {
+    $("again").textContent = `Try again from turn ${worst.turn}`;
+    $("again").onclick = () => goBack(worst.turn);
   }
-  const [before, after] = [worst.before, worst.after].map((score) => Math.round(100 * score));
-  $("why").textContent = `Your costliest move was on turn ${worst.turn}: ${MOVES[worst.played]} left you about ` +
-    `${after}%, ${MOVES[worst.best]} would have kept about ${before}%.`;
-  $("again").textContent = `Try again from turn ${worst.turn}`;
-  $("again").onclick = () => goBack(worst.turn);
+  const points = [...state.assessments].filter(([, one]) => one[0]).sort(([a], [b]) => a - b)
+    .map(([turn, one]) => `${turn},${100 - 100 * one[0].winProbability}`);
+  const span = Math.max(1, state.moves.length);
+  $("graph").setAttribute("viewBox", `0 0 ${span} 100`);
+  $("graph").replaceChildren(
+    element("line", { class: "half", x1: 0, x2: span, y1: 50, y2: 50 }),
+    ...state.mistakes.map(({ turn }) => element("line", { class: "blunder", x1: turn, x2: turn, y1: 0, y2: 100 })),
+    element("polyline", { points: points.join(" "), stroke: LOOKS[0].color }),
+    element("line", { id: "graph-cursor", x1: state.index, x2: state.index, y1: 0, y2: 100 }));
+  $("mistakes").replaceChildren(...state.mistakes.toSorted((a, b) => a.turn - b.turn).map((mistake) => {
+    const { turn, move, better, before, after } = mistake;
+    const line = state.assessments.get(turn)[0].candidates.find((one) => one.move === better)?.line[0] ?? [better];
+    const button = document.createElement("button");
+    button.className = "mistake";
+    button.textContent = `Turn ${turn}: ${ARROWS[move]}${before - after >= MISTAKES.blunder ? "??" : "?"} about ` +
+      `${toPercent(before)} → ${toPercent(after)}%, better ${line.map((one) => ARROWS[one]).join("")}`;
+    button.addEventListener("click", () => go(turn));
+    const item = document.createElement("li");
+    item.append(button);
+    return item;
+  }));
 }
 
 function fail(error) {
@@ -277,8 +287,11 @@ function go(index, previous = null) {
   glide(started);
   $("turn").textContent = `Turn ${frame.turn}`;
   $("scrub").value = index;
-  $("from").hidden = atEnd();
-  $("copy").dataset.copy = linkTo(index);
+  $("from").disabled = atEnd();
+  $("status").textContent = statusText();
+  $("graph-cursor")?.setAttribute("x1", index);
+  $("graph-cursor")?.setAttribute("x2", index);
+  $("copy").dataset.copy = $("embed").dataset.copy = linkTo(index);
   $("snakes").replaceChildren(...frame.snakes.map((snake, seat) => snakeItem(snake, seat, state.decisions[seat])));
   showWinProbabilities();
 }
@@ -288,8 +301,9 @@ function show(previous) {
   clearInterval(state.replaying);
   $("scrub").max = state.past.length - 1;
   for (const id of ["undo", "scrub", "gif"]) $(id).disabled = !state.moves.length;
-  $("replay").hidden = !state.over;
-  $("lost").hidden = true;
+  $("replay").disabled = !state.over;
+  $("review").hidden = !state.mistakes && !state.reviewing;
+  $("reviewed").disabled = !state.over || watching();
   go(state.past.length - 1, previous);
 }
 
@@ -311,24 +325,37 @@ function verdict(frame) {
   return `${nameOf(alive[0])} won${isYou(alive[0]) ? "!" : "."}`;
 }
 
-worker.onmessage = ({ data }) => {
-  if (data.reviewed) {
-    if (state.over) compare(data.reviewed);
-    return;
-  }
-  if (data.compared) {
-    if (state.over) explain(data.compared);
-    return;
-  }
-  if (data.assessment) {
-    // Without past turns, the assessment belongs to the previous game.
-    if (!state.past.length) return;
-    state.assessments.set(data.turn, data.assessment);
-    if (data.turn !== state.index) return;
+function statusText() {
+  if (!atEnd()) return `Turn ${current().turn - state.past.length + 1 + state.index} of ${current().turn}: a direction plays on from here.`;
+  const { death, cause } = current().snakes[0];
+  const out = death && !watching() ? `You are out: you ${DEATHS[cause]}. ` : "";
+  if (state.over) return `${out}${verdict(current())} Press Enter or “New game”.`;
+  return out || (waits() ? "Your move: arrow keys, W A S D, a swipe or the buttons." : "");
+}
+
+/** Processes an assessment or a part of a review; returns whether `data` was one. */
+function receiveAnalysis(data) {
+  // Without past turns, the message belongs to the previous game.
+  if (data.progress !== undefined) {
+    if (state.reviewing) $("why").textContent = `Analyzing your moves: ${Math.round(100 * data.progress)}% …`;
+  } else if (data.reviewed) {
+    if (!state.reviewing) return true;
+    Object.assign(state, { reviewing: false, mistakes: data.reviewed });
+    for (const [turn, assessment] of data.assessments) state.assessments.set(turn, assessment);
+    showReview();
+    showWinProbabilities();
+  } else if (data.assessment) {
+    if (!state.asked.has(data.turn) && !state.reviewing) return true;
+    if (!state.mistakes) state.assessments.set(data.turn, data.assessment);
+    if (data.turn !== state.index) return true;
     showWinProbabilities();
     if (document.body.dataset.still === "true") state.view.draw(withLine(state.past[state.index]));
-    return;
-  }
+  } else return false;
+  return true;
+}
+
+worker.onmessage = ({ data }) => {
+  if (receiveAnalysis(data)) return;
   state.busy = false;
   if (data.error) {
     fail(data.error);
@@ -345,16 +372,11 @@ worker.onmessage = ({ data }) => {
   Object.assign(state, { over: data.over, decisions: data.decisions });
   const frame = current();
   show(data.past ? null : state.past.at(-2));
-  worker.postMessage({ assess: state.past.length - 1 });
-  const until = frame.snakes[0].death?.turn;
-  if (data.over && until && !watching()) {
-    worker.postMessage({ review: { start: state.game, moves: state.moves, until } });
-  }
-  $("status").textContent = data.over ? `${verdict(frame)} Press Enter or “New game”.`
-    : waits() ? "Your move: arrow keys, W A S D, a swipe or the buttons." : "";
   document.body.dataset.turn = String(frame.turn);
   document.body.dataset.over = String(data.over);
-  if (waits()) step();
+  // The review starts when the visitor is eliminated: the rest of the game does not change it.
+  if (frame.snakes[0].death && frame.snakes.length > 1 && !watching() && !state.mistakes) review();
+  else if (waits()) step();
 };
 worker.onerror = (event) => {
   $("status").textContent = `The game could not be loaded: ${event.message ?? "this browser may lack WebAssembly"}`;
@@ -369,14 +391,10 @@ async function save() {
   const button = $("gif");
   button.disabled = true;
   try {
-    const { encodeGif } = await import("./gif.js");
+    const { saveGif } = await import("./gif.js");
     const snakes = current().snakes.map((_, seat) => ({ ...LOOKS[seat], id: String(seat) }));
-    const blob = await encodeGif(state.past.slice(0, state.index + 1), { ...state.game, snakes });
-    const saved = document.createElement("a");
-    saved.href = URL.createObjectURL(blob);
-    saved.download = `battlesnake-${state.game.seed}-${state.index}.gif`;
-    saved.click();
-    setTimeout(() => URL.revokeObjectURL(saved.href), 60000);
+    const name = `battlesnake-${state.game.seed}-${state.index}.gif`;
+    await saveGif(state.past.slice(0, state.index + 1), { ...state.game, snakes }, name);
   } catch (error) {
     $("status").textContent = `The GIF could not be created: ${error.message}`;
   }
@@ -413,6 +431,7 @@ $("new").addEventListener("click", () => startGame(newGame()));
 $("undo").addEventListener("click", () => goBack(state.moves.length - 1));
 $("from").addEventListener("click", () => goBack(state.index));
 $("replay").addEventListener("click", replay);
+$("reviewed").addEventListener("click", review);
 $("gif").addEventListener("click", save);
 $("sight").addEventListener("change", () => { if (current()) go(state.index); });
 $("scrub").addEventListener("input", () => {
@@ -425,5 +444,12 @@ for (const id of ["who", "size", "ruleset", "opponents", "strength"]) {
 const unfoldSettings = () => { $("settings").open = isWide.matches; };
 isWide.addEventListener("change", unfoldSettings);
 addEventListener("hashchange", openAddress);
+// In a page that embeds the game, keys work as soon as the game is in view, unless a field has them.
+if (parent !== window) {
+  new IntersectionObserver(([{ isIntersecting }]) => {
+    const active = parent.document.activeElement;
+    if (isIntersecting && (!active || active === parent.document.body)) focus();
+  }, { threshold: 0.6 }).observe($("board"));
+}
 unfoldSettings();
 openAddress();

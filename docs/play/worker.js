@@ -4,29 +4,29 @@
 //                                                 `moves`: for each turn one move per seat
 //        {turn: {moves: {seat: move}, players: {seat: player}}}  plays a turn; a player is
 //                                                 {seconds, nodes}, {policy: true} or {builtin: "hungry"}
-//        {assess: turn}                           assesses the current position with the champion
-//        {review: {start, moves, until}}          assesses the last positions before turn `until`
-//        {compare: {start, moves, losses}}        finds the costliest of these moves of the visitor:
-//                                                 [{turn, played, best}]
+//        {assess: turn}                           assesses the position of a turn with the champion
+//        {review: true}                           assesses all turns and finds the mistakes of seat 0
 //   out: {words, over, decisions}                 the state as int32 words (see game.c); decisions by seat
 //        with {moves}, the moves played by seat; after a start with {past}, the words of every turn
-//        {assessment, turn}                       {learned, seats: {seat: {move, depth, leafEvaluations,
-//                                                 values, line}}}
-//        {reviewed: [{turn, assessment}]}
-//        {compared: {turn, played, best, before, after}}         scores of rollouts
+//        {assessment, turn}                       {seat: {winProbability, candidates: [{move,
+//                                                 winProbability, line}]}}
+//        {progress}                               fraction of the review, which also sends assessments
+//        {reviewed: [mistake], assessments}       mistakes: {turn, move, better, before, after, scores},
+//                                                 worst first; all assessments by turn
 //        {error}                                  message
 
-import { MISTAKES, NAMED, TRAINED_FOR } from "./facts.js";
+import { CALIBRATION, MISTAKES, NAMED, TRAINED_FOR } from "./facts.js";
 import { Policy } from "./policy.js";
 
 const INT32_MIN = -(2 ** 31);
-const MAX_REVIEWED_TURNS = 60;
-// Node limit per snake.
-const ASSESSMENT_NODES = 3000;
-const MAX_LINE_TURNS = 14;
 const MAX_SNAKES = 16;
+const PROGRESS_MS = 100;
+const CANCELED = "canceled";
+let messages = 0; // Number of messages that cancel a review.
 let module;
 let policy = null; // The worker loads the policy on first use.
+let game = null; // The started game, and its moves by turn.
+let played = [];
 let assessments = new Map(); // Assessments by turn of the current game.
 let trained = false; // True if the network was trained for the settings of this game.
 
@@ -92,22 +92,54 @@ function lineSeats(seat) {
   return [seat, ...living(stateWords()).flatMap((alive, other) => (alive && other !== seat ? [other] : []))];
 }
 
-function search(seat, seconds, nodes, decoupled = 0) {
-  const move = module.think(seat, seconds, nodes, trained, decoupled);
-  const [depth, leafEvaluations, ...rest] = numbers(module.report_at(), 7);
-  const turns = Math.min(rest.pop(), MAX_LINE_TURNS);
-  const moves = bytes(module.line_at(), turns * MAX_SNAKES);
-  const line = Object.fromEntries(lineSeats(seat).map((id, i) => [id,
-    Array.from({ length: turns }, (_, turn) => moves[turn * MAX_SNAKES + i]).filter((m) => m < 4)]));
-  return { move, depth, leafEvaluations, values: rest.map((v) => (v === INT32_MIN ? null : v / 1000)), line };
+function search(seat, seconds, nodes, { decoupled = 0, exact = 0 } = {}) {
+  const move = module.think(seat, seconds, nodes, trained, decoupled, exact);
+  const [depth, leafEvaluations, ...rest] = numbers(module.report_at(), 10);
+  const values = rest.slice(0, 4).map((v) => (v === INT32_MIN ? null : v / 1000));
+  const seats = lineSeats(seat);
+  const lineOf = (first) => {
+    const turns = Math.min(rest[4 + first], MISTAKES.lineTurns);
+    const moves = bytes(module.line_at(first), turns * MAX_SNAKES);
+    return Object.fromEntries(seats.map((id, i) => [id,
+      Array.from({ length: turns }, (_, turn) => moves[turn * MAX_SNAKES + i]).filter((m) => m < 4)]));
+  };
+  return { move, depth, leafEvaluations, values, lineOf };
 }
 
-/** Assesses the current position for every living snake. */
+/** Returns win probabilities of search values (see battlesnake_heuristics/analysis/win_probability.py). */
+function winProbabilities(values, turn, learned) {
+  const { weights, far, late, decided, sure, least } = CALIBRATION;
+  const [near, nearLate, over] = weights[learned ? "learned" : "handcrafted"][Math.min(3, Math.max(2, values.length))];
+  const won = values.length === 2 && Math.max(...values) > sure;
+  const lost = values.map((value) => value < -sure || (won && value < sure));
+  const odds = values.map((value, i) => {
+    if (lost[i]) return lost.includes(false) ? 0 : 1;
+    const cut = 2 * Math.tanh(value / far);
+    return Math.exp(near * cut + (nearLate * cut * Math.min(turn, late)) / late +
+      over * ((value > decided) - (value < -decided)));
+  });
+  const sum = (terms) => terms.reduce((total, one) => total + one, 0);
+  const clamped = odds.map((value) => Math.max(value, least * sum(odds)));
+  return clamped.map((value) => value / sum(clamped));
+}
+
+/** Assesses the current position for every living snake (see analysis/position_analysis.py). */
 function assess(turn) {
   if (!assessments.has(turn)) {
     const seats = living(stateWords()).flatMap((alive, seat) => (alive ? [seat] : []));
-    const found = Object.fromEntries(seats.map((seat) => [seat, search(seat, 0, ASSESSMENT_NODES)]));
-    assessments.set(turn, { seats: found, learned: trained && seats.length > 1 });
+    const found = seats.length < 2 ? [] : seats.map((seat) => {
+      const { move, values, lineOf } = search(seat, 0, MISTAKES.analysisNodes, { exact: 2 });
+      const moves = [0, 1, 2, 3].filter((one) => values[one] !== null)
+        .sort((a, b) => (a !== move) - (b !== move) || values[b] - values[a]).slice(0, 3);
+      return moves.map((one) => ({ move: one, value: values[one], line: lineOf(one) }));
+    });
+    const best = found.map(([{ value }]) => value);
+    const probabilities = (values) => winProbabilities(values, turn, trained);
+    assessments.set(turn, Object.fromEntries(seats.map((seat, i) => [seat, {
+      winProbability: found.length ? probabilities(best)[i] : 1,
+      candidates: (found[i] ?? []).map(({ value, ...candidate }) =>
+        ({ ...candidate, winProbability: probabilities(best.with(i, value))[i] })),
+    }])));
   }
   return assessments.get(turn);
 }
@@ -123,19 +155,22 @@ function policyDecision(seat) {
 
 function decide(seat, player) {
   if (player.builtin) return { move: module.named(seat, NAMED.indexOf(player.builtin) + 1) };
-  return player.policy ? policyDecision(seat) : search(seat, player.seconds, player.nodes, 1);
+  return player.policy ? policyDecision(seat) : search(seat, player.seconds, player.nodes, { decoupled: 1 });
 }
 
 async function turn({ moves, players }) {
   if (!policy && Object.values(players).some((player) => player.policy)) policy = await Policy.load();
+  goTo(played.length);
   const decisions = {};
   const actions = living(stateWords()).map((alive, seat) => {
     if (!alive) return 4;
     if (moves[seat] !== undefined) return moves[seat];
-    decisions[seat] = decide(seat, players[seat]);
-    return decisions[seat].move;
+    const { lineOf, ...decision } = decide(seat, players[seat]);
+    decisions[seat] = decision;
+    return decision.move;
   });
   play(actions);
+  played.push(actions);
   return { decisions, moves: actions };
 }
 
@@ -145,55 +180,136 @@ function play(actions) {
   module.turn();
 }
 
-function begin(game, moves = []) {
+/** Makes the position of a turn the current position. */
+function goTo(turn) {
   start(game);
-  assessments = new Map();
+  played.slice(0, turn).forEach(play);
+}
+
+/** Starts a game and plays its moves. Returns the words of all turns. */
+function begin(started, moves = []) {
+  const differs = moves.findIndex((actions, turn) => String(actions) !== String(played[turn]));
+  const shared = JSON.stringify(game) !== JSON.stringify(started) ? -1 : differs < 0 ? moves.length : differs;
+  for (const turn of [...assessments.keys()]) if (turn > shared) assessments.delete(turn);
+  [game, played] = [started, moves];
+  start(game);
   return [stateWords(), ...moves.map((actions) => { play(actions); return stateWords(); })];
 }
 
-/** Assesses the last turns of a game. Afterwards, the end of the game is the current state. */
-function review({ start: game, moves, until }) {
-  const reviewed = [];
-  start(game);
-  moves.forEach((actions, turn) => {
-    if (turn < until && turn >= until - MAX_REVIEWED_TURNS) reviewed.push({ turn, assessment: assess(turn) });
-    play(actions);
-  });
-  return reviewed;
-}
-
-/** Returns the mean score of the visitor in rollouts after `move` (see analysis/mistakes.py). */
-function rolloutScore({ start: game, moves }, turn, move, games, seed) {
-  begin(game, moves.slice(0, turn));
-  const before = living(stateWords()).filter(Boolean).length;
-  play(moves[turn].map((played, seat) => (seat ? played : move)));
-  const alive = living(stateWords());
-  if (!alive.some(Boolean)) return 1 / before;
-  if (!alive[0] || module.over()) return Number(alive[0]);
-  const { nodes, careful, longest } = MISTAKES;
+/** Returns the mean score of a seat in rollouts after `move`, from the current position. */
+function scoreAfterMove(turn, seat, move, games, seed) {
+  const { nodes, doublings, maxTurns } = MISTAKES;
+  const extra = doublings[Math.min(3, living(stateWords()).filter(Boolean).length)];
+  bytes(module.actions_at(), played[turn].length).set(played[turn].with(seat, move));
   let won = 0;
   for (let i = seed; i < seed + games; i += 1) {
-    won += module.played_on(0, nodes[i % nodes.length], careful[i % careful.length], i, longest, trained);
+    won += module.rollout(seat, nodes[i % nodes.length], extra[i % extra.length], i, maxTurns);
   }
   return won / games;
 }
 
-/** Finds the costliest move: few rollouts of every move, then more rollouts of the worst move. */
-function compare({ losses, ...game }) {
-  const scores = (loss, games, seed) =>
-    [loss.best, loss.played].map((move) => rolloutScore(game, loss.turn, move, games, seed));
-  const difference = ([before, after]) => before - after;
-  const costs = losses.map((loss) => difference(scores(loss, MISTAKES.glance, 1)));
-  const worst = losses[costs.indexOf(Math.max(...costs))];
-  const [before, after] = scores(worst, MISTAKES.games, 1 + MISTAKES.glance);
-  begin(game.start, game.moves); // This call restores the final state of the game.
-  return { ...worst, before, after };
+/** Returns the safe moves of a seat in the current position. */
+const safeMoves = (seat) => [0, 1, 2, 3].filter((move) => module.safe(seat) >> move & 1);
+
+/** Compares a played move with the best other safe move. */
+function assessMove(turn, seat, games, seed) {
+  goTo(turn);
+  const move = played[turn][seat];
+  const scores = new Map([...new Set([...safeMoves(seat), move])]
+    .map((one) => [one, scoreAfterMove(turn, seat, one, games, seed)]));
+  const others = [...scores.keys()].filter((one) => one !== move);
+  const better = others.reduce((best, one) => (scores.get(one) > scores.get(best) ? one : best));
+  return { turn, move, better, before: scores.get(better), after: scores.get(move), scores };
+}
+
+const lossOf = ({ before, after }) => before - after;
+const byLoss = (a, b) => lossOf(b) - lossOf(a) || b.turn - a.turn;
+
+/** Finds the mistakes of a seat like `find_mistakes` in analysis/mistakes.py, which has the comments. */
+async function findMistakes(seat, onProgress) {
+  const drops = [];
+  for (let turn = 0; turn < played.length; turn += 1) {
+    goTo(turn);
+    const alive = living(stateWords());
+    if (!alive[seat]) break;
+    const now = assess(turn)[seat].winProbability;
+    self.postMessage({ assessment: assess(turn), turn });
+    const forced = safeMoves(seat).every((move) => move === played[turn][seat]);
+    goTo(turn + 1);
+    const after = living(stateWords());
+    const later = turn + 1 < played.length ? assess(turn + 1)[seat]?.winProbability ?? 0
+      : module.over() ? finalScore(seat, alive, after) : 0;
+    if (!forced) drops.push({ turn, drop: Math.round(1e6 * (now - later)) });
+    await onProgress(0.3 * turn / played.length);
+  }
+  const suspects = drops.toSorted((a, b) => b.drop - a.drop || b.turn - a.turn).slice(0, MISTAKES.suspects);
+  let turns = [...new Set([...drops.slice(-MISTAKES.lastMoves), ...suspects].map(({ turn }) => turn))];
+  let [seed, found] = [1, []];
+  const measure = async (games, first, from, to) => {
+    const measured = [];
+    for (const turn of turns) {
+      measured.push(assessMove(turn, seat, games, first));
+      await onProgress(from + (to - from) * measured.length / turns.length);
+    }
+    return measured.sort(byLoss);
+  };
+  for (const [games, remaining] of MISTAKES.rounds) {
+    found = (await measure(games, seed, 0.3, 0.6)).slice(0, remaining);
+    turns = found.map(({ turn }) => turn);
+    seed += games;
+  }
+  turns = found.filter((one) => lossOf(one) > 0).map(({ turn }) => turn);
+  found = await measure(MISTAKES.games, seed, 0.6, 0.8);
+  const least = Math.max(found.length ? lossOf(found[0]) - MISTAKES.tieMargin : 1, MISTAKES.loss);
+  turns = found.filter((one) => lossOf(one) >= least).slice(0, MISTAKES.tied).map(({ turn }) => turn);
+  if (turns.length > 1) {
+    const again = await measure(2 * MISTAKES.games, seed + MISTAKES.games, 0.8, 1);
+    found = [...again, ...found.filter(({ turn }) => !turns.includes(turn))];
+  }
+  return found.filter((one) => lossOf(one) >= MISTAKES.loss).sort(byLoss);
+}
+
+/** Returns the score of a seat in a game that is over. */
+function finalScore(seat, before, after) {
+  const winners = after.some(Boolean) ? after : before;
+  return winners[seat] ? 1 / winners.filter(Boolean).length : 0;
+}
+
+/** Replaces the win probabilities of a turn with a mistake (see analysis/game_analysis.py). */
+function applyRollouts(assessment, seat, { before, scores }) {
+  const one = assessment[seat];
+  const scale = (1 - before) / Math.max(1 - one.winProbability, 1e-9);
+  for (const other of Object.values(assessment)) {
+    for (const value of [other, ...other.candidates]) value.winProbability = Math.min(1, value.winProbability * scale);
+  }
+  one.winProbability = before;
+  for (const candidate of one.candidates) candidate.winProbability = scores.get(candidate.move) ?? 0;
+  one.candidates.sort((a, b) => b.winProbability - a.winProbability);
+}
+
+/** Assesses all turns and finds the mistakes of seat 0. Stops if another message arrives. */
+async function review() {
+  const from = messages;
+  let shown = 0;
+  const onProgress = async (progress) => {
+    if (performance.now() - shown < PROGRESS_MS) return;
+    shown = performance.now();
+    self.postMessage({ progress });
+    await new Promise((resolve) => { setTimeout(resolve); });
+    if (messages !== from) throw new Error(CANCELED);
+  };
+  const mistakes = await findMistakes(0, onProgress);
+  const found = new Map([...assessments].map(([turn, one]) => [turn, structuredClone(one)]));
+  for (const mistake of mistakes) applyRollouts(found.get(mistake.turn), 0, mistake);
+  return { reviewed: mistakes, assessments: found };
 }
 
 async function respond(data) {
-  if (data.compare) return { compared: compare(data.compare) };
-  if (data.review) return { reviewed: review(data.review) };
-  if (data.assess !== undefined) return { assessment: assess(data.assess), turn: data.assess };
+  if (data.review) return review();
+  if (data.assess !== undefined) {
+    goTo(data.assess);
+    return { assessment: assess(data.assess), turn: data.assess };
+  }
   const found = data.start ? { past: begin(data.start, data.moves), decisions: {} } : await turn(data.turn);
   return { ...found, words: stateWords(), over: Boolean(module.over()) };
 }
@@ -202,7 +318,8 @@ async function respond(data) {
 const ready = load();
 let queue = ready.catch(() => {});
 self.onmessage = ({ data }) => {
+  if (data.assess === undefined) messages += 1;
   queue = queue.then(() => ready).then(() => respond(data)).then(
     (found) => self.postMessage(found),
-    (error) => self.postMessage({ error: String(error.message ?? error) }));
+    (error) => { if (error.message !== CANCELED) self.postMessage({ error: String(error.message ?? error) }); });
 };

@@ -32,7 +32,9 @@ def analyzed(path: Path) -> GameAnalysis:
     """Return an analysis with one move that lost 40 percentage points and one that lost 15."""
     replay = Replay.load(path)
     boards = list(replay.boards())
-    found = GameAnalysis(file_sha256(path), 50, 0, len(replay.turns) - 1, final_scores(replay.last))
+    found = GameAnalysis(
+        file_sha256(path), 10_000, 0, len(replay.turns) - 1, final_scores(replay.last)
+    )
     probabilities = [0.5, 0.6, 0.2, 0.2, 0.35, 0.2, *[0.2] * 20]
     for turn, (board, after) in enumerate(zip(boards, replay.turns, strict=False)):
         judged = {}
@@ -147,7 +149,6 @@ def test_branch_and_return(page: Browser, folder: Path, site: str) -> None:
 def test_analyze_button(
     browser: Browser, site: str, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    monkeypatch.setattr(analysis_queue, "_MOVE_TIME_MS", 1.0)
     monkeypatch.setattr(analysis_queue, "_ANALYSIS_NICE_INCREMENT", 0)
     browser.look()
     browser.open(f"{site}/replay/unknown.jsonl", "!document.getElementById('analyze').hidden")

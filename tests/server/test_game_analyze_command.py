@@ -41,9 +41,8 @@ def game(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make analyses fast, and keep background analyses at normal priority."""
-    monkeypatch.setattr(mistakes, "SCREENING_GAMES", 1)
+    monkeypatch.setattr(mistakes, "SCREENING_ROUNDS", ((1, 2),))
     monkeypatch.setattr(mistakes, "ROLLOUT_GAMES", 2)
-    monkeypatch.setattr(analysis_queue, "_MOVE_TIME_MS", 1.0)
     monkeypatch.setattr(analysis_queue, "_ANALYSIS_NICE_INCREMENT", 0)
 
 
@@ -62,7 +61,7 @@ def test_an_animation_of_an_analyzed_game_has_a_win_probability_bar(
         return len(bar.getcolors() or ())
 
     assert count_colors("plain.gif") == 1
-    game_analysis.analyze_game(game, 1)
+    game_analysis.analyze_game(game, 100)
     assert count_colors("barred.gif") > 1
 
 
@@ -80,14 +79,14 @@ def test_the_bar_marks_estimates_with_a_tilde() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_the_command_prints_and_saves(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert game_analyze_command.main([str(game), "--move-time", "1"]) == 0
+    assert game_analyze_command.main([str(game), "--nodes", "100"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("12 turns, 1 ms ")
+    assert out.startswith("12 turns, 100 nodes ")
     assert str(analysis_path(game)) in out
     assert GameAnalysis.load(analysis_path(game)).is_complete
-    assert game_analyze_command.main([str(game), "--move-time", "1", "--json"]) == 0
+    assert game_analyze_command.main([str(game), "--nodes", "100", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["turns"], told["move_time_ms"]) == (12, 1)
+    assert (told["turns"], told["nodes"]) == (12, 100)
     found = GameAnalysis.load(analysis_path(game)).mistakes
     assert found is not None
     assert sorted(one["turn"] for one in told["mistakes"]) == sorted(one.turn for one in found)
@@ -97,7 +96,7 @@ def test_the_command_prints_and_saves(game: Path, capsys: pytest.CaptureFixture[
 def test_a_terminated_command_saves_its_results(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)
-    with running(*COMMAND, "game", "analyze", game, "--quiet", "--move-time", "400") as process:
+    with running(*COMMAND, "game", "analyze", game, "--quiet", "--nodes", "1000000") as process:
         until(lambda: analysis_path(game).exists())
         process.terminate()
         assert process.wait(60) == 128 + 15

@@ -354,7 +354,7 @@ def test_commands_fetch_a_game(
     game_id = next(iter(platform.games))
     page = f"https://arena.battlesnake.com/games/{game_id}"
     near = ["--allow-networks", "loopback"]
-    assert game_analyze_command.main([page, "--move-time", "1", *near]) == 0
+    assert game_analyze_command.main([page, "--nodes", "100", *near]) == 0
     assert (tmp_path / f"{game_id}.jsonl.gz").exists()
     shown: list[str] = []
 

@@ -24,8 +24,10 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import customization
 from battlesnake_gym.engine.state_words import pack_state
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_heuristics.analysis import win_probability
+from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
+from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server import strategy_loader
@@ -281,7 +283,7 @@ def test_a_lost_game_names_its_move_and_may_be_tried_again(quiet: Browser, page:
     for turn in range(room + 1):
         quiet.press(out)
         quiet.wait(is_turn(turn + 1))
-    quiet.wait("!document.getElementById('lost').hidden")
+    quiet.wait("!document.getElementById('again').hidden", 60)
     assert re.search(rf"turn {room}\b.* {out[5:].lower()} .*\b0%", quiet.text("#why"))
     assert quiet.run("document.getElementById('new').getBoundingClientRect().bottom") < 844
     quiet.run("document.getElementById('replay').click()")
@@ -340,12 +342,8 @@ def test_the_bar_is_the_champions_view_and_the_path_its_plan(quiet: Browser, pag
         board.step(
             {s.id: MOVES["udlr".index(moves[2 * turn + i])] for i, s in enumerate(board.snakes)}
         )
-    judge, values = Search(nodes=3000, evaluation=load_builtin()), {}
-    for snake in board.snakes:
-        board.you_id = snake.id
-        values[snake.id] = max(judge(board).scores.values())
-    shares = win_probability.win_probabilities(values, board.turn, learned=True)
-    percents = [f"about {round(100 * share)}%" for share in shares.values()]
+    shares = [one.win_probability for one in PositionAnalyzer().analyze(board).values()]
+    percents = [f"about {round(100 * share)}%" for share in shares]
     label = f"You {percents[0]}, Champion (gentle) {percents[1]}"
     quiet.wait(f"document.getElementById('win-probabilities').ariaLabel.includes('{label}')")
     assert quiet.run("document.querySelectorAll('#board .line').length") == 0
@@ -376,7 +374,7 @@ def test_one_plays_on_from_any_turn_and_keeps_a_gif(quiet: Browser, page: str) -
     assert (len(list(ImageSequence.Iterator(picture))), picture.size) == (3, (308, 308))
     assert len(set(picture.convert("RGB").get_flattened_data())) > 20
     quiet.run("document.getElementById('from').click()")
-    quiet.wait(f"{is_turn(2)} && document.getElementById('from').hidden")
+    quiet.wait(f"{is_turn(2)} && document.getElementById('from').disabled")
     quiet.press(along)
     quiet.wait(is_turn(3))
 
@@ -430,55 +428,77 @@ def test_the_colour_blind_tell_the_snakes_apart(eyes: str) -> None:
         assert customization._color_distance(one, other) > 1.5 * customization.MIN_COLOR_DISTANCE
 
 
-def blundered(seed: int) -> tuple[str, int] | None:
-    """A lost duel with one planted mistake: its moves as a link has them, and the mistake's turn.
+def lost_game(seed: int, opponents: int) -> tuple[Replay, str] | None:
+    """Play a game that the rule-based snake of seat 0 loses: the game, and its moves as in a link.
 
-    Both sides search; then the first one plays a move that leaves it 5 % where it had 35 or more,
-    and dies within 60 turns. None where this game has no such move.
+    The game ends with the elimination of seat 0.
     """
-    sides = {
-        "0": Search(nodes=400, evaluation=load_builtin()),
-        "1": Search(nodes=1500, evaluation=load_builtin()),
-    }
-    judge = {name: Search(nodes=10000, evaluation=load_builtin()) for name in sides}
-    board, played, planted = Board.new(11, 11, [*sides], game=Game(seed=seed)), "", 0
-    while not board.is_over() and board.turn < (planted + 60 if planted else 150):
-        moves = {name: decision.move for name, decision in snakes.decide(board, sides).items()}
-        if not planted and board.turn > 15 + seed % 20:
-            seen = {name: decision.scores for name, decision in snakes.decide(board, judge).items()}
-            rival = max(seen["1"].values())
-            left = {
-                move: win_probability.win_probabilities(
-                    {"0": score, "1": rival}, board.turn, learned=True
-                )["0"]
-                for move, score in seen["0"].items()
-            }
-            worst = min(left, key=left.__getitem__)
-            after = board.copy()
-            after.step({**moves, "0": worst})
-            if max(left.values()) > 0.35 and left[worst] < 0.05 and after.snakes[0].alive:
-                planted, moves["0"] = board.turn, worst
-        played += "".join("udlr"[MOVES.index(moves[name])] for name in sides)
-        board.step(moves)
-    lost = not board.snakes[0].alive and board.snakes[1].alive
-    return (played, planted) if planted and lost else None
+    replay = Replay(Board.new(11, 11, 1 + opponents, game=Game(seed=seed)))
+    players = [snakes.make(("cautious", "hungry")[seed % 2], seed)]
+    players += [Search(nodes=12, evaluation=load_builtin())] * opponents
+    letters = ""
+    while replay.last.snakes[0].alive and len(replay.last.living) > 1:
+        moves = {}
+        for snake, player in zip(replay.last.snakes, players, strict=True):
+            board = replay.last.copy()
+            board.you_id = snake.id
+            moves[snake.id] = player(board).move if snake.alive else ""
+        letters += "".join((move or "-")[0] for move in moves.values())
+        replay.append(moves)
+    return None if replay.last.snakes[0].alive else (replay, letters)
 
 
-@pytest.mark.parametrize("games", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_planted_blunder_is_named(quiet: Browser, page: str, games: int) -> None:
-    named: list[bool] = []
-    for seed in itertools.count(4):
-        if len(named) == games:
-            break
-        if (lost := blundered(seed)) is None:
+def page_review(browser: Browser, address: str) -> str:
+    """Open a lost game and return the verdict of the page."""
+    browser.open(address)
+    browser.wait("document.getElementById('why').textContent.includes('Analyzing')", 60)
+    deadline = time.monotonic() + 600
+    while "Analyzing" in (text := browser.text("#why")) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return text
+
+
+@pytest.mark.parametrize("games", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_page_and_coach_name_the_same_move(quiet: Browser, page: str, games: int) -> None:
+    """The last game has four snakes, and the page judges it when seat 0 is eliminated."""
+    judged = 0
+    for seed in itertools.count(1):
+        opponents = 3 if judged == games - 1 else 1
+        if (lost := lost_game(seed, opponents)) is None:
             continue
-        moves, planted = lost
-        quiet.open(linked(page).replace("seed=5", f"seed={seed}") + moves)
-        quiet.wait("!document.getElementById('lost').hidden")
-        found = re.search(r"turn (\d+)", quiet.text("#why"))
-        assert found is not None
-        named.append(int(found[1]) == planted)
-    assert sum(named) >= 0.9 * games, named
+        replay, letters = lost
+        address = linked(page, opponents=opponents).replace("seed=5", f"seed={seed}") + letters
+        verdict, loss = page_review(quiet, address), analyze_loss(replay, "snake_0")
+        assert loss is not None
+        if (mistake := loss.mistake) is None:
+            assert verdict == "No single move lost the game."
+        else:
+            found = re.search(r"turn (\d+): (\w+) .*?(\d+)%, (\w+) .*?(\d+)%", verdict)
+            assert found is not None
+            expected = (
+                f"{mistake.turn}", mistake.move, f"{100 * mistake.played_win_probability:.0f}",
+                mistake.better_move, f"{100 * mistake.best_win_probability:.0f}",
+            )  # fmt: skip
+            assert found.groups() == expected
+        judged += 1
+        if judged == games:
+            break
+
+
+def test_the_bar_and_the_status_belong_to_the_shown_turn(quiet: Browser, page: str) -> None:
+    """A shared lost game shows its turn 0 as undecided, and Undo shows the probabilities again."""
+    lost = lost_game(5, 1)
+    assert lost is not None
+    quiet.open(linked(page) + lost[1], "document.body.dataset.over === 'true'")
+    assert "won" in quiet.text("#status")
+    label = "document.getElementById('win-probabilities').ariaLabel"
+    chosen(quiet, "scrub", "0")
+    assert "won" not in quiet.text("#status")
+    assert "100%" not in quiet.run(label)
+    quiet.wait(f"{label}.includes('You about')")
+    quiet.run("document.getElementById('undo').click()")
+    quiet.wait("document.body.dataset.over === 'false'")
+    quiet.wait(f"{label}.includes('You about')")
 
 
 def test_a_damaged_link_is_refused(quiet: Browser, page: str) -> None:

@@ -3,7 +3,7 @@
 `analyze_game` analyzes every position with a `PositionAnalyzer`. The analysis starts at the end of
 the game, because mistakes tend to be near the end. `analyze_game` saves the results regularly and
 atomically, so an interrupted analysis resumes. The file stores the format version, the hash of the
-game file, the id of the evaluation and the time per move. If the game file or the evaluation
+game file, the id of the evaluation and the node limit. If the game file or the evaluation
 changes, the game is analyzed again.
 """
 
@@ -27,29 +27,16 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment, final_scores, find_mistakes
 from battlesnake_heuristics.analysis.position_analysis import (
+    ANALYSIS_NODES,
     CandidateMove,
     PositionAnalyzer,
     SnakeAssessment,
 )
-from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
+from battlesnake_heuristics.search.search import unsupported_reason
 
-_FORMAT_VERSION = 3
-"""Version of the file format. `GameAnalysis.load` converts files of version 2."""
-
-_FORMAT_2_KEYS = {
-    "by": "evaluation_id",
-    "milliseconds": "move_time_ms",
-    "ends": "final_scores",
-    "marks": "mistakes",
-    "better": "better_move",
-    "before": "best_win_probability",
-    "after": "played_win_probability",
-    "chance": "win_probability",
-    "choices": "candidates",
-}
-"""Keys of format version 2, mapped to the current keys."""
+_FORMAT_VERSION = 4
 
 MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
@@ -72,7 +59,7 @@ class GameAnalysis:
 
     Attributes:
         game: SHA-256 hash of the game file.
-        move_time_ms: CPU time per living snake and turn, in milliseconds.
+        nodes: Node limit per living snake and turn.
         first: First turn with a move.
         last: Last turn with a move.
         final_scores: Final score of each snake; None if the game was stopped.
@@ -82,7 +69,7 @@ class GameAnalysis:
     """
 
     game: str
-    move_time_ms: float
+    nodes: int
     first: int
     last: int
     final_scores: dict[str, float] | None
@@ -123,7 +110,7 @@ class GameAnalysis:
         """Return the first line of the analysis file as a JSON object."""
         return {
             "analysis": _FORMAT_VERSION, "game": self.game, "evaluation_id": self.evaluation_id,
-            "move_time_ms": self.move_time_ms, "first": self.first, "last": self.last,
+            "nodes": self.nodes, "first": self.first, "last": self.last,
             "final_scores": self.final_scores,
             "mistakes": self.mistakes
             and [
@@ -143,19 +130,14 @@ class GameAnalysis:
         lines = read_lines(path)
         try:
             header = next(lines)
-            if header.get("analysis") == 2:
-                header, lines = (
-                    _convert_format_2_header(header),
-                    map(_convert_format_2_position, lines),
-                )
-            elif header.get("analysis") != _FORMAT_VERSION:
+            if header.get("analysis") != _FORMAT_VERSION:
                 raise ReplayError(
-                    f"{path.name} is not an analysis file in format 2 or {_FORMAT_VERSION}; "
+                    f"{path.name} is not an analysis file in format {_FORMAT_VERSION}; "
                     "analyze the game again"
                 )
             return cls(
                 json_fields.string(header, "game", ""),
-                float(header["move_time_ms"]),
+                json_fields.integer(header, "nodes", ""),
                 json_fields.integer(header, "first", ""),
                 json_fields.integer(header, "last", ""),
                 header["final_scores"],
@@ -204,19 +186,18 @@ def load_current_analysis(game: Path) -> GameAnalysis | None:
 
 def analyze_game(
     path: Path,
-    move_time_ms: float = 50,
+    nodes: int = ANALYSIS_NODES,
     jobs: int = 1,
     on_update: _OnUpdate = lambda analysis: None,
 ) -> GameAnalysis:
     """Analyze the recorded game at ``path`` and save the result next to the game file.
 
-    An unfinished analysis resumes. Positions that were analyzed with at least the same time per
-    move are not analyzed again. The search for mistakes runs last, and its duration does not depend
-    on ``move_time_ms`` (see `analysis.mistakes`).
+    An unfinished analysis resumes. Positions that were analyzed with at least the same node limit
+    are not analyzed again. The search for mistakes runs last (see `analysis.mistakes`).
 
     Args:
         path: Replay file.
-        move_time_ms: CPU time per living snake and turn, in milliseconds.
+        nodes: Node limit per living snake and turn.
         jobs: Number of processes.
         on_update: Called with the analysis at the start, after every turn, and at the end.
 
@@ -224,7 +205,7 @@ def analyze_game(
         ReplayError: If the file is not a recorded game of at least two snakes and one turn.
     """
     replay = Replay.load(path)
-    analysis = _load_or_start(path, replay, move_time_ms)
+    analysis = _load_or_start(path, replay, nodes)
     boards = list(replay.boards())
     start = analysis.first
     done = analysis.is_complete
@@ -236,7 +217,7 @@ def analyze_game(
     on_update(analysis)
     try:
         positions = [(turn, boards[turn - start]) for turn in missing]
-        with contextlib.closing(_assess_positions(positions, move_time_ms / 1000, jobs)) as results:
+        with contextlib.closing(_assess_positions(positions, nodes, jobs)) as results:
             for turn, assessments in results:
                 analysis.positions[turn] = AnalyzedPosition(
                     assessments, replay.turns[turn - start].moves
@@ -248,8 +229,14 @@ def analyze_game(
                     save_s = saved - began
                 on_update(analysis)
         if not done:
-            found, _ = find_mistakes(replay, [snake.id for snake in replay.first.snakes])
+            probabilities = [
+                analysis.win_probabilities(turn) or {}
+                for turn in range(analysis.first, analysis.last + 1)
+            ]
+            found = find_mistakes(replay, [s.id for s in replay.first.snakes], probabilities)
             analysis.mistakes = sorted(found, key=lambda mistake: mistake.turn)
+            for mistake in found:
+                _apply_rollouts(analysis.positions[mistake.turn].assessments, mistake)
             on_update(analysis)
     finally:
         if not done:
@@ -257,48 +244,70 @@ def analyze_game(
     return analysis
 
 
-def _load_or_start(path: Path, replay: Replay, move_time_ms: float) -> GameAnalysis:
-    """Load the saved analysis, or start a new analysis.
+def _apply_rollouts(assessments: dict[str, SnakeAssessment], mistake: MoveAssessment) -> None:
+    """Replace a snake's win probabilities by the scores of the rollouts.
 
-    The saved analysis is used if its time per move suffices.
+    A position with a mistake then has one result. The win probabilities of the other snakes keep
+    their proportions.
     """
+    best = mistake.best_win_probability
+    one = assessments[mistake.snake_id]
+    scale = (1 - best) / max(1 - one.win_probability, 1e-9)
+    for name, other in assessments.items():
+        if name == mistake.snake_id:
+            candidates = [
+                _with_probability(at, mistake.scores.get(at.move)) for at in one.candidates
+            ]
+            candidates.sort(key=lambda candidate: -candidate.win_probability)
+            assessments[name] = SnakeAssessment(best, tuple(candidates))
+        else:
+            assessments[name] = SnakeAssessment(
+                other.win_probability * scale,
+                tuple(_with_probability(at, at.win_probability * scale) for at in other.candidates),
+            )
+
+
+def _with_probability(candidate: CandidateMove, probability: float | None) -> CandidateMove:
+    """Replace the win probability of a candidate, unless the new value is None."""
+    if probability is None:
+        return candidate
+    return dataclasses.replace(candidate, win_probability=min(probability, 1.0))
+
+
+def _load_or_start(path: Path, replay: Replay, nodes: int) -> GameAnalysis:
+    """Load the saved analysis if its node limit suffices, or start a new analysis."""
     existing = load_current_analysis(path)
-    if existing is not None and existing.move_time_ms >= move_time_ms:
+    if existing is not None and existing.nodes >= nodes:
         return existing
     if replay.game.solo or not replay.turns:
         raise ReplayError(
             f"{path.name}: an analysis needs a game with two snakes and one turn; give another game"
         )
+    if reason := unsupported_reason(replay.first):
+        raise ReplayError(f"{path.name}: {reason}; give another game")
     first = replay.first.turn
     last = first + len(replay.turns) - 1
-    return GameAnalysis(file_sha256(path), move_time_ms, first, last, final_scores(replay.last))
+    return GameAnalysis(file_sha256(path), nodes, first, last, final_scores(replay.last))
 
 
 def _assess_positions(
-    positions: Sequence[tuple[int, Board]], seconds: float, jobs: int
+    positions: Sequence[tuple[int, Board]], nodes: int, jobs: int
 ) -> Generator[tuple[int, dict[str, SnakeAssessment]], None, None]:
     """Yield the turn and the assessments of each position, in the order of completion."""
+    work = functools.partial(_assess_position, nodes)
     if jobs == 1:
-        analyzer = PositionAnalyzer(seconds=seconds)
-        with use_cpu_clock(True):
-            yield from ((turn, analyzer.analyze(board)) for turn, board in positions)
+        yield from map(work, positions)
         return
-    work = functools.partial(_assess_in_worker, seconds)
     with ProcessPool(jobs) as pool, contextlib.closing(run_tasks(pool, work, positions)) as results:
-        yield from ((turn, assessments) for (turn, _), assessments in results)
+        yield from (assessed for _, assessed in results)
 
 
-def _assess_in_worker(seconds: float, position: tuple[int, Board]) -> dict[str, SnakeAssessment]:
-    """Assess a position in a pool process."""
-    with use_cpu_clock(True):
-        return _analyzer(seconds).analyze(position[1])
-
-
-_analyzer = functools.cache(lambda seconds: PositionAnalyzer(seconds=seconds))
-"""Create the analyzer of a pool process.
-
-One analyzer serves all positions of the process.
-"""
+def _assess_position(
+    nodes: int, position: tuple[int, Board]
+) -> tuple[int, dict[str, SnakeAssessment]]:
+    """Return the turn and the assessments of a position."""
+    turn, board = position
+    return turn, PositionAnalyzer(nodes).analyze(board)
 
 
 def position_to_dict(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
@@ -362,23 +371,3 @@ def _mistake_from_dict(value: dict[str, Any]) -> MoveAssessment:
     """Convert a JSON object to a mistake."""
     names = [field.name for field in dataclasses.fields(MoveAssessment)]
     return MoveAssessment(**{name: value[name] for name in names})
-
-
-def _convert_format_2_header(header: dict[str, Any]) -> dict[str, Any]:
-    """Convert the first line of a file of format version 2."""
-    header = _rename_keys(header)
-    header["mistakes"] = header["mistakes"] and list(map(_rename_keys, header["mistakes"]))
-    return header
-
-
-def _convert_format_2_position(line: dict[str, Any]) -> dict[str, Any]:
-    """Convert the line of a position of format version 2."""
-    assessments = {name: _rename_keys(value) for name, value in line["snakes"].items()}
-    for assessment in assessments.values():
-        assessment["candidates"] = list(map(_rename_keys, assessment["candidates"]))
-    return {**line, "snakes": assessments}
-
-
-def _rename_keys(value: dict[str, Any]) -> dict[str, Any]:
-    """Replace keys of format version 2 with the current keys."""
-    return {_FORMAT_2_KEYS.get(key, key): item for key, item in value.items()}

@@ -7,7 +7,7 @@ move.
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,11 +18,9 @@ from battlesnake_heuristics.analysis.mistakes import (
     MIN_BETTER_SCORE,
     MISTAKE_LOSS,
     ROLLOUT_GAMES,
-    SCREENING_GAMES,
     MoveAssessment,
     find_mistakes,
     score_after_move,
-    scores_by_move,
 )
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.analysis.win_probability import MIN_PROVEN_VALUE
@@ -41,7 +39,6 @@ class LossAnalysis:
         snake_id: Id of the snake that lost.
         eliminated_on: Turn of the snake's elimination.
         cause: Cause of the snake's elimination, as in the official API.
-        turns_analyzed: Number of turns that were searched for mistakes.
         mistake: The move that lost the game; None if no single move lost the game.
         board: Position before the mistake.
         better_moves: Expected scores of the better moves, best first.
@@ -51,7 +48,6 @@ class LossAnalysis:
     snake_id: str
     eliminated_on: int
     cause: str
-    turns_analyzed: int
     mistake: MoveAssessment | None = None
     board: Board | None = None
     better_moves: Mapping[str, float] = field(default_factory=dict)
@@ -91,8 +87,8 @@ _CAUSE_PHRASES = {
 }
 
 
-def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> LossAnalysis | None:
-    """Analyze how a snake lost a game, in about ``seconds`` of CPU time.
+def analyze_loss(replay: Replay, snake_id: str) -> LossAnalysis | None:
+    """Analyze how a snake lost a game.
 
     Returns:
         The analysis, or None if the snake survived.
@@ -100,27 +96,24 @@ def analyze_loss(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lo
     snake = replay.last.snake(snake_id)
     if snake.alive:
         return None
-    mistakes, turns_analyzed = find_mistakes(replay, [snake_id], seconds)
-    mistake = next(
-        (mistake for mistake in mistakes if mistake.best_win_probability >= MIN_BETTER_SCORE), None
-    )
-    if mistake is None:
-        return LossAnalysis(snake_id, snake.eliminated_on, snake.eliminated_cause, turns_analyzed)
-    board, turn = replay.board(mistake.turn), replay.turns[mistake.turn - replay.first.turn]
-    won = scores_by_move(board, snake_id, turn.moves, ROLLOUT_GAMES, 1 + SCREENING_GAMES)
-    # `best_win_probability` is at least as precise as these rollouts, because a second assessment
-    # uses more rollouts.
-    won[mistake.better_move] = mistake.best_win_probability
+    eliminated = LossAnalysis(snake_id, snake.eliminated_on, snake.eliminated_cause)
+    mistakes = find_mistakes(replay, [snake_id])
+    if not mistakes:
+        return eliminated
+    mistake = mistakes[0]
     better_moves = {
         move: score
-        for move, score in sorted(won.items(), key=lambda item: -item[1])
+        for move, score in sorted(mistake.scores.items(), key=lambda item: -item[1])
         if move != mistake.move and score > mistake.best_win_probability - MISTAKE_LOSS
     }
-    return LossAnalysis(
-        snake_id, snake.eliminated_on, snake.eliminated_cause, turns_analyzed, mistake, board,
-        better_moves,
-        turn.decisions.get(snake_id),
-    )  # fmt: skip
+    turn = replay.turns[mistake.turn - replay.first.turn]
+    return dataclasses.replace(
+        eliminated,
+        mistake=mistake,
+        board=replay.board(mistake.turn),
+        better_moves=better_moves,
+        recorded=turn.decisions.get(snake_id),
+    )
 
 
 def find_puzzle(board: Board) -> tuple[str, int] | None:

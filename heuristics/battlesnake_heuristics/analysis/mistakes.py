@@ -7,11 +7,8 @@ mistakes in a recorded game. Game analyses, the coach and puzzles use this defin
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
@@ -20,7 +17,7 @@ from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
-MISTAKE_LOSS, _BLUNDER_LOSS = 0.10, 0.30
+MISTAKE_LOSS, BLUNDER_LOSS = 0.10, 0.30
 """Minimum lost win probability of a mistake and of a blunder, in [0, 1].
 
 The annotations are ``?`` for a mistake and ``??`` for a blunder.
@@ -32,31 +29,34 @@ MIN_BETTER_SCORE = 0.05
 Below this score, the snake has lost anyway, so no mistake is reported.
 """
 
-SCREENING_GAMES, ROLLOUT_GAMES = 12, 64
-"""Numbers of rollouts per move for the screening and for the measurement."""
+SCREENING_ROUNDS = ((4, 16), (8, 6), (16, 6))
+"""Rounds of the screening: rollouts per move, and the number of moves that remain.
 
-_SCREENING_NODES = 3000
-"""Nodes per snake and turn in the search for decreases of the win probability."""
+Each round uses different rollouts. After the last round, only moves with a loss remain.
+"""
 
-_NUM_LAST_MOVES, _MAX_SUSPECTS, _MAX_MISTAKES = 24, 16, 6
+ROLLOUT_GAMES = 64
+"""Number of rollouts per move for the measurement."""
+
+NUM_LAST_MOVES, MAX_SUSPECTS = 24, 16
 """Limits per snake.
 
-The numbers limit the last moves to screen, the suspects to screen, and the mistakes to measure. The
-suspects are the moves with the largest decreases of the win probability. Only the worst screened
-moves are measured and can become mistakes. Forced moves do not count.
+The numbers limit the last moves to screen, and the suspects to screen. The suspects are the moves
+with the largest decreases of the win probability. Forced moves do not count.
 """
 
-_TIE_MARGIN = 0.15
-"""Maximum difference from the largest loss at which a mistake is measured again.
+TIE_MARGIN, MAX_TIED = 0.15, 2
+"""Limits of the second measurement, with twice as many different rollouts.
 
-The second measurement uses different rollouts, three times as many.
+Moves are measured again if their losses differ from the largest loss by at most this margin.
 """
 
-ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = range(4, 8), 700
+ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = {2: range(4, 8), 3: range(3, 7)}, 700
 """Rollout settings.
 
 The settings are the numbers of turns with increased node limits, and the maximum number of turns.
-The number of turns with increased node limits (see `play_from_board`) differs between games.
+The number of turns with increased node limits (see `play_from_board`) differs between games. The
+keys are the numbers of living snakes; 3 stands for three or more.
 """
 
 ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(12, 36)]
@@ -69,7 +69,10 @@ limits would repeat the same game.
 
 @dataclass(frozen=True, slots=True)
 class MoveAssessment:
-    """The win probabilities after a played move and after the best other safe move."""
+    """The win probabilities after a played move and after the best other safe move.
+
+    ``scores`` contains the win probability after every safe move and after the played move.
+    """
 
     turn: int
     snake_id: str
@@ -77,6 +80,7 @@ class MoveAssessment:
     better_move: str
     best_win_probability: float
     played_win_probability: float
+    scores: dict[str, float] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -86,7 +90,7 @@ class MoveAssessment:
     @property
     def annotation(self) -> str:
         """The annotation of the move: ``??`` for a blunder, otherwise ``?``."""
-        return "??" if self.loss >= _BLUNDER_LOSS else "?"
+        return "??" if self.loss >= BLUNDER_LOSS else "?"
 
 
 def final_scores(last: Board) -> dict[str, float] | None:
@@ -102,49 +106,33 @@ def final_scores(last: Board) -> dict[str, float] | None:
     return {snake.id: 1 / len(winners) if snake in winners else 0.0 for snake in last.snakes}
 
 
-def rollout_scores(board: Board, games: int, seed: int = 1) -> dict[str, float]:
-    """Return the mean score of each snake over ``games`` rollouts, by id, in [0, 1].
+def score_after_move(
+    board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
+) -> float:
+    """Return a snake's mean score over ``games`` rollouts after ``move``, in [0, 1].
 
-    Food and node limits (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) differ between the rollouts.
-    Equal seeds give equal scores.
+    The opponents play the moves in ``others`` on the first turn. Food and node limits
+    (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) differ between the rollouts. Equal seeds give
+    equal scores.
 
     Raises:
         ValueError: If the search does not support the position.
     """
-    won = dict.fromkeys((snake.id for snake in board.snakes), 0.0)
-    living = board.living
-    if len(living) < 2:
-        return final_scores(board) or won
+    board = board.without_seed()
+    living = [snake.id for snake in board.living]
+    doublings = ROLLOUT_NODE_DOUBLINGS[min(len(living), 3)]
+    won = 0.0
     for game in range(seed, seed + games):
-        players = [ROLLOUT_PLAYERS[game % len(ROLLOUT_PLAYERS)]] * len(living)
-        node_doublings = ROLLOUT_NODE_DOUBLINGS[game % len(ROLLOUT_NODE_DOUBLINGS)]
-        points = play_from_board(
-            board, players, game, ROLLOUT_MAX_TURNS, node_doublings=node_doublings
-        ).points
-        for snake, share in zip(living, points.tolist(), strict=True):
-            won[snake.id] += share / games
-    return won
-
-
-def score_after_move(
-    board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
-) -> float:
-    """Return a snake's mean rollout score after ``move``.
-
-    The opponents play the moves in ``others``.
-    """
-    after = board.without_seed()
-    after.advance({**others, snake_id: move})
-    after.game = board.game
-    return rollout_scores(after, games, seed)[snake_id]
-
-
-def scores_by_move(
-    board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int = 1
-) -> dict[str, float]:
-    """Return a snake's mean rollout score for each safe move and for the played move."""
-    tried = dict.fromkeys((*board.safe_moves(snake_id), moves[snake_id]))
-    return {move: score_after_move(board, snake_id, move, moves, games, seed) for move in tried}
+        won += play_from_board(
+            board,
+            [ROLLOUT_PLAYERS[game % len(ROLLOUT_PLAYERS)]] * len(living),
+            game,
+            ROLLOUT_MAX_TURNS,
+            node_doublings=doublings[game % len(doublings)],
+            first_moves={**others, snake_id: move},
+            only_snake=snake_id,
+        ).points[living.index(snake_id)]
+    return float(won) / games
 
 
 def assess_move(
@@ -154,83 +142,85 @@ def assess_move(
 
     The best alternative is the other safe move with the highest rollout score.
     """
-    won = scores_by_move(board, snake_id, moves, games, seed)
     move = moves[snake_id]
-    better_move = max((one for one in won if one != move), key=won.__getitem__)
-    return MoveAssessment(board.turn, snake_id, move, better_move, won[better_move], won[move])
+    scores = {
+        tried: score_after_move(board, snake_id, tried, moves, games, seed)
+        for tried in dict.fromkeys((*board.safe_moves(snake_id), move))
+    }
+    better_move = max((tried for tried in scores if tried != move), key=scores.__getitem__)
+    return MoveAssessment(
+        board.turn, snake_id, move, better_move, scores[better_move], scores[move], scores
+    )
 
 
 def assess_moves(
-    places: Iterable[int], assess: Callable[[int, int, int], MoveAssessment]
+    places: Collection[int], assess: Callable[[int, int, int], MoveAssessment]
 ) -> list[MoveAssessment]:
-    """Assess some moves.
+    """Return the mistakes among some moves, worst first.
 
-    Moves with nearly the largest loss are assessed with more rollouts.
+    Each round assesses fewer moves with more rollouts (see `SCREENING_ROUNDS`).
 
     Args:
         places: Indices of the moves.
         assess: Function that assesses a move from an index, a number of rollouts and a seed.
     """
-    found = {at: assess(at, ROLLOUT_GAMES, 1 + SCREENING_GAMES) for at in places}
-    most = max((one.loss for one in found.values()), default=0.0)
-    close = [at for at, one in found.items() if one.loss >= max(most - _TIE_MARGIN, MISTAKE_LOSS)]
-    if len(close) > 1:
-        found |= {
-            at: assess(at, 3 * ROLLOUT_GAMES, 1 + SCREENING_GAMES + ROLLOUT_GAMES) for at in close
-        }
-    return list(found.values())
+    seed = 1
+    for games, remaining in SCREENING_ROUNDS:
+        losses = {at: assess(at, games, seed).loss for at in places}
+        places = sorted(places, key=lambda at: (-losses[at], -at))[:remaining]
+        seed += games
+    found = {at: assess(at, ROLLOUT_GAMES, seed) for at in places if losses[at] > 0}
+    worst = sorted(found, key=lambda at: (-found[at].loss, -at))
+    tied = [
+        at for at in worst if found[at].loss >= max(found[worst[0]].loss - TIE_MARGIN, MISTAKE_LOSS)
+    ][:MAX_TIED]
+    if len(tied) > 1:
+        found |= {at: assess(at, 2 * ROLLOUT_GAMES, seed + ROLLOUT_GAMES) for at in tied}
+    mistakes = [one for one in found.values() if one.loss >= MISTAKE_LOSS]
+    return sorted(mistakes, key=lambda one: (-one.loss, -one.turn))
 
 
 def find_mistakes(
-    replay: Replay, snake_ids: Collection[str], seconds: float = math.inf
-) -> tuple[list[MoveAssessment], int]:
+    replay: Replay,
+    snake_ids: Collection[str],
+    probabilities: Sequence[Mapping[str, float]] | None = None,
+) -> list[MoveAssessment]:
     """Find the mistakes of some snakes in a recorded game.
 
-    The function examines the turns from the end of the game to the start. The result is empty if
-    the search does not support the game.
+    The playable page finds the same mistakes (``docs/play/worker.js``). The result is empty if the
+    search does not support the game.
 
     Args:
         replay: Recorded game.
         snake_ids: Ids of the snakes whose moves are examined.
-        seconds: CPU time limit. Half of this time is for the examination of turns.
+        probabilities: Win probabilities by snake id before each turn (default: analyze the game).
 
     Returns:
-        The mistakes, worst first, and the number of examined turns.
+        The mistakes, worst first.
     """
     boards = list(replay.boards())
     if unsupported_reason(boards[0]) or len(boards[0].living) > 16:
-        return [], 0
-    until = time.process_time() + seconds / 2
-    losses: dict[str, list[tuple[float, int]]] = {snake_id: [] for snake_id in snake_ids}
-    analyzer, after, seen = (
-        PositionAnalyzer(nodes=2 * _SCREENING_NODES),
-        final_scores(boards[-1]) or {},
-        0,
-    )
-    for at in range(len(replay.turns) - 1, -1, -1):
-        if time.process_time() >= until:
-            break
-        now = analyzer.win_probabilities(boards[at])
-        for snake_id in losses.keys() & now.keys():
-            if {*boards[at].safe_moves(snake_id)} - {replay.turns[at].moves[snake_id]}:
-                losses[snake_id].append((now[snake_id] - after.get(snake_id, 0.0), at))
-        after, seen = now, seen + 1
-
-    def assess(snake_id: str, at: int, games: int, seed: int) -> MoveAssessment:
-        """Assess the move of a snake on the turn with index ``at``."""
-        return assess_move(boards[at], snake_id, replay.turns[at].moves, games, seed)
-
-    assessments = []
-    for snake_id, snake_losses in losses.items():
-        places = {
-            at
-            for _, at in (
-                *snake_losses[:_NUM_LAST_MOVES],
-                *sorted(snake_losses, reverse=True)[:_MAX_SUSPECTS],
-            )
+        return []
+    if probabilities is None:
+        analyzer = PositionAnalyzer()
+        probabilities = [
+            {name: one.win_probability for name, one in analyzer.analyze(board).items()}
+            for board in boards[:-1]
+        ]
+    after = [*probabilities[1:], final_scores(boards[-1]) or {}]
+    mistakes = []
+    for snake_id in snake_ids:
+        drops = {
+            at: round(now[snake_id] - after[at].get(snake_id, 0.0), 6)
+            for at, now in enumerate(probabilities)
+            if snake_id in now
+            and {*boards[at].safe_moves(snake_id)} - {replay.turns[at].moves[snake_id]}
         }
-        screened = [(assess(snake_id, at, SCREENING_GAMES, 1).loss, at) for at in places]
-        worst = [at for _, at in sorted(screened, reverse=True)[:_MAX_MISTAKES]]
-        assessments += assess_moves(worst, partial(assess, snake_id))
-    found = [one for one in assessments if one.loss >= MISTAKE_LOSS]
-    return sorted(found, key=lambda one: -one.loss), seen
+        suspects = sorted(drops, key=lambda at: (-drops[at], -at))[:MAX_SUSPECTS]
+
+        def assess(at: int, games: int, seed: int, snake_id: str = snake_id) -> MoveAssessment:
+            """Assess the move of the snake on the turn with index ``at``."""
+            return assess_move(boards[at], snake_id, replay.turns[at].moves, games, seed)
+
+        mistakes += assess_moves({*list(drops)[-NUM_LAST_MOVES:], *suspects}, assess)
+    return sorted(mistakes, key=lambda one: -one.loss)

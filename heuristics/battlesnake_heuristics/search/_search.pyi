@@ -30,13 +30,13 @@ def search(
     nodes: int,
     max_depth: int,
     network: bytes,
-    exact: bool,
+    exact: int,
     decoupled: bool,
     frozen: bool,
     first_depth: int,
     should_stop: Callable[[], object] | None,
     /,
-) -> tuple[int, int, int, int, int, dict[int, int], list[bytes], tuple[int, int, int, int]]:
+) -> tuple[int, int, int, int, int, dict[int, int], list[list[bytes]], tuple[int, int, int, int]]:
     """Search for the best move of snake 0.
 
     Args:
@@ -56,15 +56,17 @@ def search(
         nodes: Maximum number of nodes; 0 for no limit.
         max_depth: Maximum depth in turns.
         network: Bytes of a learned evaluation; empty for the handcrafted evaluation.
-        exact: Compute exact scores for all moves, not only for the best move.
+        exact: 1 computes exact scores for all moves, not only for the best move; 2 also for a
+            forced move.
         decoupled: Use decoupled MCTS if three or more snakes live and ``network`` is given.
         frozen: Use the frozen search, which ignores ``network`` and ``decoupled``.
         first_depth: First depth of iterative deepening; above 1 for a helper thread.
         should_stop: Polled callback; a true return value stops the search.
 
     Returns:
-        (move, depth, proven, leaf_evals, nodes, score by move, line as bytes per turn, visits of
-        the four moves in a decoupled search or zeros). The unit of scores is 1/1000 cell of
+        (move, depth, proven, leaf_evals, nodes, score by move, lines of the four moves as bytes
+        per turn, visits of the four moves in a decoupled search or zeros). Without ``exact``, only
+        the best move has a line. The unit of scores is 1/1000 cell of
         territory.
 
     Raises:
@@ -98,6 +100,8 @@ def play_game(
     node_doublings: int,
     random_move_fraction: int,
     max_turns: int,
+    first_moves: bytes,
+    only_seat: int,
     /,
 ) -> tuple[bytes, tuple[float, ...], int, int, int]:
     """Play a self-play game; returns (rows, points by seat, turns, finished, nodes)."""

@@ -110,7 +110,7 @@ class SearchResult(NamedTuple):
     leaf_evals: int
     nodes: int
     scores: dict[int, int]
-    line: list[bytes]
+    lines: list[list[bytes]]
     visits: tuple[int, int, int, int]
 
 
@@ -302,12 +302,14 @@ class SearchStats:
         proven: Whether the value is a forced win or loss.
         leaf_evals: Number of leaf evaluations.
         nodes: Number of visited nodes.
+        lines: Line by first move; complete only for the best move, unless the search is exact.
     """
 
     depth: int
     proven: bool
     leaf_evals: int
     nodes: int
+    lines: dict[str, dict[str, tuple[str, ...]]]
 
     def __str__(self) -> str:
         proven = ", proven" if self.proven else ""
@@ -326,6 +328,7 @@ class Search:
         evaluation: Learned evaluation; None for the handcrafted evaluation.
         exact: Whether to compute exact scores for all moves, which takes longer. By default, only
             the score of the best move is exact, and the other scores are upper bounds.
+        exact_forced: Whether to compute the exact score of a forced move, which needs no search.
         decoupled: Whether to use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more
             snakes are alive and the evaluation supports the game. The scores of decoupled MCTS are
             estimates without proofs.
@@ -343,6 +346,7 @@ class Search:
         max_depth: int = _MAX_DEPTH,
         evaluation: Evaluation | None = None,
         exact: bool = False,
+        exact_forced: bool = False,
         decoupled: bool = False,
     ) -> None:
         if not COMPILED:
@@ -355,7 +359,7 @@ class Search:
         self.nodes = nodes
         self.max_depth = max_depth
         self.evaluation = evaluation
-        self.exact = exact
+        self.exact = 2 * exact_forced or int(exact)
         self.decoupled = decoupled
         self._fallback: Strategy | None = None
 
@@ -403,13 +407,14 @@ class Search:
             )
         else:
             result, helper_counts = SEARCH_CORES.search(request)
-        move, depth, proven, leaf_evals, nodes, scores, line, _ = result
+        move, depth, proven, leaf_evals, nodes, scores, lines, _ = result
         stats = SearchStats(
-            depth, bool(proven), leaf_evals + helper_counts.leaf_evals, nodes + helper_counts.nodes
-        )
+            depth, bool(proven), leaf_evals + helper_counts.leaf_evals, nodes + helper_counts.nodes,
+            {MOVES[index]: _moves_by_snake(lines[index], snakes) for index in scores},
+        )  # fmt: skip
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
         best = values.get(MOVES[move], 0.0)  # ``values`` is empty if only the root was evaluated.
-        note = f"{stats}; line {_format_line(line, snakes)}"
+        note = f"{stats}; line {_format_line(lines[move], snakes)}"
         if reason:
             note += f"; handcrafted evaluation: the network is {reason}"
         elif self.evaluation:
@@ -418,7 +423,7 @@ class Search:
             MOVES[move],
             (Reason("search", scores=values, note=note),),
             values,
-            line=_moves_by_snake(line, snakes),
+            line=_moves_by_snake(lines[move], snakes),
         ), stats
 
     def move_scores(self, board: Board) -> dict[str, float]:
@@ -558,7 +563,7 @@ def _search_arguments(
     nodes: int,
     max_depth: int,
     network: bytes,
-    exact: bool = False,
+    exact: int = 0,
     decoupled: bool = False,
     frozen: bool = False,
 ) -> tuple[Any, ...]:

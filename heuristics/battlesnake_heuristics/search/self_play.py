@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
-from battlesnake_gym.rules import Game, Settings, State
+from battlesnake_gym.rules import MOVES, Game, Settings, State
 from battlesnake_gym.rules.royale import royale_hazards
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.search import (
@@ -233,6 +233,8 @@ def play_from_board(
     random_opening_turns: int = 0,
     random_move_fraction: float = 0.0,
     node_doublings: int = 0,
+    first_moves: Mapping[str, str] | None = None,
+    only_snake: str | None = None,
 ) -> SelfPlayGame:
     """Play a game from ``board``, with one player per living snake.
 
@@ -250,6 +252,8 @@ def play_from_board(
         random_opening_turns: Maximum number of turns in which all snakes move randomly.
         random_move_fraction: Probability of a random move afterwards, in half of the games.
         node_doublings: Number of turns with an increased node limit.
+        first_moves: Moves by snake id of a turn before the game, after which no food appears.
+        only_snake: Id of a snake whose elimination ends the game.
 
     Raises:
         ValueError: If fewer than two snakes are alive, or the search does not support the position.
@@ -276,10 +280,21 @@ def play_from_board(
         node_doublings,
         round(random_move_fraction * 65536),
         max_turns,
+        _moves_to_bytes(board, first_moves) if first_moves else b"",
+        next((at for at, snake in enumerate(board.living) if snake.id == only_snake), -1),
     )
     return SelfPlayGame(
         np.frombuffer(rows, ROW_DTYPE), np.array(points, np.float64), turns, bool(finished)
     )
+
+
+def _moves_to_bytes(board: Board, moves: Mapping[str, str]) -> bytes:
+    """Return the index of each living snake's move; an invalid move means the default move."""
+    played = (
+        moves[snake.id] if moves[snake.id] in MOVES else rules.default_move(snake.body)
+        for snake in board.living
+    )
+    return bytes(map(MOVES.index, played))
 
 
 def play_games(

@@ -20,8 +20,8 @@ from battlesnake_gym.common.command_line import (
     Parser,
     add_json_option,
     bounded_number,
-    milliseconds,
     output_dir,
+    positive,
     print_error,
     print_json,
 )
@@ -29,14 +29,12 @@ from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path, analyze_game
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
+from battlesnake_heuristics.analysis.position_analysis import ANALYSIS_NODES
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
 from battlesnake_server.replay_viewer import game_fetcher
 
 _PROG = "battlesnake-gym game analyze"
-
-_MAX_MISTAKES = 12
-"""Maximum number of mistakes printed; the viewer shows all mistakes."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,10 +51,10 @@ def main(argv: list[str] | None = None) -> int:
             options.game, address_policy.from_options(options), options.fetch_dir,
             ruleset=options.ruleset, board_map=options.map,
         )  # fmt: skip
-        with tqdm(unit="turn", disable=options.quiet or None) as bar:
-            analysis = analyze_game(
-                path, options.move_time, options.jobs, _make_progress_callback(bar)
-            )
+        with tqdm(unit="turn", desc="analyzing", disable=options.quiet or None) as bar:
+            if not options.quiet:
+                bar.write(f"analyzing {path_text(path.name)}, then its mistakes", sys.stderr)
+            analysis = analyze_game(path, options.nodes, options.jobs, _make_progress_callback(bar))
         names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
         return print_error(_PROG, error)
@@ -72,18 +70,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
-    """Format the mistakes with the largest loss, in game order."""
+    """Format the mistakes in game order."""
     mistakes = analysis.mistakes or []
-    worst = sorted(mistakes, key=lambda mistake: -mistake.loss)[:_MAX_MISTAKES]
     lines = [
-        f"{len(analysis.positions)} turns, {analysis.move_time_ms:g} ms per snake: "
+        f"{len(analysis.positions)} turns, {analysis.nodes:,} nodes per snake: "
         f"{sum(mistake.annotation == '??' for mistake in mistakes)} blunders (??), "
         f"{sum(mistake.annotation == '?' for mistake in mistakes)} mistakes (?)"
     ]
-    lines += [
-        _format_mistake(mistake, names)
-        for mistake in sorted(worst, key=lambda mistake: mistake.turn)
-    ]
+    lines += [_format_mistake(mistake, names) for mistake in mistakes]
     return "\n".join(lines) + "\n"
 
 
@@ -96,7 +90,7 @@ def to_dict(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
     ]
     return {
         "turns": len(analysis.positions),
-        "move_time_ms": analysis.move_time_ms,
+        "nodes": analysis.nodes,
         "mistakes": mistakes,
     }
 
@@ -117,6 +111,8 @@ def _make_progress_callback(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
     def update_bar(analysis: GameAnalysis) -> None:
         bar.total = analysis.last - analysis.first + 1
         bar.update(len(analysis.positions) - bar.n)
+        if bar.n == bar.total and not analysis.is_complete:
+            bar.set_description(f"finding mistakes of {len(analysis.final_scores or ())} snakes")
 
     return update_bar
 
@@ -139,11 +135,11 @@ def parser() -> Parser:
     add("game", metavar="GAME", help="replay file, or the id or URL of a game "
         "(arena.battlesnake.com, an engine, or this arena)")  # fmt: skip
     add(
-        "--move-time",
-        type=milliseconds,
-        default=50.0,
-        metavar="MS",
-        help="CPU time per living snake and turn, in milliseconds",
+        "--nodes",
+        type=positive,
+        default=ANALYSIS_NODES,
+        metavar="N",
+        help="search nodes per living snake and turn",
     )
     add("--jobs", type=bounded_number(int, 1, 256), default=1, metavar="N",
         help="number of processes")  # fmt: skip

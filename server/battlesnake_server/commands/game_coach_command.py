@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import re
 import sys
 import textwrap
@@ -38,13 +37,6 @@ from battlesnake_server import address_policy
 from battlesnake_server.commands.game_scenarios_command import format_result, make_scenario_runner
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
-
-_ANALYSIS_CPU_S = 40.0
-"""CPU time for the analysis of lost games, in seconds.
-
-The limit applies to a single game, or to all games of ``--last`` together. The games of a directory
-have no limit.
-"""
 
 _MAX_LATE_MOVES = 10
 """Maximum number of late moves in the report."""
@@ -113,7 +105,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
         f"{format_latency_report(games)}\n"
     )
     analyzed = [
-        (path, replay, analyze_loss(replay, snake_id, _ANALYSIS_CPU_S / max(1, len(lost))))
+        (path, replay, analyze_loss(replay, snake_id))
         for path, replay, snake_id in lost
         if not replay.game.solo
     ]
@@ -170,8 +162,7 @@ def _iter_losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lo
                 raise
             sys.stderr.write(f"skipped: {error}\n")
             continue
-        seconds = _ANALYSIS_CPU_S if is_single else math.inf
-        loss = None if replay.game.solo else analyze_loss(replay, snake_id, seconds)
+        loss = None if replay.game.solo else analyze_loss(replay, snake_id)
         if loss is not None:
             yield path, replay, loss
 
@@ -235,9 +226,7 @@ def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) ->
     snake = sanitize_text(replay.last.snake(found.snake_id).name or found.snake_id, 40)
     head = f"{path_text(path.name)}: {snake} {found.cause_text} on turn {found.eliminated_on}\n"
     if found.board is None or found.mistake is None:
-        return (
-            head + f"  No single move in its last {found.turns_analyzed} turns lost the game.\n\n"
-        )
+        return head + "  No single move lost the game.\n\n"
     board = found.board.copy()
     board.you_id = found.snake_id
     better = " or ".join(

@@ -307,7 +307,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             )
         try:
             board = Board.from_text(position)
-            analysis = await asyncio.to_thread(PositionAnalyzer(seconds=0.05).analyze, board)
+            analysis = await asyncio.to_thread(PositionAnalyzer().analyze, board)
         except (BoardError, ValueError) as error:
             example = str(Board.new(5, 5, ["a", "b"]))
             return format_reply(f"{error}\nExample of a board:\n{example}", "analyze that board")

@@ -26,7 +26,6 @@ from battlesnake_heuristics.analysis.game_analysis import (
 )
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 
-_MOVE_TIME_MS = 50.0
 _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
 
@@ -149,7 +148,7 @@ class AnalysisQueue:
             str(game),
         ]
         process = subprocess.Popen(
-            [*command, f"--move-time={_MOVE_TIME_MS:g}"],
+            command,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._process = process

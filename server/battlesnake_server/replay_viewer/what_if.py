@@ -19,12 +19,10 @@ from battlesnake_heuristics.analysis.game_analysis import MOVES_BY_LETTER, asses
 from battlesnake_heuristics.analysis.mistakes import MISTAKE_LOSS
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.analysis.scenarios import Scenario
+from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_server import replay_json
 
 _MAX_BRANCH_TURNS = 60
-_SEARCH_TIME_S = 0.05
-"""Search time in seconds for each living snake."""
-
 _search_slots = threading.BoundedSemaphore(2)
 
 
@@ -42,7 +40,7 @@ def _acquire_analyzer() -> Iterator[PositionAnalyzer]:
     if not _search_slots.acquire(timeout=5):
         raise WhatIfBusyError("other visitors are analyzing positions; try again in a few seconds")
     try:
-        yield PositionAnalyzer(seconds=_SEARCH_TIME_S)
+        yield PositionAnalyzer()
     finally:
         _search_slots.release()
 
@@ -106,7 +104,7 @@ def describe_branch(board: Board, groups: str) -> dict[str, Any]:
     after, played = play_branch(board, groups)
     solo = after.game.solo or after.game.ruleset == "solo"
     with _acquire_analyzer() as analyzer:
-        assessments = {} if solo else analyzer.analyze(after)
+        assessments = {} if solo or unsupported_reason(after) else analyzer.analyze(after)
     return {
         "frame": replay_json.frame(after),
         "moves": played,
@@ -126,8 +124,8 @@ def build_scenario(board: Board) -> Scenario:
         BoardError: If ``board.you`` is eliminated or has no opponents.
     """
     candidates = (
-        PositionAnalyzer(seconds=4 * _SEARCH_TIME_S).analyze(board)[board.you.id].candidates
-        if len(board.living) > 1 and board.you.alive
+        PositionAnalyzer().analyze(board)[board.you.id].candidates
+        if len(board.living) > 1 and board.you.alive and not unsupported_reason(board)
         else ()
     )
     if not candidates:

@@ -368,14 +368,23 @@ export class Player {
       element("line", { id: "cursor", x1: 0, x2: 0, y1: 0, y2: 40 }));
   }
 
+  /** Saves the game up to the shown turn as an animated GIF. */
+  async saveGif() {
+    const { saveGif } = await import("./gif.js");
+    const { frames } = this.game;
+    $("gif").disabled = true;
+    await saveGif(frames.slice(0, this.index + 1), this.game, `battlesnake-${frames[this.index].turn}.gif`);
+    $("gif").disabled = false;
+  }
+
   listen() {
     const clicks = {
       play: () => this.toggle(), start: () => this.go(0), end: () => this.go(this.last),
       back: () => this.go(Math.ceil(this.position) - 1), forward: () => this.go(this.index + 1),
       "next-death": () => this.nextDeath(), "previous-death": () => this.previousDeath(),
-      "help-button": () => $("help").showModal(),
+      "help-button": () => $("help").showModal(), gif: () => this.saveGif(),
     };
-    for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
+    for (const [id, action] of Object.entries(clicks)) $(id)?.addEventListener("click", action);
     $("speed").addEventListener("change", () => $("speed").blur());
     addEventListener("click", (event) => { // after a click, keys control the player again
       if (event.detail > 0) event.target.closest("button")?.blur();

@@ -123,8 +123,9 @@ def _make_redirect_relative(response: Response) -> Response:
 
 def _set_security_headers(response: Response) -> Response:
     """Set headers that restrict browsers to content from this server."""
-    kinds = ("script", "style", "img", "connect")
+    kinds = ("script", "style", "connect")
     sources = "; ".join(f"{kind}-src 'self'" for kind in kinds)
+    sources += "; img-src 'self' blob:"  # The GIF encoder draws the board as an image.
     response.headers["Content-Security-Policy"] = (
         f"default-src 'none'; {sources}; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

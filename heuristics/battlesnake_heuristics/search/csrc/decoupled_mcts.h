@@ -334,10 +334,11 @@ static void simulate(Tree *tree) {
 static void extract_visited_line(Tree *tree, SearchResult *result) {
     uint32_t index = 0;
     uint64_t key;
-    while (result->line_length < MAX_DEPTH) {
+    Line *line = &result->lines[result->move];
+    while (line->length < MAX_DEPTH) {
         const Node *node = get_node(tree, index);
         if (node->terminal || !node->visits) return;
-        uint8_t *moves = result->line[result->line_length++];
+        uint8_t *moves = line->moves[line->length++];
         uint8_t joint_moves[MAX_SNAKES] = {0};
         memset(moves, 4, MAX_SNAKES);
         for (int s = 0; s < tree->snakes; s++)
@@ -386,7 +387,7 @@ static void export_visits(Tree *tree, SearchResult *result) {
         memcpy(choice->visits, stats[s].visits, sizeof choice->visits);
     }
     extract_visited_line(tree, result);
-    result->depth = result->line_length;
+    result->depth = result->lines[result->move].length;
 }
 
 /* Returns whether the request uses decoupled MCTS. */

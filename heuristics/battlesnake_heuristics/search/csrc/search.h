@@ -34,6 +34,8 @@ enum {
     NUM_WEIGHTS
 };
 
+enum { EXACT_FORCED = 2 };
+
 /* A search request. All pointers are borrowed and must stay valid during the search. */
 typedef struct {
     int width, height, snakes; /* board size in cells; number of snakes; snake 0 is ours */
@@ -50,7 +52,9 @@ typedef struct {
     double time_limit_s; /* time limit in seconds; 0: none */
     int64_t max_nodes; /* maximum number of nodes; 0: no limit */
     int first_depth;   /* first depth of iterative deepening; above 1 in a helper thread */
-    int exact_scores;  /* 1: all scores are exact, not only the score of the best move */
+    /* 1: all scores are exact, not only the score of the best move. EXACT_FORCED: the score of a
+     * forced move, too, although the move needs no search. */
+    int exact_scores;
     /* 1: use decoupled MCTS if three or more snakes are alive and there is a network. */
     int decoupled;
     int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
@@ -69,6 +73,12 @@ typedef struct {
     uint32_t visits[4]; /* visits by move */
 } RootChoice;
 
+/* A principal variation. */
+typedef struct {
+    int length;                           /* in turns */
+    uint8_t moves[MAX_DEPTH][MAX_SNAKES]; /* moves of all snakes, 4 for eliminated snakes */
+} Line;
+
 /* The result of a search. */
 typedef struct {
     int move;             /* index of the best move */
@@ -79,8 +89,8 @@ typedef struct {
     int32_t scores[4];
     uint8_t has_score[4]; /* by move: 1 if scores[] is set */
     RootChoice choices[MAX_SNAKES]; /* choices of decoupled MCTS by snake; otherwise 0 */
-    int line_length;      /* number of turns of the principal variation */
-    uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* moves of all snakes, 4 for eliminated snakes */
+    /* Lines by our first move: of the best move and, with exact scores, of every scored move. */
+    Line lines[4];
 } SearchResult;
 
 /* A position with explicit bodies, for tests that compare the search with the rules. */

@@ -118,7 +118,7 @@ static int parse_request(PyObject *args, SearchRequest *request, RequestBuffers 
                          int *frozen, PyObject **stop) {
     long long max_nodes;
     memset(buffers, 0, sizeof *buffers);
-    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*pppiO", &request->width, &request->height,
+    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*ippiO", &request->width, &request->height,
                           &request->wrapped, &request->constrictor, &request->solo,
                           &request->damage, &buffers->lengths, &buffers->health, &buffers->bodies,
                           &buffers->food, &buffers->hazards, &buffers->weights,
@@ -133,13 +133,20 @@ static int parse_request(PyObject *args, SearchRequest *request, RequestBuffers 
     return check_network(&buffers->network, (const Network **)&request->network);
 }
 
-static PyObject *build_line(const SearchRequest *request, const SearchResult *result) {
-    PyObject *line = PyList_New(result->line_length);
-    for (int i = 0; line && i < result->line_length; i++) {
-        PyObject *moves = PyBytes_FromStringAndSize((const char *)result->line[i], request->snakes);
-        if (!moves || PyList_SetItem(line, i, moves)) Py_CLEAR(line);
+/* Returns a list with the lines of the four moves: for each line, bytes per turn. */
+static PyObject *build_lines(const SearchRequest *request, const SearchResult *result) {
+    PyObject *lines = PyList_New(4);
+    for (int move = 0; lines && move < 4; move++) {
+        const Line *from = &result->lines[move];
+        PyObject *line = PyList_New(from->length);
+        for (int i = 0; line && i < from->length; i++) {
+            PyObject *moves =
+                PyBytes_FromStringAndSize((const char *)from->moves[i], request->snakes);
+            if (!moves || PyList_SetItem(line, i, moves)) Py_CLEAR(line);
+        }
+        if (!line || PyList_SetItem(lines, move, line)) Py_CLEAR(lines);
     }
-    return line;
+    return lines;
 }
 
 static PyObject *build_scores(const SearchResult *result) {
@@ -189,14 +196,15 @@ PyDoc_STRVAR(search_doc,
 "The buffers `lengths`, `health` and `weights` are int32. The buffer `bodies` contains uint16 cells\n"
 "(y * width + x), head first and snake after snake. The buffers `food` and `hazards` contain one byte\n"
 "per cell. Health 0 marks an eliminated snake. A limit of 0 disables the limit.\n"
-"`network` contains the bytes of a learned evaluation, or is empty. If `exact` is true, all scores\n"
-"are exact, not only the score of the best move. If `decoupled` is true, positions with three or\n"
+"`network` contains the bytes of a learned evaluation, or is empty. If `exact` is 1, all scores\n"
+"are exact, not only the score of the best move; if it is 2, the score of a forced move, too. If `decoupled` is true, positions with three or\n"
 "more living snakes and a network are searched by decoupled MCTS. If `frozen` is true, the frozen\n"
 "search ignores `network` and `decoupled`. `first_depth` is above 1 in helper threads.\n"
 "`should_stop` is None, or a polled callable; a true return value interrupts the search.\n"
 "\n"
-"Returns (move, depth, proven, leaf_evals, nodes, scores by move, line: bytes per turn, visits of\n"
-"the four moves in a decoupled search or zeros).\n"
+"Returns (move, depth, proven, leaf_evals, nodes, scores by move, lines of the four moves: bytes\n"
+"per turn, visits of the four moves in a decoupled search or zeros). Only the line of the best move\n"
+"is complete, unless `exact` is not 0.\n"
 "Raises ValueError if an argument is outside the limits of the search, and InterruptedError if\n"
 "`should_stop` returned true. Exceptions of signal handlers propagate (KeyboardInterrupt for Ctrl-C\n"
 "in the main thread). Releases the GIL.");
@@ -224,7 +232,7 @@ static PyObject *search(PyObject *module, PyObject *args) {
     const uint32_t *visits = result.choices[0].visits;
     return Py_BuildValue("(iiiLLNN(IIII))", result.move, result.depth, result.proven,
                          (long long)result.leaf_evals, (long long)result.nodes,
-                         build_scores(&result), build_line(&request, &result), visits[0], visits[1],
+                         build_scores(&result), build_lines(&request, &result), visits[0], visits[1],
                          visits[2], visits[3]);
 }
 

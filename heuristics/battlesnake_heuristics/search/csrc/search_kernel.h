@@ -204,12 +204,12 @@ static int worst_reply_in_tt(Search *search, const Position *pos, uint8_t *moves
     return worst <= WIN || search->request->snakes == 1;
 }
 
-/* Extracts the principal variation from the transposition table. */
-static void extract_line(Search *search, const Position *root, SearchResult *result) {
+/* Extracts the principal variation after our first move `move` from the transposition table. */
+static void extract_line(Search *search, const Position *root, int move, SearchResult *result) {
     Position pos = *root, to;
-    int move = result->move;
-    while (result->line_length < result->depth) {
-        uint8_t *moves = result->line[result->line_length++];
+    Line *line = &result->lines[move];
+    while (line->length < result->depth) {
+        uint8_t *moves = line->moves[line->length++];
         memset(moves, 4, MAX_SNAKES);
         moves[0] = move;
         if (!worst_reply_in_tt(search, &pos, moves, &to) || terminal_value(search, &to, 1)) return;
@@ -239,7 +239,8 @@ static void iterative_deepening(Search *search, const Position *root, SearchResu
         if (result->proven && (root->living <= 2 || FROZEN)) break;
         if (!search_root(search, root, depth, options, count, result)) break;
         result->depth = depth;
-        if (count == 1 || frozen_out_of_time(search)) break; /* count 1 means a forced move */
+        if (count == 1 && request->exact_scores < EXACT_FORCED) break; /* a forced move */
+        if (frozen_out_of_time(search)) break;
     }
 }
 
@@ -350,7 +351,10 @@ static int search_position(const SearchRequest *request, SearchResult *result) {
     if (!search) return -1;
     attach_tt(search, &root);
     int failed = search->table ? run_search(search, &root, result) : -1;
-    if (!failed && !result->line_length) extract_line(search, &root, result);
+    int has_tree_line = failed || result->lines[result->move].length;
+    for (int move = 0; move < 4 && !has_tree_line; move++)
+        if (move == result->move || (request->exact_scores && result->has_score[move]))
+            extract_line(search, &root, move, result);
     int status = failed ? failed : search->interrupted;
     if (FROZEN)
         tt_return_frozen(search->table);

@@ -35,6 +35,8 @@ typedef struct {
      * moves. */
     int random_move_fraction;
     int max_turns;
+    const uint8_t *first_moves; /* moves of the first turn by seat, after which no food appears; or NULL */
+    int only_seat; /* the game ends if this seat is eliminated; -1: never */
 } SelfPlayConfig;
 
 /* Origin of a move. The move of ROW_SEARCHED_RANDOM was searched and then replaced by a random

@@ -11,7 +11,7 @@
 const char play_game_doc[] =
 "play_game(width, height, wrapped, constrictor, damage, lengths, health, bodies, food, hazards,\n"
 "          food_chance, shrink_every, players, seed, turn, random_opening_turns, node_doublings,\n"
-"          random_move_fraction, max_turns)\n"
+"          random_move_fraction, max_turns, first_moves, only_seat)\n"
 "--\n"
 "\n"
 "Play a self-play game of two or more snakes from a position in the format of search().\n"
@@ -19,18 +19,21 @@ const char play_game_doc[] =
 "`players` contains one tuple per seat: (weights, network, nodes, seconds of CPU time, decoupled,\n"
 "root_noise, shared_tree). `hazards` contains the hazard layers of every cell after 0, 1, ... shrinks.\n"
 "`turn`, the turn of the position, affects only the shrinks.\n"
+"`first_moves` contains one byte per seat, or nothing: moves of a turn before the game, after which\n"
+"no food appears. The game ends if the snake at `only_seat` is eliminated; -1 plays to the end.\n"
 "\n"
 "Returns (rows: bytes, points by seat, turns, finished, nodes). Releases the GIL.";
 
 /* Buffers of a game, borrowed from Python objects until release_self_play_buffers(). */
 typedef struct {
     RequestBuffers start;
-    Py_buffer weights[MAX_SNAKES], network[MAX_SNAKES];
+    Py_buffer weights[MAX_SNAKES], network[MAX_SNAKES], first_moves;
     SelfPlayPlayer player[MAX_SNAKES];
 } SelfPlayBuffers;
 
 static void release_self_play_buffers(SelfPlayBuffers *buffers) {
     release_buffers(&buffers->start);
+    PyBuffer_Release(&buffers->first_moves);
     for (int i = 0; i < MAX_SNAKES; i++) {
         PyBuffer_Release(&buffers->weights[i]);
         PyBuffer_Release(&buffers->network[i]);
@@ -78,6 +81,16 @@ static int check_config(SelfPlayConfig *config, const SelfPlayBuffers *buffers) 
         return raise_value_error("node_doublings", "must be between 0 and 16");
     if (config->random_opening_turns < 0 || config->random_opening_turns > 32000)
         return raise_value_error("random_opening_turns", "must be between 0 and 32000");
+    if (config->only_seat < -1 || config->only_seat >= config->start.snakes)
+        return raise_value_error("only_seat", "must be -1 or a seat");
+    const Py_buffer *moves = &buffers->first_moves;
+    if (!moves->len) return 0;
+    config->first_moves = moves->buf;
+    if (moves->len != config->start.snakes)
+        return raise_value_error("first_moves", "must be empty or have one byte per snake");
+    for (Py_ssize_t s = 0; s < moves->len; s++)
+        if (config->first_moves[s] > 3)
+            return raise_value_error("first_moves", "must be between 0 and 3");
     return 0;
 }
 
@@ -88,7 +101,7 @@ static PyObject *build_result(const SelfPlayConfig *config, const SelfPlayGame *
         if (!number || PyTuple_SetItem(points, s, number)) Py_CLEAR(points);
     }
     if (!points) return NULL;
-    return Py_BuildValue("(y#NiiL)", (const char *)record->rows,
+    return Py_BuildValue("(y#NiiL)", record->rows ? (const char *)record->rows : "",
                          (Py_ssize_t)(record->count * sizeof(SelfPlayRow)), points, record->turns,
                          record->finished, (long long)record->nodes);
 }
@@ -103,12 +116,13 @@ PyObject *play_game(PyObject *module, PyObject *args) {
     if (!buffers) return PyErr_NoMemory();
     SearchRequest *start = &config.start;
     RequestBuffers *from = &buffers->start;
-    if (PyArg_ParseTuple(args, "iippiy*y*y*y*y*iiO!Kiiiii:play_game", &start->width, &start->height,
+    if (PyArg_ParseTuple(args, "iippiy*y*y*y*y*iiO!Kiiiiiy*i:play_game", &start->width, &start->height,
                          &start->wrapped, &start->constrictor, &start->damage, &from->lengths,
                          &from->health, &from->bodies, &from->food, &from->hazards,
                          &config.food_chance, &config.shrink_every, &PyTuple_Type, &players, &seed,
                          &config.turn, &config.random_opening_turns, &config.node_doublings,
-                         &config.random_move_fraction, &config.max_turns) &&
+                         &config.random_move_fraction, &config.max_turns,
+                         &buffers->first_moves, &config.only_seat) &&
         !check_config(&config, buffers) && !parse_players(players, &config, buffers)) {
         int failed;
         config.seed = seed;

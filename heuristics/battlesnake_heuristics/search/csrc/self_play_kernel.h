@@ -224,8 +224,13 @@ static int play_from_position(SelfPlay *game, SelfPlayGame *record) {
                             ? (int)random_below(game, config->random_opening_turns + 1)
                             : 0;
     Position before = game->pos;
+    if (config->first_moves) {
+        set_hazards(game);
+        make_turn(game->game_search, &before, config->first_moves, &game->pos);
+    }
     game->random_move_fraction = random_below(game, 2) ? config->random_move_fraction : 0;
-    while (game->pos.living > 1 && game->turn < config->max_turns && bodies_fit(game)) {
+    while (game->pos.living > 1 && game->turn < config->max_turns && bodies_fit(game) &&
+           (config->only_seat < 0 || game->pos.snake[config->only_seat].alive)) {
         uint8_t moves[MAX_SNAKES] = {0};
         if (!reserve_rows(record, snakes)) return -1;
         int64_t first = record->count;

@@ -1,6 +1,6 @@
 // Encodes a game as an animated GIF with a palette of 256 colors and LZW compression.
 //
-//   const blob = await encodeGif(frames, game);   // frames and game in the format of board.js
+//   await saveGif(frames, game, "game.gif");   // frames and game in the format of board.js
 
 import { BoardView } from "./board.js";
 
@@ -11,7 +11,16 @@ const LAST_FRAME_CS = 300;
 const MAX_COLORS = 256;
 const MAX_CODE_BITS = 12;
 
-export async function encodeGif(frames, game) {
+/** Saves the frames as a file of the browser. */
+export async function saveGif(frames, game, name) {
+  const saved = document.createElement("a");
+  saved.href = URL.createObjectURL(await encodeGif(frames, game));
+  saved.download = name;
+  saved.click();
+  setTimeout(() => URL.revokeObjectURL(saved.href), 60000);
+}
+
+async function encodeGif(frames, game) {
   const style = await (await fetch(new URL("style.css", import.meta.url))).text();
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("class", "board");
