@@ -146,7 +146,7 @@ def decide(
     for snake in board.living:
         if snake.id in strategies:
             board.you_id = snake.id
-            decisions[snake.id] = to_decision(strategies[snake.id](board, seconds))
+            decisions[snake.id] = to_decision(strategies[snake.id](board.limited(), seconds))
     return decisions
 
 

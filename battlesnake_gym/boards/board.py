@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from battlesnake_gym import rules
-from battlesnake_gym.boards import board_json, board_text
+from battlesnake_gym.boards import board_json, board_text, limited_view
 from battlesnake_gym.boards.board_json import UNKNOWN_SEED
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError, format_value
@@ -197,6 +197,20 @@ class Board(State):
         return type(self).from_state(
             self, dataclasses.replace(self.game, seed=UNKNOWN_SEED), self.you_id
         )
+
+    def limited(self) -> Self:
+        """Return the board that ``you`` sees, with plausible cells for hidden segments.
+
+        Without a view radius, the method returns the board itself.
+
+        >>> board = Board.from_text("A < < . . B . . *").limited()
+        >>> board.snake("b").head
+        (5, 0)
+        """
+        view_radius = self.game.settings.view_radius
+        if view_radius is None:
+            return self
+        return type(self).from_api(limited_view.limit_view(self.to_api(), view_radius))
 
     @property
     def living(self) -> list[Snake]:

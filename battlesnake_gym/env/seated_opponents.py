@@ -215,7 +215,7 @@ class SeatedOpponents:
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
             board.you_id = board.snakes[seat].id
-            move = _choose_move(self._strategies[game][seat], board)
+            move = _choose_move(self._strategies[game][seat], board.limited())
             actions[game, seat] = self._to_relative(np.uint8(move), games.facing[game, seat])
 
     def _to_relative(self, moves: Any, facing: Any) -> Any:

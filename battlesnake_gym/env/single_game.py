@@ -94,7 +94,7 @@ class SingleGame:
             raise ResetNeeded("the game is over; call reset() to start another")
 
     def board(self, seat: int | None = None) -> Board:
-        """Return the position; the snake at ``seat`` is ``you`` unless ``seat`` is None.
+        """Return the position that the snake at ``seat`` sees, or the complete position.
 
         A strategy could predict future food from the seed, so the board does not contain the seed.
         """
@@ -105,7 +105,7 @@ class SingleGame:
         board = Board.from_state(self.vector.games.state(0), game)
         if seat is not None:
             board.you_id = board.snakes[seat].id
-        return board
+        return board.limited() if board.you_id else board
 
     def observation(self, seat: int) -> npt.NDArray[np.uint8]:
         """Return a copy of the observation of ``seat``."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import battlesnake_gym
-from battlesnake_gym import Board, Game, Settings
+from battlesnake_gym import Board, Game, Settings, snakes
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.engine.engine import Games
@@ -179,3 +179,30 @@ def test_built_in_opponents_of_the_engine_see_no_further(radius: int | None, equ
         games.builtin_choices(np.array([[engine_code("hungry"), 0]], np.uint8), found)
         choices.append(int(found[0, 0]))
     assert (choices[0] == choices[1]) == equal
+
+
+@pytest.mark.parametrize("name", [n for n in snakes.names()])
+def test_built_in_snakes_play_with_limited_view(name: str) -> None:
+    game = Game(seed=4, settings=Settings(view_radius=3))
+    board = Board.new(11, 11, 4, game=game)
+    others = {f"snake_{i}": snakes.make("safe-random", i) for i in range(1, 4)}
+    for _ in zip(
+        range(15), snakes.play(board, others | {"snake_0": snakes.make(name)}, 0.01), strict=False
+    ):
+        pass
+    assert board.turn > 3
+
+
+def test_strategies_receive_the_limited_board() -> None:
+    board = Board.new(11, 11, 2, game=Game(settings=Settings(view_radius=1)))
+    seen: list[Board] = []
+
+    def look(position: Board, seconds: float | None = None) -> str:
+        seen.append(position)
+        return "up"
+
+    next(iter(snakes.play(board.copy(), {snake.id: look for snake in board.snakes})))
+    assert [position.you.body for position in seen] == [snake.body for snake in board.snakes]
+    for position in seen:
+        (other,) = [snake for snake in position.snakes if snake.id != position.you_id]
+        assert other.body != board.snake(other.id).body

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json
+from battlesnake_gym.boards.limited_view import limit_view
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Snake, State
@@ -183,7 +184,9 @@ class _SeatedPlayers:
 
     def _request_body(self, seat: int) -> Body:
         """Return the request body of one seat."""
-        return self.write(self.game, self.state, self.state.snakes[seat])
+        body = self.write(self.game, self.state, self.state.snakes[seat])
+        view_radius = self.game.settings.view_radius
+        return body if view_radius is None else limit_view(body, view_radius)
 
     async def request_moves(self) -> Turn:
         """Request moves from all living snakes.

@@ -484,6 +484,7 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
             minimum_food=arguments.minimum_food,
             hazard_damage_per_turn=arguments.hazard_damage_per_turn,
             shrink_every_n_turns=arguments.shrink_every_n_turns,
+            view_radius=arguments.view_radius,
         ),
         seed=arguments.seed,
         timeout=DEFAULT_TIMEOUT_MS if arguments.timeout is None else arguments.timeout,
@@ -569,6 +570,9 @@ def parser() -> Parser:
         help="health points lost per turn in a hazard")  # fmt: skip
     add("--shrink-every-n-turns", type=positive, default=defaults.shrink_every_n_turns,
         help="number of turns between two shrinks of the board in royale games")  # fmt: skip
+    add("--view-radius", type=natural, metavar="CELLS",
+        help="each snake sees only the cells within this distance of its head, as in Battlesnake "
+        "Blackout (default: all cells)")  # fmt: skip
     add(
         "--database",
         default=DEFAULT_DATABASE_URL,
