@@ -138,8 +138,8 @@ def check_components() -> Iterator[ComponentStatus]:
         yield _check_packages(f"extra {extra}", packages, _MISSING, remedy, ", ".join(commands))
     if slow_version := versions.installed_version(_SLOW_PACKAGE):
         about = (
-            f"{_SLOW_PACKAGE} {slow_version} adds 4 CPU seconds to each import of jsonschema and Ray; "
-            "training skips it, but notebooks and `ray start` may time out"
+            f"{_SLOW_PACKAGE} {slow_version} adds 4 CPU seconds to each import of jsonschema "
+            "and Ray; training skips it, but notebooks and `ray start` may time out"
         )
         yield ComponentStatus("jsonschema", _SLOW, about, f"pip uninstall {_SLOW_PACKAGE}")
     for program, use in _PROGRAM_PURPOSES.items():

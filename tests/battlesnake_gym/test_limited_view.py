@@ -181,7 +181,7 @@ def test_built_in_opponents_of_the_engine_see_no_further(radius: int | None, equ
     assert (choices[0] == choices[1]) == equal
 
 
-@pytest.mark.parametrize("name", [n for n in snakes.names()])
+@pytest.mark.parametrize("name", snakes.names())
 def test_built_in_snakes_play_with_limited_view(name: str) -> None:
     game = Game(seed=4, settings=Settings(view_radius=3))
     board = Board.new(11, 11, 4, game=game)

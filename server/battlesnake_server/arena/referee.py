@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json
-from battlesnake_gym.boards.limited_view import limit_view
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import limit_view
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_server.arena.players import Body, MoveResponse, Player
