@@ -444,12 +444,5 @@ for (const id of ["who", "size", "ruleset", "opponents", "strength"]) {
 const unfoldSettings = () => { $("settings").open = isWide.matches; };
 isWide.addEventListener("change", unfoldSettings);
 addEventListener("hashchange", openAddress);
-// In a page that embeds the game, keys work as soon as the game is in view, unless a field has them.
-if (parent !== window) {
-  new IntersectionObserver(([{ isIntersecting }]) => {
-    const active = parent.document.activeElement;
-    if (isIntersecting && (!active || active === parent.document.body)) focus();
-  }, { threshold: 0.6 }).observe($("board"));
-}
 unfoldSettings();
 openAddress();

@@ -170,9 +170,11 @@ def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
         quiet.press("ArrowLeft")
         assert quiet.text("#verdict")
         assert "Correct" not in quiet.text("#verdict")
+        quiet.wait("document.getElementById('verdict').textContent.includes('after 3 turns')")
+        quiet.wait("document.querySelectorAll('#board .snake').length < 2")
         quiet.run("document.querySelector('[data-move=right]').click()")
         assert "Correct" in quiet.text("#verdict")
         quiet.press(" ")
         assert quiet.text("#name") == "number 2 </script>"
         quiet.press("ArrowRight")
-        assert re.match("2 of 2.* 1 of 2", quiet.text("#count"))
+        assert re.match("2 of 2.* 1 of 2.* your rating 12", quiet.text("#count"))

@@ -61,7 +61,7 @@ class LossAnalysis:
     @property
     def cause_text(self) -> str:
         """The cause of elimination as a phrase in English."""
-        words = _CAUSE_PHRASES.get(self.cause, self.cause)
+        words = CAUSE_PHRASES.get(self.cause, self.cause)
         if self.mistake is None:
             return f"{words}, outplayed long before"
         return words if self.eliminated_on - self.mistake.turn <= 1 else f"{words}, trapped before"
@@ -72,12 +72,12 @@ class LossAnalysis:
         assert self.mistake is not None
         board = self.board.copy()
         board.you_id = self.snake_id
-        cause = _CAUSE_PHRASES.get(self.cause, self.cause)
+        cause = CAUSE_PHRASES.get(self.cause, self.cause)
         note = f"{self.mistake.move} lost: {cause} on turn {self.eliminated_on}."
         return Scenario(name, board, tuple(self.better_moves), note)
 
 
-_CAUSE_PHRASES = {
+CAUSE_PHRASES = {
     "wall-collision": "hit the wall",
     "snake-self-collision": "bit itself",
     "snake-collision": "ran into a body",
@@ -85,6 +85,7 @@ _CAUSE_PHRASES = {
     "out-of-health": "starved",
     "hazard": "died of hazards",
 }
+"""Causes of elimination as phrases in English."""
 
 
 def analyze_loss(replay: Replay, snake_id: str) -> LossAnalysis | None:
