@@ -11,6 +11,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.live import app, featured_game
 from battlesnake_server.live.app import create_app
+from tests.processes import until
 from tests.server.browser import Browser, browser, quiet
 from tests.server.web_site import serving
 
@@ -117,3 +118,25 @@ def test_a_browser_sees_it_play(quiet: Browser) -> None:
         quiet.wait("document.getElementById('caption').textContent.startsWith('Last game')")
         quiet.wait("document.querySelectorAll('#board .value').length > 0")
         assert quiet.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_restarted_server_continues_its_example_game() -> None:
+    """`serve --reload` restarts the server when a file is saved."""
+
+    def example(snake: str, moves: str = "") -> Any:
+        client = create_app({"SNAKE": snake}).test_client()
+        until(lambda: client.get(f"/now?moves={moves}").get_json()["game"]["over"] is True
+              and shown(client)["game"]["frames"])  # fmt: skip
+        return shown(client)["game"]
+
+    before = example("hungry")
+    moves = "".join(frame["snakes"][0]["next"]["move"][0] for frame in before["frames"][:6])
+    after = example("wall-hugger", moves)
+    bodies = [
+        [[s["body"] for s in f["snakes"]] for f in game["frames"]] for game in (before, after)
+    ]
+    assert bodies[0][:7] == bodies[1][:7]
+    assert bodies[0] != bodies[1]
+    assert after["version"] != before["version"]
+    client = create_app({"SNAKE": "hungry"}).test_client()
+    assert client.get("/now?moves=x").status_code == 400

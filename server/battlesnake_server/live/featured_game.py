@@ -9,7 +9,8 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_gym.snakes import Decision, StrategyFactory
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.builtin_snakes import hungry_snake
 from battlesnake_heuristics.rating.match import MatchSettings, play_game
 from battlesnake_server import replay_json
@@ -40,7 +41,8 @@ class FeaturedGame:
         self._factory: StrategyFactory | None = factory  # The factory is None after the first game.
         self._lock = threading.Lock()
         self.key: Key | None = None
-        self._version = 0
+        # The version differs after a restart, so that pages notice a restarted server.
+        self._version = time.time_ns() // 1_000_000
         self._over = True
         self._last_move_at = self._size = 0.0
         self._header: dict[str, Any] = {}
@@ -74,13 +76,15 @@ class FeaturedGame:
                 self._add_frame(board, None)
             self._over, self._version = True, self._version + 1
 
-    def to_dict(self, since: int, version: int) -> dict[str, Any]:
+    def to_dict(self, since: int, version: int, moves: str = "") -> dict[str, Any]:
         """Return the game as a dict in the format of `battlesnake_server.replay_json`.
 
         Args:
             since: Index of the first frame to return.
             version: Version of the game on the client. If the version is outdated, all frames are
                 returned.
+            moves: First letters of the snake's first moves in the example game. After a restart, a
+                page continues its example game from the same position.
 
         Returns:
             The game's header with ``version``, ``over``, ``from``, ``frames`` and ``you``, the
@@ -90,7 +94,7 @@ class FeaturedGame:
             if self._factory is not None and not self._frames:
                 factory, self._factory = self._factory, None
                 threading.Thread(
-                    target=self._play_example_game, args=(factory,), daemon=True
+                    target=self._play_example_game, args=(factory, moves), daemon=True
                 ).start()
             since = since if version == self._version else 0
             texts = [texts[self._over] for texts in self._frames[since:]]
@@ -115,14 +119,14 @@ class FeaturedGame:
         if self._size <= _MAX_FRAME_BYTES and len(board.snakes) == len(self._header["snakes"]):
             self._frames.append((plain, with_decision))
 
-    def _play_example_game(self, factory: StrategyFactory) -> None:
-        """Play the example game.
+    def _play_example_game(self, factory: StrategyFactory, moves: str) -> None:
+        """Play the example game, which starts with ``moves``.
 
         The example game is discarded if a real game has started.
         """
         played = play_game(
             _EXAMPLE_SETTINGS,
-            [factory, hungry_snake],
+            [lambda seed: _play_moves_first(factory(seed), moves), hungry_snake],
             7,
             names=["this snake", "hungry"],
             reasons=True,
@@ -138,3 +142,14 @@ class FeaturedGame:
                 turn.play(board)
             self._add_frame(board, None)
             self._over = True
+
+
+def _play_moves_first(strategy: Strategy, moves: str) -> Strategy:
+    """Return a strategy that plays ``moves`` (first letters) before the moves of ``strategy``."""
+
+    def decide(board: Board, seconds: float | None = None) -> Decision:
+        if board.turn < len(moves):
+            return Decision(next(move for move in MOVES if move[0] == moves[board.turn]))
+        return strategy(board, seconds)
+
+    return decide if moves else strategy

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, current_app, jsonify, render_template_string, request
+from flask import Blueprint, Response, abort, current_app, jsonify, render_template_string, request
 
 from battlesnake_gym.draw import customization
 from battlesnake_server.live.live_metrics import Metrics
@@ -69,12 +70,16 @@ def render_page() -> Response:
 def current_game(base: str = "") -> Response:
     """Return the featured game and the move statistics.
 
-    The query parameter ``since`` is the index of the first frame to return.
+    The query parameter ``since`` is the index of the first frame to return. ``moves`` contains the
+    first letters of the snake's moves with which a new example game starts.
     """
     snake = current_app.extensions["live_snake"]
     since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
+    moves = request.args.get("moves", "")
+    if not re.fullmatch("[udlr]{0,400}", moves):
+        abort(400, "moves must contain up to 400 letters u, d, l and r")
     return jsonify(
-        game=snake.featured_game.to_dict(max(0, since), version),
+        game=snake.featured_game.to_dict(max(0, since), version, moves),
         moves=move_statistics(snake.metrics),
     )
 

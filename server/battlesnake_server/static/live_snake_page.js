@@ -45,16 +45,26 @@ function showStatistics({ num_moves, strategy, latency_percentiles_ms, games }) 
   $("latency").textContent = num_moves ? `half within ${median}, 95% within ${high}` : "–";
 }
 
+/** Returns the snake's moves before the shown turn of the sample game, as first letters. */
+function movesOfSample() {
+  if (!game.over || game.id) return "";
+  const moves = game.frames.slice(0, turn).map((frame) => frame.snakes[game.you].next?.move?.[0] ?? "");
+  return moves.slice(0, 400).join("");
+}
+
 async function poll() {
   try {
-    const response = await fetch(`${basePath}/now?since=${game.frames.length}&version=${game.version}`);
-    const { game: update, moves } = await response.json();
-    showStatistics(moves);
+    // `serve --reload` restarts the server: its sample game then continues from the shown position.
+    const [moves, shown] = [movesOfSample(), turn];
+    const response = await fetch(
+      `${basePath}/now?since=${game.frames.length}&version=${game.version}&moves=${moves}`);
+    const { game: update, moves: statistics } = await response.json();
+    showStatistics(statistics);
     if (update.version !== game.version && update.frames.length) {
       game = update;
       Object.assign(game.snakes[game.you], customization);
       view = new BoardView($("board"), game);
-      turn = game.over ? 0 : game.frames.length - 1;
+      turn = game.over ? Math.min(moves ? shown : 0, game.frames.length - 1) : game.frames.length - 1;
     } else {
       game.frames.push(...update.frames);
       if (!game.over) turn = game.frames.length - 1;
