@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,9 @@ def test_unchanged_calls_train(
     while estimators[0].latest_training_job is None:
         last.join(0.1)
     job = session._jobs.get_job(estimators[0].latest_training_job.name)
-    assert any("training_iteration=2 " in line for line in job.iter_log(wait=True))
+    log = job.iter_log(wait=True)
+    before = [*itertools.takewhile(lambda line: "training_iteration=2 " not in line, log)]
+    assert job.describe()["TrainingJobStatus"] == "InProgress", "\n".join(before[-30:])
     job.stop()
     last.join(300)
     assert not last.is_alive()
