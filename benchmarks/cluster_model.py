@@ -224,7 +224,7 @@ class CostCounter:
         self.learning = self.steps = self.fragments = 0.0
         for name in ("_run_update", "_update_learner", "_fit_model", "_buffer_samples"):
             self._wrap_method(name, self._record_updates)
-        sampling = ("_store_fragments", "_collect_fragments", "_sample_fragments", "_run_self_play")
+        sampling = ("_store_fragments", "_collect_fragments", "_sample_fragments", "_collect")
         for name in sampling:
             self._wrap_method(name, self._record_fragments)
 
@@ -240,8 +240,6 @@ class CostCounter:
         def timed_method(*args: Any) -> Any:
             began = time.thread_time()
             result = inner(*args)
-            if name == "_run_self_play":  # The generator plays the games only when it is consumed.
-                result = list(result)
             note(time.thread_time() - began, result)
             return result
 

@@ -15,8 +15,8 @@ from typing import Any
 import ray
 
 from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
-from battlesnake_rl.mabs.dqn import apex
-from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
+from battlesnake_rl.mabs.dqn import apex, replay_shard
+from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
 
@@ -69,5 +69,5 @@ class Launcher(BattlesnakeLauncher):
 
 if __name__ == "__main__":
     # The driver makes the shards.
-    apex.ReplayBufferShard = CountedShard  # type: ignore[attr-defined]
+    replay_shard.ReplayBufferShard = CountedShard  # type: ignore[misc]
     sys.exit(Launcher.train_main(["--ray-address", os.environ["CLUSTER"]]))

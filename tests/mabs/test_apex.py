@@ -34,7 +34,7 @@ def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
         assert results["env_runners"]["num_episodes"] > 0
         assert results["replay_buffer"]["num_transitions"] > 0
 
-        shards = algorithm._foreach_shard("stats")
+        shards = algorithm.replay_buffer.foreach_shard("stats")
         assert len(shards) == 2
         assert all(shard["num_transitions"] > 0 for shard in shards)
         # Weights reach the runners: their number is not far behind the learner's.
@@ -100,14 +100,17 @@ def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> No
             before = totals(algorithm.train())
         runners = algorithm.env_runner_group._worker_manager
         ray.kill(runners.actors()[1], no_restart=False)
-        ray.kill(algorithm._shards[0], no_restart=False)
+        ray.kill(algorithm.replay_buffer.shards[0], no_restart=False)
         deadline = time.monotonic() + 3000
         while True:
             after = totals(algorithm.train())
             everybody = (
-                runners.num_healthy_actors() == 2 and len(algorithm._foreach_shard("stats")) == 2
+                runners.num_healthy_actors() == 2
+                and len(algorithm.replay_buffer.foreach_shard("stats")) == 2
             )
-            refilled = all(s["num_transitions"] for s in algorithm._foreach_shard("stats"))
+            refilled = all(
+                s["num_transitions"] for s in algorithm.replay_buffer.foreach_shard("stats")
+            )
             if everybody and refilled:
                 break
             assert time.monotonic() < deadline, "not everybody came back"
@@ -143,11 +146,11 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
     algorithm = config.build_algo()
     algorithm.train()
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    stored = algorithm._foreach_shard("stats")
+    stored = algorithm.replay_buffer.foreach_shard("stats")
     algorithm.stop()
     with built(config.copy(copy_frozen=False)) as copy:
         copy.restore_from_path(str(tmp_path / "checkpoint"))
-        held = copy._foreach_shard("stats")
+        held = copy.replay_buffer.foreach_shard("stats")
         assert [shard["num_transitions"] for shard in held] == pytest.approx(
             [shard["num_transitions"] for shard in stored], abs=200
         )

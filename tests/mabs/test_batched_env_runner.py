@@ -10,13 +10,13 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
+    from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
 
     return DQNEnvRunner(config=small_config("DQN"), worker_index=0, num_env_runners=0)
 
 
 def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:
-    from battlesnake_rl.mabs.dqn.dqn_env_runner import choose_moves
+    from battlesnake_rl.mabs.dqn.dqn import choose_moves
 
     random = np.random.default_rng(0)
     q_values = random.normal(size=(3000, 2, 4)).astype(np.float32)

@@ -228,14 +228,13 @@ def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:
     with built(made().env_runners(num_env_runners=1)) as algorithm:
         for _ in range(2):
             algorithm._collect_fragments()
-        asked = algorithm.env_runner_group._worker_manager.num_outstanding_async_reqs("fragment")
-    assert asked == 4
+        assert list(algorithm._requests.in_flight.values()) == [4]
 
 
 def test_the_learner_waits_for_the_first_fragment_alone(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._WAIT_TIMEOUT_S", 60)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.fragment_requests.WAIT_TIMEOUT_S", 60)
     with built(made().env_runners(num_env_runners=2)) as algorithm:
         group = algorithm.env_runner_group
         slow = group.healthy_worker_ids()[0]
@@ -251,7 +250,7 @@ def test_the_learner_waits_for_the_first_fragment_alone(
 def test_an_iteration_waits_for_a_slow_runner_and_says_so(
     made: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._WAIT_TIMEOUT_S", 0.001)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.fragment_requests.WAIT_TIMEOUT_S", 0.001)
     config = made().env_runners(num_env_runners=1, sample_timeout_s=0.01)
     with built(config) as algorithm:
         algorithm.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")

@@ -55,12 +55,12 @@ def batch_and_outputs() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 
-    from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
+    from battlesnake_rl.mabs.dqn.dqn import DQNLearner
 
     config = SimpleNamespace(double_q=double_q, td_error_loss_fn=loss, gamma=0.9, num_atoms=1)
     batch, outputs = batch_and_outputs()
     found = []
-    for kind in (DQNTorchLearner, SnakeDQNLearner):
+    for kind in (DQNTorchLearner, DQNLearner):
         learner = MagicMock(_pending_metrics=[])
         value = kind.compute_loss_for_module(
             learner, module_id="default_policy", config=config, batch=batch, fwd_out=outputs
@@ -107,19 +107,18 @@ def test_a_report_has_all_that_rllibs_learner_tells(
 ) -> None:
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 
-    from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-    from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
+    from battlesnake_rl.mabs.dqn.dqn import DQNConfig, DQNLearner
 
     # Nobody may train with RLlib's in our loop, but here it says what an update tells.
     monkeypatch.setattr(DQNConfig, "_check_classes", lambda config: None)
     told: dict[Any, Any] = {}
-    for kind in (DQNTorchLearner, SnakeDQNLearner):
+    for kind in (DQNTorchLearner, DQNLearner):
         algorithm = small_config("DQN").training(learner_class=kind).build_algo()
         group = algorithm.learner_group
         steps = {"num_env_steps_sampled_lifetime": 10_000}
         for _ in range(2):
             (told[kind],) = group.update(batch=replayed(group, 32), timesteps=steps)
-        if kind is SnakeDQNLearner:
+        if kind is DQNLearner:
             errors, told[kind] = told[kind], group._learner.report()
         algorithm.stop()
     assert errors.shape == (32,)

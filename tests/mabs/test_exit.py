@@ -125,23 +125,23 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
 
     from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_games
     from battlesnake_rl.mabs.exit.evaluation_fit import label_with_td_lambda
-    from battlesnake_rl.mabs.exit.exit import SelfPlayFragment, _label_fragments
+    from battlesnake_rl.mabs.exit.exit import SelfPlayFragment, label_fragments
 
     one, other = (
         play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
     )
-    apart = _label_fragments([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
+    apart = label_fragments([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
     alone = np.concatenate([label_with_td_lambda(one).target, label_with_td_lambda(other).target])
     assert (apart.target == alone).all()
-    together = _label_fragments([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
+    together = label_fragments([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
     assert (together.target != alone).any()
 
 
 @pytest.mark.parametrize(
     "stage",
     [
-        pytest.param("_run_self_play", marks=pytest.mark.slow),
+        pytest.param("_collect", marks=pytest.mark.slow),
         "_fit_model",
         pytest.param("_play_match", marks=pytest.mark.slow),
     ],
@@ -170,7 +170,7 @@ def test_an_iteration_is_broken_off(
     assert len(rows(run)) == 3
     assert json.loads((last / "state.json").read_text())["training_iteration"] == 3
     # The games that were all played are kept, but not a half fit.
-    assert len(list(last.glob("samples-*"))) == samples + (stage != "_run_self_play")
+    assert len(list(last.glob("samples-*"))) == samples + (stage != "_collect")
     after = torch.load(last / "model.pt")["stacks"]
     same = all(
         torch.equal(one[name], other[name])
@@ -226,7 +226,7 @@ def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
     )
     with built(config) as algorithm:
         algorithm.train()
-        ray.kill(algorithm._runners[0], no_restart=False)
+        ray.kill(algorithm.self_play.runners[0], no_restart=False)
         assert algorithm.train()["training_iteration"] == 2
 
 
@@ -270,9 +270,9 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             assert (result["match"]["pairs"], result["promotions"]) == (0, iteration)
             assert math.isnan(result["env_runners"]["episode_return_mean"])
             assert 0 < result["learners"]["loss_quantized"] < 1
-            asked.append(algorithm._choose_game()[2][0].nodes)
+            asked.append(algorithm.self_play.choose_game(algorithm.champion)[2][0].nodes)
             kept.append(algorithm.sample_buffer[:])
-        played = [*algorithm._run_self_play(), *algorithm._run_self_play()]
+        played = [*algorithm._collect(), *algorithm._collect()]
         fragments = [fragment.games.rows.tobytes() for fragment in played]
         assert len(set(fragments)) == len(fragments) >= 4, "no game is played twice"
         algorithm.save_to_path(str(tmp_path))

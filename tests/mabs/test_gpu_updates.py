@@ -28,7 +28,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     from ray.rllib.core.learner.torch import torch_learner
     from torch.utils import _foreach_utils
 
-    from battlesnake_rl.mabs.dqn import dqn_learner
+    from battlesnake_rl.mabs.dqn import dqn
 
     copies: list[str] = []
 
@@ -57,7 +57,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     kernels = "_get_fused_kernels_supported_devices"
     for patched, name, instead in (
         (torch_learner, "get_device", lambda *_: torch.device("meta")),
-        (dqn_learner, "copy_to_cpu_async", coming),
+        (dqn, "copy_to_cpu_async", coming),
         (torch.Tensor, "pin_memory", pin_memory),
         (torch.Tensor, "to", to),
         (torch, "autocast", lambda *_, **__: contextlib.nullcontext()),

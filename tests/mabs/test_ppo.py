@@ -209,12 +209,11 @@ def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any)
         step = runner._step
 
         def watched(actions: Any) -> Any:
-            before = runner._opponents._players.copy(), runner._opponents._past_self.copy()
+            opponents = runner._opponents
+            before = opponents._past_seats.copy(), opponents._past_self.copy()
             stepped = step(actions)
             begun = runner.env.games.turn == 0
-            for old, new in zip(
-                before, (runner._opponents._players, runner._opponents._past_self), strict=True
-            ):
+            for old, new in zip(before, (opponents._past_seats, opponents._past_self), strict=True):
                 np.testing.assert_array_equal(old[~begun], new[~begun])
             seats.append(before)
             return stepped
@@ -222,7 +221,7 @@ def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any)
         runner._step = watched
         for _ in range(5):
             algorithm.train()
-        selves = {number for who, number_of in seats for number in number_of[(who > 0).any(-1)]}
+        selves = {number for who, number_of in seats for number in number_of[who.any(-1)]}
     assert len(runner._past_selves) > 2
     assert len(selves) > 1
 

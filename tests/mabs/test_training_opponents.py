@@ -221,7 +221,7 @@ def test_a_policy_for_other_games_is_refused(
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
+    from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
 
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
     one = DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
@@ -285,15 +285,13 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
     def ask(runner: Any) -> dict[str, Any]:
         import copy
 
-        from battlesnake_rl.mabs.dqn.dqn_env_runner import q_values
-
         module = copy.deepcopy(runner.module)
         shape = (5, *module["default_policy"].observation_space.shape)
         boards = np.random.default_rng(0).integers(0, 255, shape).astype(np.uint8)
 
         def values(weights: Any) -> Any:
             module.set_state(weights)
-            return q_values(module["default_policy"], boards)
+            return runner.action_scores(module["default_policy"], boards)
 
         return {
             "now": values(runner.module.get_state()),

@@ -192,7 +192,7 @@ def test_opponents_come_from_a_channel(
 
 
 def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
+    from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
     from battlesnake_server.commands.pack_command import main as pack
 
     bundle = tmp_path / "mine.zip"

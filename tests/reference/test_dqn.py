@@ -19,8 +19,7 @@ from torch import nn
 
 from battlesnake_gym import VectorBattlesnake
 from battlesnake_rl.mabs.dqn import n_step_transitions, replay_buffer
-from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
-from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
+from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, DQNLearner
 from battlesnake_rl.mabs.envs.env_factory import head_plane_index
 from battlesnake_rl.mabs.policy import q_network
 from reference import dqn
@@ -150,7 +149,7 @@ def test_loss_errors_and_gradients_are_the_fast_ones(turns: dqn.TurnBuffer) -> N
             QF_TARGET_NEXT_PREDS: fast_target(after).masked_fill(forbidden, -torch.inf),
         }
     learner: Any = SimpleNamespace(_pending_metrics=[])
-    fast_loss = SnakeDQNLearner.compute_loss_for_module(
+    fast_loss = DQNLearner.compute_loss_for_module(
         learner,
         module_id="",
         config=SimpleNamespace(gamma=GAMMA, double_q=True, td_error_loss_fn="huber"),

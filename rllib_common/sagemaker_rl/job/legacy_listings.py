@@ -120,8 +120,7 @@ def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any
         del values[name]
     if "sagemaker-rl" in str(values.get("image_uri", "sagemaker-rl")):
         values["image_uri"] = (
-            f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com/"
-            "battlesnake-training:latest"
+            f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com/battlesnake-training:latest"
         )
         log_line(f"SageMaker's RLlib images end at Ray 1.6: using image_uri {values['image_uri']}")
     hyperparameters = dict(values.get("hyperparameters", {}))

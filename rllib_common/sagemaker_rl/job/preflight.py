@@ -88,8 +88,7 @@ def _check_instances(estimator: Any) -> Iterator[str]:
     if len(groups) > 1 and not any(num_instance_gpus(group["type"]) for group in groups):
         yield (
             "none of the instance_groups has a GPU; use instance_type and instance_count instead, "
-            "or "
-            "add a group with a GPU"
+            "or add a group with a GPU"
         )
     if estimator.use_spot_instances:
         if estimator.max_wait is None or estimator.max_wait < estimator.max_run:
@@ -100,8 +99,7 @@ def _check_instances(estimator: Any) -> Iterator[str]:
         if not estimator.checkpoint_s3_uri:
             yield (
                 "use_spot_instances needs checkpoint_s3_uri, or an interrupted job starts from "
-                "scratch; "
-                "use a unique key prefix in your bucket"
+                "scratch; use a unique key prefix in your bucket"
             )
 
 
@@ -157,8 +155,7 @@ def _check_sources(estimator: Any) -> Iterator[str]:
         elif str(folder).endswith(("/", os.sep)):
             yield (
                 f"the dependency {folder} ends with a slash, so the SDK would pack the files in "
-                "the "
-                f"folder without the folder; write {str(folder).rstrip('/')}"
+                f"the folder without the folder; write {str(folder).rstrip('/')}"
             )
     folders = [Path(folder) for folder in (estimator.source_dir or ".", *estimator.dependencies)]
     if compiled := [path for folder in folders for path in find_compiled_files(folder)]:
@@ -269,8 +266,7 @@ def _check_buckets(estimator: Any) -> Iterator[str]:
         if where != region:
             yield (
                 f"{argument}: the bucket {bucket} is in {where}, but the job runs in {region}; use "
-                "a "
-                f"bucket in {region}, such as {session.default_bucket()}"
+                f"a bucket in {region}, such as {session.default_bucket()}"
             )
     aws_region = json.loads(given.get("aws_region", "null"))
     if aws_region not in (None, region):

@@ -104,9 +104,8 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
     if not 0 <= config.num_env_runners <= most:
         also = f", learners and evaluation use {others}" if others else ""
         raise HyperparameterError(
-            f"num_env_runners must be between 0 and {most}, got {config.num_env_runners}: "
-            f"there are {cpus} CPUs, and the driver uses 1{also} "
-            "(with 0 env runners, the driver samples)"
+            f"num_env_runners must be between 0 and {most}, got {config.num_env_runners}: there "
+            f"are {cpus} CPUs, and the driver uses 1{also} (with 0 env runners, the driver samples)"
         )
 
 
@@ -173,12 +172,11 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
     requests += [config.num_gpus_per_learner] * learners
     if (needed := _num_whole_gpus(requests)) > gpus:
         raise HyperparameterError(
-            f"{needed} GPUs are needed, but there are {gpus}: a process cannot use parts of "
-            f"two GPUs, so {config.num_gpus_per_env_runner:g} per env runner "
-            "(num_gpus_per_env_runner, "
-            f"{runners} "
-            f"env runners) and {config.num_gpus_per_learner:g} per learner (num_gpus_per_learner, "
-            f"{learners} learners) do not fit on fewer; lower one of these settings"
+            f"{needed} GPUs are needed, but there are {gpus}: a process cannot use parts of two "
+            f"GPUs, so {config.num_gpus_per_env_runner:g} per env runner (num_gpus_per_env_runner, "
+            f"{runners} env runners) and {config.num_gpus_per_learner:g} per learner "
+            f"(num_gpus_per_learner, {learners} learners) do not fit on fewer; lower one of these "
+            "settings"
         )
 
 

@@ -447,8 +447,7 @@ def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
     why = f"the compiled engine is missing ({reason})"
     if not hyperparameters.allow_python_engine:
         raise HyperparameterError(
-            f"{why}; {engine.SLOW_RULES_WARNING}; to fix it: "
-            f"{build_check.BUILD_HINT} (in a job: rebuild its image from these sources), "
-            "or set allow_python_engine"
+            f"{why}; {engine.SLOW_RULES_WARNING}; to fix it: {build_check.BUILD_HINT} (in a job: "
+            "rebuild its image from these sources), or set allow_python_engine"
         )
     log_line(f"{why}; {engine.SLOW_RULES_WARNING}; allowed by allow_python_engine")

@@ -88,7 +88,7 @@ class AlgorithmSettings:
 
 
 @dataclass(frozen=True)
-class _BatchedSettings(AlgorithmSettings):
+class BatchedSettings(AlgorithmSettings):
     """Settings of the algorithms with this project's env runners."""
 
     lr: float | list[Any] = _learning_rate(1e-4)
@@ -100,7 +100,7 @@ class _BatchedSettings(AlgorithmSettings):
 
 
 @dataclass(frozen=True)
-class DQNSettings(_BatchedSettings):
+class DQNSettings(BatchedSettings):
     """Settings of DQN."""
 
     config_class = "battlesnake_rl.mabs.dqn.dqn:DQNConfig"
@@ -177,7 +177,7 @@ class APEXSettings(DQNSettings):
 
 
 @dataclass(frozen=True)
-class PPOSettings(_BatchedSettings):
+class PPOSettings(BatchedSettings):
     """Settings of PPO."""
 
     config_class = "battlesnake_rl.mabs.ppo.ppo:PPOConfig"
@@ -205,7 +205,7 @@ class PPOSettings(_BatchedSettings):
 
 
 @dataclass(frozen=True)
-class DISTILSettings(_BatchedSettings):
+class DISTILSettings(BatchedSettings):
     """Settings of DISTIL."""
 
     config_class = "battlesnake_rl.mabs.distil.distil:DISTILConfig"

@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from torch import Tensor
 
-from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoopMixin
+from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoop
 from battlesnake_rl.mabs.base.batched_env_runner import StepResult
 from battlesnake_rl.mabs.base.rllib_episodes import (
     EPISODE_CREATED,
@@ -322,8 +321,7 @@ class ProcgenPPOConfig(PPOConfig):
         if self.num_envs_per_env_runner not in (1, self._shared):
             raise ValueError(
                 f"num_envs_per_env_runner is {self.num_envs_per_env_runner}, but the env runners "
-                "share "
-                f"{self.games} games in total; leave it out or set games to null"
+                f"share {self.games} games in total; leave it out or set games to null"
             )
         if self.games % runners:
             divisors = ", ".join(str(n) for n in range(1, self.games + 1) if self.games % n == 0)
@@ -334,7 +332,7 @@ class ProcgenPPOConfig(PPOConfig):
         self._shared = self.num_envs_per_env_runner = self.games // runners
 
 
-class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
+class ProcgenPPO(TrainingLoop):
     """PPO that alternates between sampling rollouts and training on the rollouts."""
 
     config: ProcgenPPOConfig
@@ -346,4 +344,6 @@ class ProcgenPPO(TrainingLoopMixin, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Sample rollouts and train on the sampled rollouts."""
-        self._update_learner(self._sample_fragments())
+        if rollouts := self._sample_fragments():
+            self._update_learner(rollouts)
+            self._sync_weights()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import functools
-import logging
 import math
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import ray
+from ray.exceptions import ObjectLostError
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -31,6 +33,7 @@ from ray.rllib.utils.metrics import (
 from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
+from battlesnake_rl.mabs.base.fragment_requests import FragmentRequests
 from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
@@ -40,12 +43,6 @@ from battlesnake_rl.mabs.policy.q_network import NETWORK_PREFIX, WeightAveraging
 
 _RECENT_GAMES_KEY = "recent_games"
 _NEXT_PAST_SELF_KEY = "next_past_self"
-
-_GATHER_TIMEOUT_S = 0.02
-"""Maximum seconds to wait for finished fragments in one fetch."""
-
-_WAIT_TIMEOUT_S = 1.0
-"""Maximum seconds to wait for env runners before the next health check."""
 
 HEALTH_CHECK_INTERVAL_S = 5.0
 """Minimum seconds between two health checks while an env runner is lost."""
@@ -77,7 +74,7 @@ class BatchedAlgorithmConfig(SettingsConfig):
     All other algorithms support these fields of `supported_settings.SUPPORTED_FIELDS`.
     """
 
-    def _set_base_defaults(self: Any) -> None:
+    def _set_base_defaults(self) -> None:
         """Set this project's env runner and the default values shared by all algorithms."""
         self.env_runner_cls = self.env_runner_class
         self.num_env_runners = 0
@@ -90,7 +87,7 @@ class BatchedAlgorithmConfig(SettingsConfig):
         self.start_from: str | None = None
         self.apply(self.settings_class())
 
-    def validate(self: Any) -> None:
+    def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
         self._configure_environment()
         supported_settings.check_settings(self)
@@ -103,11 +100,11 @@ class BatchedAlgorithmConfig(SettingsConfig):
         """Return the learner class of this algorithm."""
         return self.learner_class_base
 
-    def get_default_rl_module_spec(self: Any) -> RLModuleSpec:
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
         """Return the specification of this algorithm's network."""
         return RLModuleSpec(module_class=self.rl_module_class, model_config=self.model_config)
 
-    def _configure_environment(self: Any) -> None:
+    def _configure_environment(self) -> None:
         """Raise ValueError if ``env`` is not `env_factory.ENV_NAME`."""
         if self.env != ENV_NAME:
             name = self.algo_class.__name__
@@ -117,7 +114,7 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 "such as ray.rllib.algorithms.dqn.DQN, or RLLIB_PPO"
             )
 
-    def _check_classes(self: Any) -> None:
+    def _check_classes(self) -> None:
         """Raise ValueError if a custom class lacks a required base class."""
         for name, given, base in (
             ("env_runner_cls", self.env_runner_cls, self.env_runner_class),
@@ -142,7 +139,7 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 f"{self.rl_module_class.__module__}.{self.rl_module_class.__name__}"
             )
 
-    def _check_symmetry_augmentation(self: Any) -> None:
+    def _check_symmetry_augmentation(self) -> None:
         """Raise ValueError if boards are not square, or if moves are relative."""
         games = env_options(self.env_config)
         seen = games.observation_encoder
@@ -154,20 +151,26 @@ class BatchedAlgorithmConfig(SettingsConfig):
             )
 
 
-class TrainingLoopMixin:
-    """Mixin with the training loop of an algorithm.
+class TrainingLoop(Algorithm):  # type: ignore[misc]
+    """Steps of a training loop: collect fragments, update the learner, synchronize weights.
 
-    In the list of base classes, the mixin must precede RLlib's algorithm class.
+    In a list of base classes, this class must precede other algorithms of RLlib.
     """
 
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Build the env runners and the learners."""
+        self._last_restore_at = -math.inf
+        super().setup(config)
+        self._requests = FragmentRequests(self.env_runner_group, self.config)
+
     @property
-    def num_env_steps_sampled(self: Any) -> int:
+    def num_env_steps_sampled(self) -> int:
         """Number of env steps sampled by all env runners, including before a resume."""
         return int(
             self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
         )
 
-    def _sample_fragments(self: Any) -> list[Any]:
+    def _sample_fragments(self) -> list[Any]:
         """Return one fragment of each env runner, after all env runners have finished."""
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             fragments, metrics = synchronous_parallel_sample(
@@ -180,55 +183,87 @@ class TrainingLoopMixin:
         self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
         return list(fragments)
 
-    def _update_learner(self: Any, fragments: list[Any]) -> None:
-        """Train the learner on ``fragments`` and send the new weights to the env runners."""
-        if not fragments:
-            return
+    def _collect_fragments(self) -> list[Any]:
+        """Return the fragments that have arrived, at least one, while env runners play on.
+
+        The list is empty if all env runners have failed.
+        """
+        fragments: list[Any] = []
+        metrics: list[Any] = []
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            while not fragments and self.env_runner_group.num_healthy_remote_workers():
+                self._requests.send()
+                for reference, info in self._requests.receive():
+                    with suppress(ObjectLostError):  # The env runner's machine has failed.
+                        fragments.append(ray.get(reference))
+                        metrics.append(info["metrics"])
+        self._requests.send()
+        if metrics:
+            self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
+        return fragments
+
+    def _update_learner(self, fragments: list[Any]) -> None:
+        """Train the learner on ``fragments``."""
         env_steps = self.num_env_steps_sampled
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
-            learned = self.learner_group.foreach_learner(
-                lambda learner: learner.learn(fragments, env_steps)
-            )
-            for one in learned:
-                # This call raises the exceptions of learners in other processes.
-                one.get()
+            self._foreach_learner(lambda learner: learner.learn(fragments, env_steps))
         self._aggregate_learner_metrics()
-        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
-            self._sync_weights()
 
-    def _aggregate_learner_metrics(self: Any) -> None:
+    def _foreach_learner(self, call: Callable[[Any], Any]) -> list[Any]:
+        """Return the results of ``call`` on all learners, or raise their exceptions."""
+        return [result.get() for result in self.learner_group.foreach_learner(call)]
+
+    def _aggregate_learner_metrics(self) -> None:
         """Aggregate the learners' metrics of all updates since the last call.
 
         At least one update must have run since the last call.
         """
-        reports = self.learner_group.foreach_learner(lambda learner: learner.report())
-        self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
+        reports = self._foreach_learner(lambda learner: learner.report())
+        self.metrics.aggregate(reports, key=LEARNER_RESULTS)
 
-    def _sync_weights(self: Any) -> None:
+    def _sync_weights(self) -> None:
         """Send the learner's weights to all env runners."""
-        if self.config.num_env_runners == 0:
-            # RLlib's method would also copy the weights into Ray's object store.
-            self.env_runner.set_state(self._get_inference_weights())
-            return
-        self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group,
-            policies=[DEFAULT_MODULE_ID],
-            inference_only=True,
-        )
+        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+            if self.config.num_env_runners == 0:
+                # RLlib's method would also copy the weights into Ray's object store.
+                self.env_runner.set_state(self._get_inference_weights())
+                return
+            self.env_runner_group.sync_weights(
+                from_worker_or_learner_group=self.learner_group,
+                policies=[DEFAULT_MODULE_ID],
+                inference_only=True,
+            )
 
-    def _get_inference_weights(self: Any) -> dict[str, Any]:
+    def _get_inference_weights(self) -> dict[str, Any]:
         """Return the weights needed for inference, with their sequence number."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER]
         return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
 
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S` seconds.
 
-class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
-    """Mixin with the parts that all algorithms of this project share.
+        Restored env runners receive the state and the step counter of the local env runner. RLlib's
+        own method checks the env runners before every training step. While a machine is missing,
+        each such check would block the learner for ``env_runner_health_probe_timeout_s`` seconds.
+        """
+        if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
+            manager = env_runner_group._worker_manager
+            if manager.num_healthy_actors() < manager.num_actors():
+                if time.monotonic() < self._last_restore_at + HEALTH_CHECK_INTERVAL_S:
+                    return []
+                self._last_restore_at = time.monotonic()
+            self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
+        restored: list[int] = super().restore_env_runners(env_runner_group)
+        return restored
 
-    The configuration class of the algorithm derives from `BatchedAlgorithmConfig`. In the list of
-    base classes, the mixin must precede RLlib's algorithm class.
+
+class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
+    """Algorithm of this project: a training loop with ladder evaluation and past selves.
+
+    The configuration class of the algorithm derives from `BatchedAlgorithmConfig`. In a list of
+    base classes, this class must precede other algorithms of RLlib.
 
     Attributes:
         run_progress: Completed fraction of the run, in [0, 1], which the training run sets before
@@ -237,58 +272,14 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
 
     run_progress: float = 0.0
 
-    def setup(self: Any, config: AlgorithmConfig) -> None:
+    def setup(self, config: AlgorithmConfig) -> None:
         """Build the env runners, the learners and the ladder evaluator."""
-        self._last_restore_at = -math.inf
-        self._last_fragment_at = time.monotonic()
         super().setup(config)
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._next_past_self_step = 0
         self._add_past_self()
 
-    def _collect_fragments(self: Any) -> list[Any]:
-        """Wait for at least one fragment and request new fragments from the env runners."""
-        group = self.env_runner_group
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            done: list[Any] = []
-            self._warn_if_stalled(True)
-            while not done and group.num_healthy_remote_workers():
-                # The tag separates fragments from other asynchronous requests, such as new weights.
-                done = group.fetch_ready_async_reqs(
-                    tags="fragment", timeout_seconds=_GATHER_TIMEOUT_S
-                )
-                # Finished requests are fetched first. A finished request counts as in flight until
-                # its result is fetched, and RLlib drops requests beyond the maximum in flight.
-                for _ in range(self.config.max_requests_in_flight_per_env_runner):
-                    group.foreach_env_runner_async("sample_fragment", tag="fragment")
-                if not done:
-                    # RLlib's fetch can only wait for all requests, but one finished request
-                    # suffices.
-                    asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
-                    ray.wait(asked, timeout=_WAIT_TIMEOUT_S)
-                    self._warn_if_stalled(False)
-        fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
-        if infos:
-            self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
-        return list(fragments)
-
-    def _warn_if_stalled(self: Any, heard: bool) -> None:
-        """Log a warning if no fragment arrives for ``sample_timeout_s`` seconds.
-
-        The method repeats the warning after each further ``sample_timeout_s`` seconds.
-        """
-        now, longest = time.monotonic(), self.config.sample_timeout_s
-        if not heard and now <= self._last_fragment_at + longest:
-            return
-        self._last_fragment_at = now
-        if not heard:
-            logging.getLogger(__name__).warning(
-                "no env runner has finished a fragment for %g s (sample_timeout_s); "
-                "the learner waits",
-                longest,
-            )
-
-    def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
         """Return a copy of the module with the weights to export.
 
         For this project's networks, these weights are the weight average
@@ -299,7 +290,7 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
             return None
         return self._build_module(self._get_export_weights())
 
-    def _build_module(self: Any, weights: Weights) -> Any:
+    def _build_module(self, weights: Weights) -> Any:
         """Return a copy of the local env runner's module with the given inference weights."""
         module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
         prefix = NETWORK_PREFIX if isinstance(module, WeightAveragingMixin) else ""
@@ -308,14 +299,14 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
         module.set_state(module.get_state() | played)
         return module
 
-    def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
+    def _policy_from_weights(self, weights: Weights) -> ScoreFn:
         """Return the policy with the given inference weights."""
         module = self._build_module(weights)
         if isinstance(module, WeightAveragingMixin):
             return as_score_fn(module.network)
         return functools.partial(self.env_runner.action_scores, module)
 
-    def _add_past_self(self: Any) -> None:
+    def _add_past_self(self) -> None:
         """Send the current weights to all env runners as a past self, if due."""
         steps = self.num_env_steps_sampled
         if (
@@ -333,32 +324,13 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
                     lambda runner: runner.add_past_self(weights), timeout_seconds=0.0
                 )
 
-    def restore_env_runners(self: Any, env_runner_group: Any) -> list[int]:
-        """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S` seconds.
-
-        Restored env runners receive the state and the step counter of the local env runner. RLlib's
-        own method checks the env runners before every training step. While a machine is missing,
-        each such check would block the learner for ``env_runner_health_probe_timeout_s`` seconds.
-        """
-        if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
-            manager = env_runner_group._worker_manager
-            if manager.num_healthy_actors() < manager.num_actors():
-                if time.monotonic() < self._last_restore_at + HEALTH_CHECK_INTERVAL_S:
-                    return []
-                self._last_restore_at = time.monotonic()
-            self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
-        restored: list[int] = super().restore_env_runners(  # type: ignore[misc]
-            env_runner_group
-        )
-        return restored
-
-    def step(self: Any) -> dict[str, Any]:
+    def step(self) -> dict[str, Any]:
         """Run one iteration, and return its results.
 
         The game metrics are means over the latest games of all env runners.
         """
         progress = self.run_progress
-        self.learner_group.foreach_learner(lambda learner: learner.set_run_progress(progress))
+        self._foreach_learner(lambda learner: learner.set_run_progress(progress))
         results: dict[str, Any] = super().step()
         self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
@@ -366,24 +338,16 @@ class BatchedAlgorithm(TrainingLoopMixin, LadderEvaluationMixin):
             average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
         return results
 
-    def get_state(
-        self: Any,
-        components: str | Collection[str] | None = None,
-        *,
-        not_components: str | Collection[str] | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return RLlib's state and the state of this training loop."""
-        state: dict[str, Any] = super().get_state(  # type: ignore[misc]
-            components, not_components=not_components, **kwargs
-        )
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
         state[_RECENT_GAMES_KEY] = list(self._recent_games.iterations)
         state[_NEXT_PAST_SELF_KEY] = self._next_past_self_step
         return state
 
-    def set_state(self: Any, state: dict[str, Any]) -> None:
+    def set_state(self, state: dict[str, Any]) -> None:
         """Restore a state that `get_state` returned."""
-        super().set_state(state)  # type: ignore[misc]
+        super().set_state(state)
         self._recent_games.iterations = deque(state[_RECENT_GAMES_KEY])
         self._next_past_self_step = state[_NEXT_PAST_SELF_KEY]
         # RLlib has already restored the local env runner; the other env runners need a copy of its

@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 from battlesnake_gym.replays.replay import Replay
@@ -27,10 +28,10 @@ from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import divergence
 
 
-class LadderEvaluationMixin:
-    """Mixin that adds ladder evaluation to an algorithm.
+class LadderEvaluationMixin(Algorithm):  # type: ignore[misc]
+    """Algorithm with ladder evaluation.
 
-    In the list of base classes, the mixin must precede RLlib's algorithm class. Each iteration
+    In a list of base classes, this class must precede other algorithms. Each iteration
     reports the metrics of `ladder_evaluator.StrengthHistory`. Checkpoints include the measurements
     and the strongest weights. If there are several policies, the policy with the alphabetically
     first name is evaluated.
@@ -39,10 +40,10 @@ class LadderEvaluationMixin:
     ``start_from`` (policy whose weights initialize the network, or None).
     """
 
-    def setup(self: Any, config: Any) -> None:
+    def setup(self, config: Any) -> None:
         """Build the algorithm and its ladder evaluator, and load the starting weights."""
         limit_torch_threads()
-        super().setup(config)  # type: ignore[misc]
+        super().setup(config)
         self.ladder_evaluator = LadderEvaluator(
             self.config.env_config,
             ProcessTreeCpuClock(),
@@ -52,7 +53,7 @@ class LadderEvaluationMixin:
         if self.config.start_from is not None:
             self._load_starting_weights(Path(self.config.start_from))
 
-    def _load_starting_weights(self: Any, path: Path) -> None:
+    def _load_starting_weights(self, path: Path) -> None:
         """Load the weights of the policy at ``path`` into the learners and env runners."""
         begin = functools.partial(
             warm_start.load_into_learner, weights=warm_start.load_policy_weights(path), path=path
@@ -62,32 +63,32 @@ class LadderEvaluationMixin:
             from_worker_or_learner_group=self.learner_group, inference_only=True
         )
 
-    def step(self: Any) -> dict[str, Any]:
+    def step(self) -> dict[str, Any]:
         """Run one iteration, and play ladder games if an evaluation is due.
 
         Raises:
             DivergedError: If the weights are no longer finite.
         """
-        results: dict[str, Any] = super().step()  # type: ignore[misc]
+        results: dict[str, Any] = super().step()
         divergence.check_weights(self)  # NaN weights must not become the strongest weights.
         results |= self.ladder_evaluator.after_iteration(
             self._get_export_weights, self._policy_from_weights
         )
         return results
 
-    def conclude(self: Any, results: dict[str, Any]) -> None:
+    def conclude(self, results: dict[str, Any]) -> None:
         """Evaluate the final weights after the last iteration, and update ``results``."""
         results |= self.ladder_evaluator.after_iteration(
             self._get_export_weights, self._policy_from_weights, at_end=True
         )
 
-    def play_sample_game(self: Any) -> Replay:
+    def play_sample_game(self) -> Replay:
         """Play one game in which the exported policy has all seats."""
         seed = (self.config.seed or 0) + self.training_iteration
         values = self._policy_from_weights(self._get_export_weights())
         return sample_game.play_sample_game(values, self.config.env_config, seed)
 
-    def _get_export_weights(self: Any) -> Weights:
+    def _get_export_weights(self) -> Weights:
         """Return the inference weights of the alphabetically first policy."""
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
@@ -95,20 +96,20 @@ class LadderEvaluationMixin:
         modules = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
         return inference_weights(modules[min(modules)])
 
-    def _policy_from_weights(self: Any, weights: Weights) -> ScoreFn:
+    def _policy_from_weights(self, weights: Weights) -> ScoreFn:
         """Return the policy with the given inference weights."""
         shape = make_vector_env(1, self.config.env_config).single_observation_space.shape
         settings = network_settings(self.config.model_config)
         return as_score_fn(build_network(weights, shape, len(MOVES), settings))
 
-    def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
+    def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
         """Save a checkpoint with the ladder measurements into a local directory."""
-        written: str = super().save_to_path(path, **kwargs)  # type: ignore[misc]
+        written: str = super().save_to_path(path, **kwargs)
         self.ladder_evaluator.save(Path(written))
         return written
 
-    def restore_from_path(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """Restore a checkpoint with its ladder measurements."""
-        super().restore_from_path(path, *args, **kwargs)  # type: ignore[misc]
+        super().restore_from_path(path, *args, **kwargs)
         if "component" not in kwargs:
             self.ladder_evaluator.restore(Path(path))

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 from torch.nn.functional import mse_loss
@@ -36,7 +34,7 @@ from battlesnake_heuristics.search.search import (
     Search,
 )
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
-from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin
+from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
 from battlesnake_rl.mabs.envs.env_factory import (
     ENV_CONFIG_DEFAULTS,
     env_options,
@@ -70,12 +68,6 @@ _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 
 _LABEL_BYTES = 4 + 8 + 4
 """Bytes of a label in `ExpertLabels` without its observation."""
-
-_METRIC_NAMES = ("total_loss", "policy_loss", "vf_loss", "expert_agreement")
-"""Names of the reported metrics.
-
-``expert_agreement`` is the fraction of positions in which policy and expert prefer the same move.
-"""
 
 
 @dataclass(slots=True)
@@ -192,10 +184,14 @@ class DistilEnvRunner(PPOEnvRunner):
         return self.module[DEFAULT_MODULE_ID]
 
 
-class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
-    """Learner that trains on a buffer of the latest labels.
+class DistilLearner(BatchedLearner):
+    """Learner that trains on a buffer of the latest labels."""
 
-    `report` returns the mean metrics of all updates since the last report.
+    metric_names = "total_loss", "policy_loss", "vf_loss", "expert_agreement"
+    """Names of the reported metrics.
+
+    ``expert_agreement`` is the fraction of positions in which policy and expert prefer the same
+    move.
     """
 
     def build(self) -> None:
@@ -204,7 +200,6 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         Checkpoints do not include the label buffer.
         """
         super().build()
-        self._pending_metrics: list[Tensor] = []
         self._label_buffer: dict[str, NDArray[Any]] = {}
         self._num_added = self._num_added_at_report = 0
         self._updates_due = 0.0
@@ -232,7 +227,6 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             self._update(batch)
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
-        self.module[DEFAULT_MODULE_ID].unwrapped().update_average()
 
     def add(self, labels: list[ExpertLabels]) -> None:
         """Add ``labels`` to the buffer without training."""
@@ -260,13 +254,7 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
                 batch[Columns.OBS], symmetry, self._observation
             )
             batch |= {name: batch[name][:, back] for name in (_REGRETS, ACTION_MASK)}
-        tensors = {name: self._to_device(column) for name, column in batch.items()}
-        outputs = self.module.forward_train({DEFAULT_MODULE_ID: tensors})[DEFAULT_MODULE_ID]
-        loss = self.compute_loss_for_module(
-            module_id=DEFAULT_MODULE_ID, config=self.config, batch=tensors, fwd_out=outputs
-        )
-        gradients = self.compute_gradients({DEFAULT_MODULE_ID: loss})
-        self.apply_gradients(self.postprocess_gradients(gradients))
+        self._update_weights({name: self._to_device(column) for name, column in batch.items()})
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
@@ -281,25 +269,11 @@ class DistilLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
         self._pending_metrics.append(torch.stack((loss, policy_loss, vf_loss, best)).detach())
         return loss
 
-    def report(self) -> Any:
-        """Return step counts, and the mean metrics of all updates since the last report.
-
-        At least one update must have run since the last report.
-        """
-        means = torch.stack(self._pending_metrics).mean(0)
-        seen = dict(zip(_METRIC_NAMES, means.unbind(), strict=True))
-        self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
-        self._log_gradient_norm()
-        updates = len(self._pending_metrics)
-        trained = updates * self.config.minibatch_size
-        self._log_step_counts(updates, trained)
+    def _mean_metrics(self) -> dict[str, Any]:
+        """Return the mean metrics, and the number of trained labels per new label."""
         added = self._num_added - self._num_added_at_report
         self._num_added_at_report = self._num_added
-        self.metrics.log_value(
-            (DEFAULT_MODULE_ID, "replay_ratio"), trained / max(added, 1), window=1
-        )
-        self._pending_metrics.clear()
-        return self.metrics.reduce()
+        return super()._mean_metrics() | {"replay_ratio": self._num_rows_trained / max(added, 1)}
 
 
 def expert_policy(regrets: Tensor) -> Tensor:
@@ -364,7 +338,7 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
             )
 
 
-class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
+class DISTIL(BatchedAlgorithm):
     """Asynchronous DISTIL: env runners label positions while the learner trains."""
 
     config: DISTILConfig
@@ -384,14 +358,13 @@ class DISTIL(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
 
         After a resume, labels are only collected until the env step `_learning_starts`.
         """
-        labels = (
-            self._collect_fragments() if self.config.num_env_runners else self._sample_fragments()
-        )
-        if self.num_env_steps_sampled >= self._learning_starts:
+        alone = self.config.num_env_runners == 0
+        labels = self._sample_fragments() if alone else self._collect_fragments()
+        if self.num_env_steps_sampled < self._learning_starts:
+            self._foreach_learner(lambda learner: learner.add(labels))
+        elif labels:
             self._update_learner(labels)
-            return
-        for added in self.learner_group.foreach_learner(lambda learner: learner.add(labels)):
-            added.get()  # This call raises the exceptions of learners in other processes.
+            self._sync_weights()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore a state that `get_state` returned; the state has no label buffer."""

@@ -7,44 +7,200 @@ replaces RLlib's env runner, replay buffer and training loop.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import dqn as rllib_dqn
+from ray.rllib.algorithms.dqn import dqn_learner as keys
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from ray.rllib.utils.metrics import (
-    LEARNER_UPDATE_TIMER,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    REPLAY_BUFFER_ADD_DATA_TIMER,
-    REPLAY_BUFFER_RESULTS,
-    REPLAY_BUFFER_SAMPLE_TIMER,
-    SYNCH_WORKER_WEIGHTS_TIMER,
-    TIMERS,
-)
+from ray.rllib.utils import metrics as names
+from torch import Tensor
+from torch.nn.functional import huber_loss, mse_loss
 
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
-from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
-from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
-from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, Batch, ReplayBuffer
+from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, copy_to_cpu_async
+from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
+from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, Batch, Fragment, ReplayBuffer
 from battlesnake_rl.mabs.envs.env_factory import env_options, observation_bytes
-from battlesnake_rl.mabs.policy.q_network import (
-    MODULE_APIS,
-    NEW_ACTION_MASK,
-    TRUNK_DEFAULTS,
-    SnakeQModule,
-)
+from battlesnake_rl.mabs.policy import q_network, symmetry_transforms
 from battlesnake_rl.mabs.settings import DQNSettings
 from sagemaker_rl.job.resources import BufferSize
 
 _REPLAY_BUFFER_KEY = "replay"
 _TRAINING_DEBT_KEY = "steps_owed"
 _TARGET_UPDATES_KEY = "last_target_updates"
+
+
+class DQNEnvRunner(BatchedEnvRunner):
+    """Env runner that plays epsilon-greedily and records `Fragment` objects."""
+
+    def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
+        """Play ``num_turns`` turns; game i explores with probability ``epsilon[i]``."""
+        assert self.env is not None
+        shape = self.env.single_observation_space.shape
+        turns = TurnBuffer.allocate(num_turns, self.env.num_games, self.env.num_snakes, shape)
+        for t in range(num_turns):
+            self._store_observations(turns, t)
+            exploring = self._random.random(turns.actions[t].shape) < epsilon[:, None]
+            turns.actions[t] = choose_moves(
+                turns.q_values[t], turns.action_mask[t], exploring, self._random
+            )
+            stepped = self._step(turns.actions[t])
+            turns.rewards[t] = stepped.rewards * self.config.reward_scale
+            turns.acted[t] = stepped.acted
+            turns.terminateds[t] = stepped.terminateds
+            turns.truncateds[t] = stepped.truncateds
+        self._store_observations(turns, num_turns)
+        fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
+        self._log_steps(fragment)
+        return fragment
+
+    def _store_observations(self, turns: TurnBuffer, t: int) -> None:
+        """Store the observations, action masks and Q-values of turn ``t``.
+
+        Q-values are computed only for living snakes and for snakes of truncated games.
+        """
+        frames, action_mask, alive, cut_off = self._position
+        turns.obs[t], turns.action_mask[t] = frames, action_mask
+        if (seen := alive | cut_off).any():
+            module = self.module[DEFAULT_MODULE_ID]
+            turns.q_values[t][seen] = self.action_scores(module, turns.obs[t][seen])
+
+    @staticmethod
+    def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return a module's Q-values as action scores, float32 (B, 4).
+
+        Args:
+            module: Module of the policy.
+            frames: uint8 (B, C, H, W), observations.
+        """
+        with torch.inference_mode():
+            batch = {Columns.OBS: torch.from_numpy(frames)}
+            values: NDArray[np.float32] = module.compute_q_values(batch)[keys.QF_PREDS].numpy()
+        return values
+
+    def _get_epsilons(self) -> NDArray[np.float64]:
+        """Return the epsilon of each game, float64 (N,).
+
+        If ``epsilon_per_game`` is None, a schedule over env steps sets one epsilon for all games.
+        Otherwise, every game of every env runner has a constant epsilon between ``base``
+        and ``base ** (1 + exponent)``.
+        """
+        assert self.env is not None
+        games = self.env.num_games
+        if self.config.epsilon_per_game is None:
+            schedule = self.config.epsilon
+            points = [(0, schedule)] if isinstance(schedule, int | float) else schedule
+            steps, values = zip(*points, strict=True)
+            return np.full(games, np.interp(self.num_env_steps_sampled_lifetime, steps, values))
+        base, exponent = self.config.epsilon_per_game
+        runners = max(self.config.num_env_runners, 1)
+        rung = np.arange(games) * runners + max(self.worker_index - 1, 0)
+        height = rung / max(games * runners - 1, 1)
+        return np.asarray(base ** (1 + exponent * height))
+
+
+def choose_moves(
+    q_values: NDArray[np.float32],
+    action_mask: NDArray[np.bool_],
+    exploring: NDArray[np.bool_],
+    random: np.random.Generator,
+) -> NDArray[np.uint8]:
+    """Return the unmasked move with the highest Q-value, or a random unmasked move.
+
+    Args:
+        q_values: float32 (..., 4), Q-values of the moves.
+        action_mask: bool (..., 4), unmasked moves; at least one move must be True.
+        exploring: bool (...), whether the move is random.
+        random: Random generator.
+
+    Returns:
+        uint8 (...), moves.
+    """
+    preference = np.where(exploring[..., None], random.random(q_values.shape), q_values)
+    moves: NDArray[np.uint8] = (
+        np.where(action_mask, preference, -np.inf).argmax(-1).astype(np.uint8)
+    )
+    return moves
+
+
+class DQNLearner(BatchedLearner, DQNTorchLearner):  # type: ignore[misc]
+    """RLlib's DQN learner for one module, with deferred metrics.
+
+    `update` returns only TD errors. After an update, RLlib's learner updates the target network if
+    the update of the target network is due.
+    """
+
+    def build(self) -> None:
+        """Build the module and the optimizer."""
+        super().build()
+        self._td_errors: Callable[[], NDArray[Any]]
+        self._observation = env_options(self.config.env_config).observation_encoder
+
+    def update(
+        self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any
+    ) -> NDArray[np.float32]:
+        """Run one update.
+
+        Returns:
+            Absolute TD errors of the batch, float32 (B,).
+        """
+        self._weights_seq_no += 1
+        columns = training_data.batch[DEFAULT_MODULE_ID]
+        if self.config.symmetry_augmentation:
+            symmetry = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
+            columns = symmetry_transforms.transform_batch(
+                columns, symmetry, q_network.NEW_ACTION_MASK, self._observation
+            )
+        self._update_weights({name: self._to_device(columns[name]) for name in columns})
+        self.after_gradient_based_update(timesteps=timesteps)
+        return self._td_errors()
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
+    ) -> Tensor:
+        """Return RLlib's DQN loss; distributional returns are not supported."""
+        q_values = fwd_out[keys.QF_PREDS].gather(-1, batch[Columns.ACTIONS][:, None]).squeeze(-1)
+        q_next = fwd_out[keys.QF_NEXT_PREDS if config.double_q else keys.QF_TARGET_NEXT_PREDS]
+        best = q_next.argmax(-1, keepdim=True)
+        # If all moves of an eliminated snake are masked, all its Q-values are -infinity.
+        future = (
+            fwd_out[keys.QF_TARGET_NEXT_PREDS].gather(-1, best).squeeze(-1).nan_to_num(neginf=0.0)
+        )
+        lives = 1.0 - batch[Columns.TERMINATEDS].float()
+        targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
+        loss_of = huber_loss if config.td_error_loss_fn == "huber" else mse_loss
+        loss = (batch["weights"] * loss_of(q_values, targets, reduction="none")).mean()
+        td_errors = (q_values.detach() - targets).abs()
+        self._td_errors = copy_to_cpu_async(td_errors)
+        self._pending_metrics.append((loss.detach(), q_values.detach(), td_errors))
+        return loss
+
+    def _mean_metrics(self) -> dict[str, Tensor]:
+        """Return the mean metrics of all updates since the last report.
+
+        The minimum and maximum Q-values are computed per update and then averaged over updates.
+        """
+        losses, q_values, td_errors = map(torch.stack, zip(*self._pending_metrics, strict=True))
+        return {
+            self.TOTAL_LOSS_KEY: losses.mean(),
+            keys.QF_LOSS_KEY: losses.mean(),
+            keys.QF_MEAN_KEY: q_values.mean(),
+            keys.QF_MAX_KEY: q_values.amax(1).mean(),
+            keys.QF_MIN_KEY: q_values.amin(1).mean(),
+            keys.TD_ERROR_MEAN_KEY: td_errors.mean(),
+        }
 
 
 class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
@@ -64,21 +220,21 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
 
     settings_class = DQNSettings
     env_runner_class = DQNEnvRunner
-    learner_class_base = SnakeDQNLearner
-    rl_module_class = SnakeQModule
-    module_apis = MODULE_APIS
+    learner_class_base = DQNLearner
+    rl_module_class = q_network.SnakeQModule
+    module_apis = q_network.MODULE_APIS
     rllib_config_class = rllib_dqn.DQNConfig
     extra_supported_fields = supported_settings.DQN_FIELDS
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
-        self.replay_buffer_config = {
+        self.replay_buffer_config: dict[str, Any] = {
             "no_local_replay_buffer": True,
             # RLlib's validation requires a type, although the class is always `ReplayBuffer`.
             "type": "Replay",
         }
         self._set_base_defaults()
-        self.rl_module(model_config=TRUNK_DEFAULTS | {"bfloat16": "auto"})
+        self.rl_module(model_config=q_network.TRUNK_DEFAULTS | {"bfloat16": "auto"})
         self.min_sample_timesteps_per_iteration = 5_000
 
     def validate(self) -> None:
@@ -95,18 +251,15 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
     def max_fragment_obs(self) -> int:
         """Return the maximum number of observations in one env runner's fragment."""
         snakes = int(np.max(env_options(self.env_config).num_snakes))
-        turns: int = self.get_rollout_fragment_length() + 1
-        return turns * self.num_envs_per_env_runner * snakes
+        turns = self.get_rollout_fragment_length() + 1
+        count: int = turns * self.num_envs_per_env_runner * snakes
+        return count
 
     def full_buffer(self) -> BufferSize:
         """Return the size of the full replay buffer, including all shards."""
-        config: dict[str, Any] = self.replay_buffer_config
-        capacity: int = config["capacity"]
-        return BufferSize(
-            "replay_buffer_config.capacity",
-            capacity,
-            capacity * (observation_bytes(self.env_config) + ROW_BYTES),
-        )
+        capacity: int = self.replay_buffer_config["capacity"]
+        size = capacity * (observation_bytes(self.env_config) + ROW_BYTES)
+        return BufferSize("replay_buffer_config.capacity", capacity, size)
 
     def _check_fragment_size(self) -> None:
         """Raise ValueError if a fragment does not fit into the replay buffer."""
@@ -158,33 +311,30 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         super().setup(config)
         self._training_debt = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
-        self._build_replay_buffer()
+        self.replay_buffer = self._build_replay_buffer(self.spaces[DEFAULT_MODULE_ID][0].shape)
 
-    def _build_replay_buffer(self) -> None:
+    def _build_replay_buffer(self, frame_shape: tuple[int, ...]) -> Any:
         """Build the empty replay buffer."""
-        observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
-        self.replay_buffer = ReplayBuffer(
-            frame_shape=observation_space.shape,
-            seed=self.config.seed,
-            **self.config.replay_buffer_kwargs(),
+        config = self.config
+        return ReplayBuffer(
+            frame_shape=frame_shape, seed=config.seed, **config.replay_buffer_kwargs()
         )
 
     def training_step(self) -> None:
         """Sample one fragment per env runner, then train on all batches that are due."""
         fragments = self._sample_fragments()
-        with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
+        with self.metrics.log_time((names.TIMERS, names.REPLAY_BUFFER_ADD_DATA_TIMER)):
             for fragment in fragments:
                 self.replay_buffer.add(fragment)
         self._add_training_debt(sum(fragment.num_agent_steps for fragment in fragments))
         if self._training_debt < self.config.total_train_batch_size:
             return
         while self._training_debt >= self.config.total_train_batch_size:
-            with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
+            with self.metrics.log_time((names.TIMERS, names.REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = self.replay_buffer.sample(self.config.total_train_batch_size)
             self.replay_buffer.update_priorities(batch.indices, self._run_update(batch))
         self._aggregate_learner_metrics()
-        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
-            self._sync_weights()
+        self._sync_weights()
 
     def _add_training_debt(self, agent_steps: int) -> None:
         """Increase the training debt for ``agent_steps`` new transitions.
@@ -201,26 +351,16 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             Absolute TD errors, float32 (B,), in the order of the batch.
         """
         self._training_debt -= len(batch.indices)
-        columns = {
-            Columns.OBS: batch.obs,
-            Columns.NEXT_OBS: batch.new_obs,
-            NEW_ACTION_MASK: batch.new_action_mask,
-            Columns.ACTIONS: batch.actions,
-            Columns.REWARDS: batch.rewards,
-            Columns.TERMINATEDS: batch.terminateds,
-            "n_step": batch.n_step,
-            "weights": batch.weights,
-        }
         # RLlib splits the batch into contiguous parts, one per learner. The batch is ordered by
         # stratum, and each part must cover all strata.
         order = _interleaved_order(len(batch.indices), max(self.config.num_learners, 1))
-        dealt = {name: column[order] for name, column in columns.items()}
-        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+        columns = {field.name: getattr(batch, field.name)[order] for field in fields(batch)[1:]}
+        with self.metrics.log_time((names.TIMERS, names.LEARNER_UPDATE_TIMER)):
             per_learner = self.learner_group.update(
                 batch=MultiAgentBatch(
-                    {DEFAULT_MODULE_ID: SampleBatch(dealt)}, env_steps=len(batch.indices)
+                    {DEFAULT_MODULE_ID: SampleBatch(columns)}, env_steps=len(batch.indices)
                 ),
-                timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
+                timesteps={names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
         td_errors = np.empty(len(batch.indices), dtype=np.float32)
         td_errors[order] = np.concatenate(list(per_learner))
@@ -229,32 +369,22 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         """Run one iteration, and add the replay buffer's statistics to the results."""
         results: dict[str, Any] = super().step()
-        results[REPLAY_BUFFER_RESULTS] = self._get_replay_buffer_stats()
+        results[names.REPLAY_BUFFER_RESULTS] = self.replay_buffer.stats()
         return results
 
-    def _get_replay_buffer_stats(self) -> dict[str, int]:
-        """Return the statistics of the replay buffer."""
-        return self.replay_buffer.stats()
-
-    def get_state(
-        self,
-        components: str | Collection[str] | None = None,
-        *,
-        not_components: str | Collection[str] | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return RLlib's state, the state of the training loop, and the replay buffer.
 
         The state includes the replay buffer only if ``store_buffer_in_checkpoints`` is set.
         """
-        state: dict[str, Any] = super().get_state(
-            components, not_components=not_components, **kwargs
-        )
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
         state[_TRAINING_DEBT_KEY] = self._training_debt
         # RLlib's learner state lacks the step of the last target update.
-        state[_TARGET_UPDATES_KEY] = self._get_last_target_updates()
+        (state[_TARGET_UPDATES_KEY], *_) = self._foreach_learner(
+            lambda learner: dict(learner.last_update_ts_by_mid)
+        )
         if self.config.store_buffer_in_checkpoints:
-            state[_REPLAY_BUFFER_KEY] = self._get_replay_buffer_state()
+            state[_REPLAY_BUFFER_KEY] = self.replay_buffer.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -266,28 +396,10 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         super().set_state(state)
         self._training_debt = state[_TRAINING_DEBT_KEY]
         updates = state[_TARGET_UPDATES_KEY]
-        self.learner_group.foreach_learner(
-            lambda learner: learner.last_update_ts_by_mid.update(updates)
-        )
+        self._foreach_learner(lambda learner: learner.last_update_ts_by_mid.update(updates))
         if _REPLAY_BUFFER_KEY in state:
-            self._set_replay_buffer_state(state[_REPLAY_BUFFER_KEY])
+            self.replay_buffer.set_state(state[_REPLAY_BUFFER_KEY])
         else:
             self._learning_starts = (
                 self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
             )
-
-    def _get_last_target_updates(self) -> dict[str, int]:
-        """Return the env step of the last target network update of each module."""
-        results = self.learner_group.foreach_learner(
-            lambda learner: dict(learner.last_update_ts_by_mid)
-        )
-        updates: dict[str, int] = next(iter(results)).get()
-        return updates
-
-    def _get_replay_buffer_state(self) -> Any:
-        """Return the state of the replay buffer."""
-        return self.replay_buffer.get_state()
-
-    def _set_replay_buffer_state(self, state: Any) -> None:
-        """Restore the state of the replay buffer."""
-        self.replay_buffer.set_state(state)

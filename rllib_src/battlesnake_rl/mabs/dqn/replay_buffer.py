@@ -8,6 +8,7 @@ neither torch nor RLlib, so the process of a replay buffer shard uses little mem
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,10 @@ The sum tree needs at least 16 of these bytes per row.
 
 PRIORITY_FLOOR = 1e-3
 """Constant added to every TD error, so that every transition can be sampled again."""
+
+
+_STATE_KEYS = {"obs": "frames"}
+"""Names of columns in a checkpoint that differ from the names of the fragment's arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +185,17 @@ class ReplayBuffer:
         self._beta = beta
         self._random = np.random.default_rng(seed)
         self._added = 0
+        self._frame_shape = tuple(frame_shape)
         # The operating system allocates the pages of these arrays on the first write.
-        self._frames = np.zeros((capacity, *frame_shape), dtype=np.uint8)
-        self._action_mask = np.zeros((capacity, 4), dtype=np.bool_)
-        self._next_offset = np.zeros(capacity, dtype=np.int32)
-        self._actions = np.zeros(capacity, dtype=np.uint8)
-        self._rewards = np.zeros(capacity, dtype=np.float32)
-        self._terminateds = np.zeros(capacity, dtype=np.bool_)
-        self._n_step = np.zeros(capacity, dtype=np.uint8)
+        self._rows: dict[str, NDArray[Any]] = {
+            "obs": np.zeros((capacity, *frame_shape), dtype=np.uint8),
+            "action_mask": np.zeros((capacity, 4), dtype=np.bool_),
+            "next_offset": np.zeros(capacity, dtype=np.int32),
+            "actions": np.zeros(capacity, dtype=np.uint8),
+            "rewards": np.zeros(capacity, dtype=np.float32),
+            "terminateds": np.zeros(capacity, dtype=np.bool_),
+            "n_step": np.zeros(capacity, dtype=np.uint8),
+        }
         self._priorities = SumTree(capacity)
 
     def __len__(self) -> int:
@@ -202,8 +210,8 @@ class ReplayBuffer:
         """
         return {
             "num_frames": len(self),
-            "num_transitions": int(np.count_nonzero(self._n_step)),
-            "num_bytes": len(self) * int(np.prod(self._frames.shape[1:], dtype=np.int64)),
+            "num_transitions": int(np.count_nonzero(self._rows["n_step"])),
+            "num_bytes": len(self) * math.prod(self._frame_shape),
         }
 
     def add(self, fragment: Fragment) -> None:
@@ -214,23 +222,14 @@ class ReplayBuffer:
         """
         if len(fragment) > self.capacity:
             raise ValueError(
-                f"a fragment of {len(fragment)} rows exceeds the capacity {self.capacity}; "
-                "raise the capacity, or lower rollout_fragment_length or the number of "
-                "games"
+                f"a fragment of {len(fragment)} rows exceeds the capacity {self.capacity}; raise "
+                "the capacity, or lower rollout_fragment_length or the number of games"
             )
-        if fragment.obs.shape[1:] != self._frames.shape[1:]:
-            raise ValueError(
-                f"observations must have shape {self._frames.shape[1:]}, "
-                f"got {fragment.obs.shape[1:]}"
-            )
+        if (shape := fragment.obs.shape[1:]) != self._frame_shape:
+            raise ValueError(f"observations must have shape {self._frame_shape}, got {shape}")
         slots = (self._added + np.arange(len(fragment))) % self.capacity
-        self._frames[slots] = fragment.obs
-        self._action_mask[slots] = fragment.action_mask
-        self._next_offset[slots] = fragment.next_offset
-        self._actions[slots] = fragment.actions
-        self._rewards[slots] = fragment.rewards
-        self._terminateds[slots] = fragment.terminateds
-        self._n_step[slots] = fragment.n_step
+        for name, column in self._rows.items():
+            column[slots] = getattr(fragment, name)
         priorities = np.where(
             fragment.n_step > 0, self._compute_priorities(fragment.td_errors), 0.0
         )
@@ -253,18 +252,19 @@ class ReplayBuffer:
         # Stratified sampling has less variance than independent sampling.
         strata = np.arange(batch_size) + self._random.random(batch_size)
         slots = self._priorities.find(strata * (total / batch_size))
-        next_slots = (slots + self._next_offset[slots]) % self.capacity
+        rows = self._rows
+        next_slots = (slots + rows["next_offset"][slots]) % self.capacity
         weights = self._priorities.get(slots) ** -self._beta
         newest = self._added - 1
         return Batch(
             indices=newest - (newest - slots) % self.capacity,
-            obs=self._frames.take(slots, axis=0),
-            new_obs=self._frames.take(next_slots, axis=0),
-            new_action_mask=self._action_mask[next_slots],
-            actions=self._actions[slots].astype(np.int64),
-            rewards=self._rewards[slots],
-            terminateds=self._terminateds[slots],
-            n_step=self._n_step[slots].astype(np.float32),
+            obs=rows["obs"].take(slots, axis=0),
+            new_obs=rows["obs"].take(next_slots, axis=0),
+            new_action_mask=rows["action_mask"][next_slots],
+            actions=rows["actions"][slots].astype(np.int64),
+            rewards=rows["rewards"][slots],
+            terminateds=rows["terminateds"][slots],
+            n_step=rows["n_step"][slots].astype(np.float32),
             weights=(weights / weights.max()).astype(np.float32),
         )
 
@@ -285,7 +285,7 @@ class ReplayBuffer:
             "added": self._added,
             "random": self._random.bit_generator.state,
             "priorities": self._priorities.get(slots),
-            **{name: array[slots] for name, array in self._row_arrays().items()},
+            **{_STATE_KEYS.get(name, name): one[slots] for name, one in self._rows.items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -295,34 +295,22 @@ class ReplayBuffer:
             ValueError: If the capacity or the observation shape differs.
         """
         shape, rows = state["frames"].shape[1:], len(state["frames"])
-        if shape != self._frames.shape[1:] or rows != min(state["added"], self.capacity):
+        if shape != self._frame_shape or rows != min(state["added"], self.capacity):
             raise ValueError(
                 f"the stored replay buffer has {rows} observations of shape {shape}, which does "
-                f"not match capacity {self.capacity} and shape {self._frames.shape[1:]}; "
+                f"not match capacity {self.capacity} and shape {self._frame_shape}; "
                 "restore with the capacity of the stored buffer"
             )
         self._added = state["added"]
         self._random.bit_generator.state = state["random"]
         slots = self._stored_indices()
-        for name, array in self._row_arrays().items():
-            array[slots] = state[name]
+        for name, column in self._rows.items():
+            column[slots] = state[_STATE_KEYS.get(name, name)]
         self._priorities.set(slots, state["priorities"])
 
     def _stored_indices(self) -> NDArray[np.int64]:
         """Return the indices of the stored rows, int64, oldest first."""
         return np.arange(self._added - len(self), self._added, dtype=np.int64) % self.capacity
-
-    def _row_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of the rows, keyed by their name in the state."""
-        return {
-            "frames": self._frames,
-            "action_mask": self._action_mask,
-            "next_offset": self._next_offset,
-            "actions": self._actions,
-            "rewards": self._rewards,
-            "terminateds": self._terminateds,
-            "n_step": self._n_step,
-        }
 
     def _compute_priorities(self, td_errors: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the priorities of transitions from their absolute TD errors, float64."""

@@ -1,22 +1,34 @@
-"""Self-play of EXIT: mix of games, opponents, and game pairs of a match."""
+"""Self-play of EXIT: mix of games, opponents, runners, and game pairs of a match."""
 
 from __future__ import annotations
 
 import json
 import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_heuristics.rating.match import assign_sides
+from battlesnake_heuristics.rating import ladder
+from battlesnake_heuristics.rating.match import MatchSettings, assign_sides
 from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_heuristics.search.search import Weights
-from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
+from battlesnake_heuristics.search.search import Search, Weights
+from battlesnake_heuristics.search.self_play import (
+    ROW_RANDOM,
+    SearchPlayer,
+    SelfPlayBatch,
+    SelfPlaySettings,
+    play_game,
+    play_games,
+)
+from battlesnake_rl.mabs.strength.ladder_evaluator import fast_ladder
 
 GAME_MIX = (
     (0.26, SelfPlaySettings()),
@@ -51,6 +63,25 @@ The varied weights differ between opponents.
 """
 _MAX_WEIGHT_VALUE = 100_000
 """Maximum value of a handcrafted weight in the search."""
+
+
+_STOP_POLL_INTERVAL_S = 1.0
+"""Seconds between two checks for a stop request during an iteration.
+
+An iteration may take many minutes.
+"""
+
+CPUS_PER_RUNNER = 0.5
+"""CPUs that Ray reserves per self-play runner; 0.5 leaves room for the learner."""
+
+_MAX_FRAGMENTS_IN_FLIGHT = 2
+"""Maximum number of fragments in flight per runner."""
+
+_MAX_RUNG_CPU_S = 1.5
+"""Maximum CPU seconds per game against a rung of the ladder.
+
+With this limit, the ladder includes the frozen search with 2,000 nodes.
+"""
 
 
 @dataclass
@@ -207,3 +238,223 @@ def game_mix_metadata() -> dict[str, Any]:
         "sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX}),
         "snakes": sorted({n for _, setup in GAME_MIX for n in range(2, setup.num_snakes + 1)}),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPlayFragment:
+    """Self-play games of one fragment, and their cost in CPU seconds."""
+
+    games: SelfPlayBatch
+    cpu_seconds: float
+    champion: int = 0
+    """Number of promotions at the time of the request.
+
+    The number identifies the champion that plays the fragment.
+    """
+
+
+class SelfPlayRunner:
+    """Stateless Ray actor that plays games for the learner."""
+
+    def play_fragment(
+        self,
+        seed: int,
+        setup: SelfPlaySettings,
+        players: Sequence[SearchPlayer],
+        learned: list[int],
+        moves: int,
+    ) -> SelfPlayFragment:
+        """Play games of ``players`` until the games have ``moves`` searched moves.
+
+        Only the moves of the players at the indices ``learned`` are returned.
+        """
+        began = time.process_time()
+        games = play_games(seed, setup, players, moves)
+        return SelfPlayFragment(games.select_players(learned), time.process_time() - began)
+
+    def play_game_pair(
+        self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
+    ) -> tuple[int, float]:
+        """Play one game pair.
+
+        Returns:
+            The outcome for ``one``, and the cost in CPU seconds.
+        """
+        began = time.process_time()
+        return play_pair(one, other, snakes, seed), time.process_time() - began
+
+    def run_placement(
+        self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
+    ) -> tuple[ladder.Placement, float]:
+        """Place a search with ``evaluation`` on the ladder.
+
+        Returns:
+            The placement, and its cost in CPU seconds.
+        """
+        began = time.process_time()
+        placement = ladder.run_placement(
+            lambda seed: Search(evaluation=evaluation),
+            settings=MatchSettings(nodes=positions),
+            rungs=fast_ladder(_MAX_RUNG_CPU_S),
+            cpu_seconds=cpu_seconds,
+            precision_elo=20.0,
+            seed=seed,
+        )
+        return placement, time.process_time() - began
+
+
+class IterationStoppedError(RuntimeError):
+    """Error raised if a stop request ends an iteration early."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingFragment:
+    """Fragment that was requested from a runner and has not arrived."""
+
+    runner: int
+    kind: int
+    champion: int
+
+
+class SelfPlay:
+    """Self-play runners, which continue to play while the learner fits the network.
+
+    Args:
+        settings: Settings of the run.
+        num_runners: Number of runners at the start.
+        progress: Progress of the run, which the object updates.
+        networks_dir: Directory of the earlier champions' networks.
+    """
+
+    should_stop: Callable[[], bool] = staticmethod(lambda: False)
+    """Function polled during an iteration; True stops the iteration."""
+
+    def __init__(
+        self, settings: Any, num_runners: int, progress: ExitProgress, networks_dir: Path
+    ) -> None:
+        self._settings, self.progress, self._networks_dir = settings, progress, networks_dir
+        self._schedule = GameMixSchedule()
+        # The fragments in flight contain at most the moves of one iteration.
+        share = math.ceil(settings.moves_per_iteration / (_MAX_FRAGMENTS_IN_FLIGHT * num_runners))
+        self._moves_per_fragment = min(settings.moves_per_fragment, share)
+        self._fragments: dict[ray.ObjectRef, _PendingFragment] = {}
+        # If a runner fails, Ray repeats the runner's requests on a replacement.
+        self._runner = ray.remote(num_cpus=CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
+            SelfPlayRunner
+        )
+        self.runners: list[Any] = []
+        self.ensure_num_runners(num_runners)
+
+    def ensure_num_runners(self, num_runners: int) -> None:
+        """Start additional runners until ``num_runners`` runners exist."""
+        while len(self.runners) < num_runners:
+            self.runners.append(self._runner.remote())
+
+    def stop(self) -> None:
+        """Stop the runners."""
+        for runner in self.runners:
+            ray.kill(runner)
+
+    def raise_if_stopped(self) -> None:
+        """Raise `IterationStoppedError` if a stop of the run was requested."""
+        if self.should_stop():
+            raise IterationStoppedError("a stop of the run was requested")
+
+    def _get_first(self, references: Sequence[ray.ObjectRef]) -> tuple[ray.ObjectRef, Any]:
+        """Return the first finished reference and its value."""
+        while True:
+            ready, _ = ray.wait(list(references), num_returns=1, timeout=_STOP_POLL_INTERVAL_S)
+            self.raise_if_stopped()
+            if ready:
+                return ready[0], ray.get(ready[0])
+
+    def collect(self, champion: Evaluation | None, promotions: int) -> Iterator[SelfPlayFragment]:
+        """Request and yield fragments until the iteration has enough searched moves.
+
+        Args:
+            champion: Network of the players, or None for the handcrafted evaluation.
+            promotions: Number of promotions, which identifies the champion.
+
+        Raises:
+            IterationStoppedError: If a stop of the run was requested.
+        """
+        played = 0
+        while played < self._settings.moves_per_iteration:
+            self.request_fragments(champion, promotions)
+            done, fragment = self._get_first(list(self._fragments))
+            asked = self._fragments.pop(done)
+            searched = int((fragment.games.rows["kind"] != ROW_RANDOM).sum())
+            self._schedule.add_moves(asked.kind, searched - self._moves_per_fragment)
+            self.progress.games += len(fragment.games.points)
+            self.progress.moves += searched
+            self.progress.cpu_seconds += fragment.cpu_seconds
+            played += searched
+            yield replace(fragment, champion=asked.champion)
+
+    def request_fragments(self, champion: Evaluation | None, promotions: int) -> None:
+        """Request fragments until each runner has `_MAX_FRAGMENTS_IN_FLIGHT` in flight."""
+        for number, runner in enumerate(self.runners):
+            waiting = sum(asked.runner == number for asked in self._fragments.values())
+            for _ in range(_MAX_FRAGMENTS_IN_FLIGHT - waiting):
+                kind, setup, players, learned = self.choose_game(champion)
+                # A fragment increments its seed for every game, so the seeds of fragments are far
+                # apart.
+                self.progress.seed += 10_000
+                reference = runner.play_fragment.remote(
+                    self.progress.seed, setup, players, learned, self._moves_per_fragment
+                )
+                self._fragments[reference] = _PendingFragment(number, kind, promotions)
+
+    def choose_game(
+        self, champion: Evaluation | None
+    ) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
+        """Choose the game that is furthest behind its share, and draw the players.
+
+        The share of a game is a fraction of all searched moves.
+
+        Returns:
+            Index of the game in `GAME_MIX`, settings of the game, players, and indices of the
+            players whose moves become samples.
+        """
+        random = np.random.default_rng(self.progress.seed)
+        kind = self._schedule.next_game()
+        self._schedule.add_moves(kind, self._moves_per_fragment)
+        deep = 0 < self._settings.deep_search_after_moves <= self.progress.moves
+        setup = GAME_MIX[kind][1]
+        root_noise = self._settings.root_noise
+        player = build_latest_player(champion, setup.num_snakes, deep, root_noise, random)
+        opponents = SearchOpponentSampler(self._networks_dir, random)
+        return kind, setup, *opponents.draw_players(setup.num_snakes, player)
+
+    def play_game_pairs(self, one: SearchPlayer, other: SearchPlayer) -> Iterator[int]:
+        """Yield the outcomes of game pairs in order.
+
+        Duels and games of four snakes alternate.
+        """
+        references: list[ray.ObjectRef] = []
+        base = 900_000_000 + 1000 * self.progress.iterations
+        for index in range(self._settings.match_pairs):
+            while len(references) < min(self._settings.match_pairs, index + len(self.runners)):
+                number = len(references)
+                runner = self.runners[number % len(self.runners)]
+                snakes = (2, 4)[number % 2]
+                references.append(runner.play_game_pair.remote(one, other, snakes, base + number))
+            _, (outcome, seconds) = self._get_first([references[index]])
+            self.progress.cpu_seconds += seconds
+            yield outcome
+
+    def run_placement(
+        self, champion: Evaluation, promotions: int, cpu_seconds: float
+    ) -> tuple[ladder.Placement, float]:
+        """Place the champion on the ladder while the other runners continue with self-play.
+
+        Returns:
+            The placement, and its cost in CPU seconds.
+        """
+        placing = self.runners[0].run_placement.remote(
+            champion, self._settings.ladder_nodes, cpu_seconds, self.progress.iterations
+        )
+        self.request_fragments(champion, promotions)
+        placement, seconds = self._get_first([placing])[1]
+        self.progress.cpu_seconds += seconds
+        return placement, seconds

@@ -406,7 +406,7 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
         self.mean.register_load_state_dict_post_hook(_restore_num_updates)  # type: ignore[no-untyped-call]
 
     @property
-    def inference_network(self: Any) -> nn.Module:
+    def inference_network(self) -> nn.Module:
         """Return the network to export.
 
         The network is the weight average, or the current network if no average exists.

@@ -17,21 +17,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
-from battlesnake_rl.mabs.base.torch_learner import FastTorchLearnerMixin, schedule_value
+from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, schedule_value
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
-from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS, WeightAveragingMixin
+from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.settings import PPOSettings
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
@@ -45,9 +43,6 @@ KICKSTART_PROBS = "kickstart_probs"
 
 The column is float32 (M, 4).
 """
-
-_METRIC_NAMES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
-"""Names of the reported metrics, which RLlib's PPO also uses."""
 
 
 @dataclass(slots=True)
@@ -219,17 +214,15 @@ _INVERSE_ACTION_MAP = np.argsort(symmetry_transforms.ACTION_MAP, axis=1)
 """Inverse of `symmetry_transforms.ACTION_MAP`, with the same axes."""
 
 
-class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
-    """Learner that trains on whole rollouts.
+class PPOLearner(BatchedLearner):
+    """Learner that trains on whole rollouts."""
 
-    `report` returns the mean metrics of all updates since the last report.
-    """
+    metric_names = "total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss"
+    """Names of the reported metrics, which RLlib's PPO also uses."""
 
     def build(self) -> None:
         """Build the module and the optimizer."""
         super().build()
-        self._pending_metrics: list[Tensor] = []
-        self._num_moves_trained = 0
         self._start_module: Any = None
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
@@ -252,20 +245,9 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             order = self._random.permutation(moves)
             for rows in np.array_split(order, max(round(moves / self.config.minibatch_size), 1)):
                 chosen = self._to_device(rows)
-                batch = {name: one[chosen] for name, one in columns.items()}
-                loss = self.compute_loss_for_module(
-                    module_id=DEFAULT_MODULE_ID,
-                    config=self.config,
-                    batch=batch,
-                    fwd_out=self._forward(batch),
-                )
-                gradients = self.compute_gradients({DEFAULT_MODULE_ID: loss})
-                self.apply_gradients(self.postprocess_gradients(gradients))
-            self._num_moves_trained += moves
+                self._update_weights({name: one[chosen] for name, one in columns.items()})
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
-        if isinstance(module := self.module[DEFAULT_MODULE_ID].unwrapped(), WeightAveragingMixin):
-            module.update_average()
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """Convert a rollout to a batch of M moves, with advantages and value targets."""
@@ -326,13 +308,6 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
             logits = torch.cat([self._start_module.logits_and_values(piece)[0] for piece in pieces])
         return logits.masked_fill(~columns[ACTION_MASK], -torch.inf).softmax(-1)
 
-    def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the outputs of the module for a batch."""
-        outputs: dict[str, Tensor] = self.module.forward_train({DEFAULT_MODULE_ID: batch})[
-            DEFAULT_MODULE_ID
-        ]
-        return outputs
-
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
     ) -> Tensor:
@@ -362,20 +337,6 @@ class PPOLearner(FastTorchLearnerMixin, TorchLearner):  # type: ignore[misc]
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
         """Return the mean squared error between ``values`` (B,) and the value targets."""
         return mse_loss(values, batch[VALUE_TARGETS])
-
-    def report(self) -> Any:
-        """Return step counts, and the mean metrics of all updates since the last report.
-
-        At least one update must have run since the last report.
-        """
-        means = torch.stack(self._pending_metrics).mean(0)
-        seen = dict(zip(_METRIC_NAMES, means.unbind(), strict=True))
-        self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
-        self._log_gradient_norm()
-        self._log_step_counts(len(self._pending_metrics), self._num_moves_trained)
-        self._pending_metrics.clear()
-        self._num_moves_trained = 0
-        return self.metrics.reduce()
 
 
 def _log_probs(logits: Tensor, actions: Tensor) -> Tensor:
@@ -416,7 +377,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
             )
 
 
-class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
+class PPO(BatchedAlgorithm):
     """PPO: env runners play rollouts, then the learner trains.
 
     With ``async_sampling``, sampling and training run at the same time.
@@ -435,6 +396,7 @@ class PPO(BatchedAlgorithm, Algorithm):  # type: ignore[misc]
         With ``async_sampling``, train on the rollouts that have arrived. Otherwise, sample one
         rollout per env runner.
         """
-        self._update_learner(
-            self._collect_fragments() if self.config.async_sampling else self._sample_fragments()
-        )
+        collect = self._collect_fragments if self.config.async_sampling else self._sample_fragments
+        if rollouts := collect():
+            self._update_learner(rollouts)
+            self._sync_weights()

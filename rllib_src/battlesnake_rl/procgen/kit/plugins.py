@@ -153,8 +153,7 @@ def _find_subclass(module: ModuleType, base: type[Any], path: Path) -> type[Any]
     if len(classes) != 1:
         found = ", ".join(one.__name__ for one in classes) or "none"
         raise ValueError(
-            f"{path} must define exactly one subclass of "
-            f"{base.__module__}.{base.__name__}; "
-            f"it defines {found}"
+            f"{path} must define exactly one subclass of {base.__module__}.{base.__name__}; it "
+            f"defines {found}"
         )
     return classes[0]

@@ -1,0 +1,42 @@
+"""The example of a new algorithm: it trains, exports, resumes and is placed on the ladder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import progress_csv
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+SMALL = [
+    *("--experiment", "docs/algorithms/a2c.yaml", "--board-size", "7", "--seed", "3"),
+    *("--rl.training.config.model_config.channels", "[4]"),
+    *("--rl.training.config.model_config.strides", "[2]"),
+    *("--rl.training.config.model_config.hidden_size", "16"),
+    *("--rl.training.config.num_envs_per_env_runner", "8"),
+    *("--rl.training.config.ladder_cpu_fraction", "0.5", "--num-env-runners", "0"),
+]
+
+
+def test_a_new_algorithm_is_one_file_and_one_experiment(
+    ray_with_games: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from battlesnake_gym import policy_file
+    from battlesnake_rl.commands.train_command import main
+
+    monkeypatch.chdir(ROOT)
+    run = tmp_path / "a2c"
+    for until in (["--num-iters", "2"], ["--cpu-minutes", "0.3"]):
+        assert main([*SMALL, *until, "--runs-dir", str(tmp_path)]) == 0
+    rows = progress_csv.rows(run)
+    assert len(rows) > 2
+    steps = [float(row["env_steps"]) for row in rows]
+    assert steps == sorted(set(steps))
+    assert float(rows[-1]["entropy"]) > 0
+    metadata = json.loads((run / "model" / "policy.json").read_text())
+    assert metadata["training"]["algorithm"] == "A2C"
+    assert metadata["strength"]["games"] > 0
+    assert policy_file.read(run / "model" / "policy.onnx")
