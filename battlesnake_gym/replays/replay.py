@@ -435,6 +435,8 @@ def _read_game(game: Mapping[str, Any]) -> Game:
     defaults = Game()
     settings = json_fields.child(game, "settings", "game")
     names = [key.name for key in dataclasses.fields(Settings)]
+    if settings.get("view_radius") is None:  # Older files lack the setting.
+        names.remove("view_radius")
     path = "game.settings"
     return Game(
         ruleset=json_fields.string(game, "ruleset", "game", defaults.ruleset),

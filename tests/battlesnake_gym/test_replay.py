@@ -463,3 +463,14 @@ def fuzzed(file_format: str) -> list[Any]:
 
 
 FUZZED = {name: fuzzed(name) for name in ("own", "official")}
+
+
+@pytest.mark.parametrize("view_radius", [None, 3])
+def test_the_view_radius_is_optional_in_a_file(tmp_path: Path, view_radius: int | None) -> None:
+    settings = Settings(view_radius=view_radius)
+    replay = Replay(Board.new(7, 7, 2, game=Game(settings=settings, seed=1)))
+    path = tmp_path / "game.jsonl"
+    replay.save(path)
+    assert Replay.load(path).game.settings == settings
+    path.write_text(path.read_text().replace('"view_radius":null', '"other":null'))
+    assert Replay.load(path).game.settings == settings
