@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from battlesnake_gym.common import old_runs, run_dir
@@ -102,21 +103,25 @@ def test_a_run_resumes_and_exports(
 ) -> None:
     from battlesnake_rl.commands import runs_export_command
     from battlesnake_rl.commands.train_command import main
+    from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
 
     old = RUNS / f"run_{algorithm}_1"
+    shape = json.loads((old / "run.json").read_text())["identity"]["observation shape"]
     shutil.copytree(old, tmp_path / "run")
     policy = tmp_path / "policy.onnx"
     assert runs_export_command.main([str(tmp_path / "run"), "-o", str(policy)]) == 0
-    assert policy.read_bytes() == (old / "model" / "policy.onnx").read_bytes()
+    exported, before = (load_score_fn(path)[0] for path in (policy, old / "model" / "policy.onnx"))
+    boards = np.random.default_rng(0).integers(256, size=(9, *shape), dtype=np.uint8)
+    np.testing.assert_allclose(exported(boards), before(boards), rtol=1e-5)
     metadata = json.loads(policy.with_suffix(".json").read_text())
     assert metadata["training"]["env_config"]["food_rng"] == "fast"
 
     where = ["--runs-dir", str(tmp_path), "--name", "run", "--num-iters", "3"]
     assert main([*SHARED, *options, *where]) == 0
     curve = rows(tmp_path / "run")
-    before = run_dir.read_progress(old / run_dir.CSV_FILE)
+    then = run_dir.read_progress(old / run_dir.CSV_FILE)
     assert [row["training_iteration"] for row in curve] == ["1", "2", "3"]
-    assert float(curve[1]["env_steps"]) == before[1]["env_steps"] < float(curve[2]["env_steps"])
+    assert float(curve[1]["env_steps"]) == then[1]["env_steps"] < float(curve[2]["env_steps"])
     newest = tmp_path / "run" / "checkpoints" / "checkpoint_000003"
     assert json.loads((newest / "metadata.json").read_text())["identity"]["board_size"] == [7, 7]
 
