@@ -379,7 +379,7 @@ def _store_differences(turn: Turn, board: Board, after: State) -> None:
 
 def _state_to_dict(state: Board) -> dict[str, Any]:
     written: dict[str, Any] = _to_json_value(dataclasses.asdict(state))
-    del written["game"], written["you_id"]
+    del written["game"], written["you_id"], written["new_food"]  # The turns determine new food.
     return written
 
 
