@@ -54,7 +54,7 @@ QUESTIONS = {
     "hazard plane": "reference/observations",
     "action mask": "reference/action-masks",
     "reward events": "reference/rewards",
-    "filter vetoes": "reference/rules-of-snakes",
+    "filters and preferences": "reference/rules-of-snakes",
     "win probability": "how-to/find-the-losing-move",
     "export policy": "how-to/export-another-trainers-policy",
 }
