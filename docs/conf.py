@@ -39,6 +39,7 @@ exclude_patterns = [
     "docs/_gallery",
     "docs/_reference/settings.md",
     "docs/_reference/environment.md",
+    "docs/_reference/procgen.md",
     "docs/_reference/search-inputs.md",
     "**/.ipynb_checkpoints",
 ]

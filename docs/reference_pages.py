@@ -50,6 +50,7 @@ def write_all() -> None:
     tables = {
         "settings.md": settings_tables(),
         "environment.md": settings_table(EnvConfig),
+        "procgen.md": procgen_table(),
         "search-inputs.md": inputs_table(),
     }
     write_pages(DOCS / "_reference", pages | tables)
@@ -176,6 +177,13 @@ def settings_table(cls: type[Any]) -> str:
         text = field.metadata.get("help") or docs.get(field.name, "")
         lines.append(f"| `{field.name}` | {escape(kind)} | {default} | {escape(text)} |")
     return "\n".join(lines) + "\n"
+
+
+def procgen_table() -> str:
+    """Return a table of the settings of ProcgenPPO."""
+    from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOSettings
+
+    return settings_table(ProcgenPPOSettings)
 
 
 def inputs_table() -> str:
