@@ -5,10 +5,12 @@ BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
 
-.PHONY: help demo site notebooks aws-receipt image-check test test-all test-python system-packages lint build wheels sanitize mutants clean
+.PHONY: help demo mxnet procgen-original site notebooks aws-receipt image-check test test-all test-python system-packages lint build wheels sanitize mutants clean
 
 help:
 	@echo "make demo      a game at once; set up, train three minutes, export, serve, play; then look at the games"
+	@echo "make mxnet     install MXNet for the baseline MXNET, on Python 3.11"
+	@echo "make procgen-original  install the original Procgen, on Python 3.11 or 3.12"
 	@echo "make test      set up and pass the tests (12 to 25 minutes on two cores)"
 	@echo "make test-all  the same with the tests marked slow, and what they cover"
 	@echo "make test-python PYTHON=python3.13  game, heuristics, server and training on another Python"
@@ -38,6 +40,15 @@ $(VENV)/.packages: $(PACKAGING) | $(BIN)/python
 $(VENV)/.test-packages: $(VENV)/.packages
 	$(INSTALL) -e ".[rllib,server,mcp,trainers,procgen,sagemaker,sagemaker-simulator,dev]"
 	@touch $@
+
+# Wheels that require numpy<2 but run with numpy 2, each with a stamp of its own.
+WHEELS = rllib_common/sagemaker_rl/job/pinned_wheels.py
+$(VENV)/.mxnet $(VENV)/.procgen-original: $(VENV)/.%: $(WHEELS) $(VENV)/.packages
+	$(BIN)/python -m sagemaker_rl.job.pinned_wheels $*
+	@touch $@
+
+mxnet: $(VENV)/.mxnet
+procgen-original: $(VENV)/.procgen-original
 
 # The old ones go first: a source that does not compile must not leave yesterday's in its place.
 $(VENV)/.engine: $(COMPILED) $(VENV)/.packages
@@ -82,11 +93,11 @@ lint: $(VENV)/.test-packages $(VENV)/.engine
 # One process a core; a file stays in one process, since its tests share a Ray or a server.
 PYTEST = $(BIN)/pytest -n auto --dist loadfile --durations=20
 
-test: system-packages lint
+test: system-packages lint mxnet procgen-original
 	$(PYTEST) -m "not slow"
 
 # With coverage, which triples the time that Python takes.
-test-all: system-packages lint
+test-all: system-packages lint mxnet procgen-original
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 # Game, heuristics, server and training with their tests on another Python, in an environment of its

@@ -11,8 +11,9 @@ ALLOWED = {
     r"needs a GPU": "no machine of continuous integration has one",
     r"needs root": "a runner may well be an ordinary user; the same tests run where it is root",
     r"needs Linux|needs Landlock and user namespaces": "a matter of the system alone",
-    r"needs the original package procgen .*": "it has wheels for Python 3.11 and 3.12 alone",
     r"needs SAGEMAKER_SDK3_PYTHON": "version 3 of the SDK needs an environment of its own",
+    r"(mxnet|procgen) needs Linux on x86-64 and Python 3\.11( or 3\.12)?": "no other wheel exists",
+    r"unable to import module .*/mxnet_network\.py'\)": "it imports mxnet; its tests say why not",
     r"this processor has no avx2|this processor has no avx512": "a matter of the machine alone",
 }
 """Reasons that a test may give for being skipped (the whole text), and why that is accepted."""

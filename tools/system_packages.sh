@@ -3,7 +3,7 @@
 # with passwordless sudo. Otherwise, the script lists the packages. The tests that need a missing package
 # are skipped and report the package.
 set -euo pipefail
-packages=(libgomp1 chromium chromium-driver iproute2 postgresql libqt5gui5 systemd tini)
+packages=(libgomp1 libquadmath0 chromium chromium-driver iproute2 postgresql libqt5gui5 systemd tini)
 
 missing=()
 for package in "${packages[@]}"; do

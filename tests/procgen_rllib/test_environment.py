@@ -2,7 +2,6 @@
 
 import json
 import sys
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ import pytest
 
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_games import GAMES
+from sagemaker_rl.job.pinned_wheels import PROCGEN_ORIGINAL
 from tests.procgen_rllib.recording import FRAMES, RECORDED, actions, digests, play
 
 ROLLED = json.loads(RECORDED.read_text())
 HASHES = json.loads(FRAMES.read_text())
-ORIGINAL = pytest.mark.skipif(
-    find_spec("procgen") is None,
-    reason="needs the original package procgen (`make procgen-original`)",
-)
+MISSING = PROCGEN_ORIGINAL.missing_reason()
+ORIGINAL = pytest.mark.skipif(bool(MISSING), reason=MISSING or "installed")
 PROVIDERS = ("envpool", pytest.param("procgen", marks=ORIGINAL))
 SAME_PIXELS = ("bigfish", "chaser", "fruitbot", "leaper", "maze", "miner", "plunder")
 """Games that both packages draw with the same pixels; the others rotate and scale pictures."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from battlesnake_rl.commands.runs_plot_command import load_progress, plot_curves
 from sagemaker_rl.cluster.membership import PRIMARY_JOB, SECONDARY_JOB
 from sagemaker_rl.job.job_environment import num_instance_gpus
+from sagemaker_rl.job.pinned_wheels import MXNET
 
 DEFAULT_MINUTES = 210.0
 """Duration of each training in the article, in minutes."""
@@ -116,9 +116,7 @@ ARMS = (
 
 def missing_reason(arm: Arm) -> str:
     """Return the reason why an arm cannot be simulated here, or ""."""
-    if arm.algorithm == "MXNET" and find_spec("mxnet") is None:
-        return "mxnet is not installed; `make mxnet` installs it"
-    return ""
+    return MXNET.missing_reason() if arm.algorithm == "MXNET" else ""
 
 
 def minutes_of(run: Path, x_column: str) -> float:

@@ -26,6 +26,7 @@ from battlesnake_rl.mabs.dqn.dqn import DQNConfig
 from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
 from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, head_plane_index, with_defaults
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNETConfig
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOConfig
@@ -104,6 +105,7 @@ _ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "DISTIL": DISTILConfig,
     "RLLIB_PPO": _rllib_ppo_config,
     "EXIT": _exit_config,
+    "MXNET": MXNETConfig,
 }
 """Function that returns the base configuration, by algorithm name."""
 
@@ -123,6 +125,7 @@ def configure(
         ValueError: If the algorithm is unknown or does not support the options.
     """
     base_config = _base_config(name)
+    env_config = {**base_config.settings_class.env_defaults, **env_config}
     for key in ("curriculum", "opponents"):
         if env_config.get(key) and not isinstance(base_config, BatchedAlgorithmConfig):
             raise ValueError(f"{key} needs PPO, DISTIL, DQN or APEX, got {name}; leave it out")

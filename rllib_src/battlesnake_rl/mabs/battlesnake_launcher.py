@@ -19,6 +19,7 @@ from battlesnake_gym.env.opponent_names import (
     with_absolute_paths,
 )
 from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.search import COMPILED
 from battlesnake_rl.mabs import algorithms, experiments, starter_pack
@@ -35,6 +36,7 @@ from battlesnake_rl.mabs.envs.env_factory import (
     make_vector_env,
     sample_opponents,
 )
+from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import (
@@ -44,7 +46,9 @@ from battlesnake_rl.mabs.policy.q_network import (
     network_settings,
 )
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
+from battlesnake_rl.mabs.settings import ALGORITHMS
 from battlesnake_rl.mabs.strength import ladder_evaluator, sample_game
+from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
 from sagemaker_rl.job.utilization import UsableResources
@@ -65,7 +69,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     """Hyperparameters of the games and of the training."""
 
     algorithm: str = hyperparameter(
-        "DQN", "training algorithm: DISTIL, PPO, DQN, APEX, RLLIB_PPO, EXIT, or FILE.py:NAME"
+        "DQN", "training algorithm: DISTIL, PPO, DQN, APEX, RLLIB_PPO, EXIT, MXNET, or FILE.py:NAME"
     )
     experiment: str | None = hyperparameter(
         None,
@@ -237,7 +241,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if (name := given.get("experiment")) is not None:
             return experiments.load_experiment(name), ""
         if "algorithm" in given:
-            return {}, ""
+            return getattr(ALGORITHMS.get(given["algorithm"]), "env_defaults", {}), ""
         name, reason = _default_experiment(given, before)
         why = f"no algorithm is set{reason and f', and {reason}'}"
         if name is None:
@@ -247,21 +251,24 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """Return the default number of env runners.
 
-        The number is 0 for DQN and PPO. All other algorithms use one env runner per CPU; all of
-        them except EXIT reserve one CPU for the driver.
+        The number is 0 for DQN, PPO and MXNET. All other algorithms use one env runner per CPU;
+        all of them except EXIT reserve one CPU for the driver.
         """
         if config.algo_class.__name__ == "EXIT":
             return cpus  # The driver sleeps during self-play.
-        alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
+        alone = issubclass(config.algo_class, DQN | PPO | MXNET) and not issubclass(
+            config.algo_class, APEX
+        )
         return 0 if alone else super().default_num_env_runners(config, cpus)
 
     def expected_utilization(self, config: AlgorithmConfig) -> UsableResources:
         """Limit the utilization to the measured number of saturating env runners.
 
-        EXIT uses no GPU. For a learner on a GPU, the number of saturating env runners is unknown.
+        EXIT and MXNET use no GPU. For a learner on a GPU, the number of saturating env runners is
+        unknown.
         """
         most = super().expected_utilization(config)
-        gpus = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
+        gpus = 0 if config.algo_class.__name__ in ("EXIT", "MXNET") else most.gpus
         if (
             gpus and config.num_gpus_per_learner
         ):  # Saturating env runners were measured with a learner on a CPU only.
@@ -288,6 +295,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             del recorded["rewards"]
         return recorded
 
+    def check_host(self, config: AlgorithmConfig) -> None:
+        """Check that MXNET finds its package; a job installs the package."""
+        if issubclass(config.algo_class, MXNET):
+            pinned_wheels.ensure_installed(pinned_wheels.MXNET, "algorithm MXNET")
+
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
 
@@ -300,17 +312,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
         environment = make_vector_env(1, config.env_config)
-        if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
-            raise HyperparameterError(
-                "rl.training.config.env_config.observation does not fit the network; set the "
-                "hyperparameter observation instead"
-            )
-        kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
-        shape = environment.single_observation_space.shape
-        check_model_config(kind, shape, config.model_config)
-        if config.start_from is not None:
-            network = make_network(kind, shape, len(MOVES), network_settings(config.model_config))
-            warm_start.check_start_from(network, environment, Path(config.start_from))
+        if not issubclass(config.algo_class, MXNET):
+            _check_network(config, environment)
         # Training must not start with frozen policies that do not fit these games.
         none = PastSelves(lambda weights: weights)
         sample_opponents(environment, config.env_config["opponents"], np.random.default_rng(), none)
@@ -346,6 +349,25 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return RunSummary(
             record.elo_summary(), str(policy), f"battlesnake-gym serve --policy {policy}"
         )
+
+
+def _check_network(config: AlgorithmConfig, environment: VectorBattlesnake) -> None:
+    """Check the settings of the network, and the initial policy.
+
+    Raises:
+        ValueError: If a setting is invalid, or if the initial policy does not fit.
+    """
+    if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
+        raise HyperparameterError(
+            "rl.training.config.env_config.observation does not fit the network; set the "
+            "hyperparameter observation instead"
+        )
+    kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
+    shape = environment.single_observation_space.shape
+    check_model_config(kind, shape, config.model_config)
+    if config.start_from is not None:
+        network = make_network(kind, shape, len(MOVES), network_settings(config.model_config))
+        warm_start.check_start_from(network, environment, Path(config.start_from))
 
 
 def _export_evaluation(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from battlesnake_gym import policy_file
 from battlesnake_rl.mabs.envs.env_factory import board_sizes
-from battlesnake_rl.mabs.policy.policy_loader import load_network, policy_identity
+from battlesnake_rl.mabs.policy.policy_loader import find_onnx, load_network, policy_identity
 from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 from battlesnake_rl.onnx_export import write_onnx
 from sagemaker_rl.runs import checkpoints
@@ -53,7 +56,11 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 def _write_policy(
     checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool
 ) -> dict[str, str]:
-    """Write the ONNX file and return the versions of Ray, torch and onnx."""
+    """Write the ONNX file and return the versions of the packages that made it."""
+    if (stored := find_onnx(checkpoint, last)) is not None:
+        shutil.copy(stored, path)
+        model = onnx.load(path)
+        return {model.producer_name: model.producer_version, "onnx": version("onnx")}
     shape = identity["observation_shape"]
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}

@@ -63,6 +63,8 @@ class AlgorithmSettings:
     """Class of RLlib's configuration, ``MODULE:CLASS``."""
     supports_game_mixes: ClassVar[bool] = True
     """Whether games may have opponents, a curriculum, or different numbers of snakes."""
+    env_defaults: ClassVar[dict[str, Any]] = {}
+    """Options of the games whose defaults differ from the defaults of other algorithms."""
 
     ladder_cpu_fraction: float = setting(
         0.05, "maximum fraction of the CPU time used for ladder evaluation", minimum=0, maximum=0.5
@@ -310,6 +312,42 @@ class EXITSettings(AlgorithmSettings):
         )
 
 
+@dataclass(frozen=True)
+class MXNETSettings(AlgorithmSettings):
+    """Settings of the MXNet baseline; the starter pack published the defaults."""
+
+    config_class = "battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn:MXNETConfig"
+    supports_game_mixes = False
+    env_defaults: ClassVar[dict[str, Any]] = {"observation": "bordered-51s", "frame_stack": 2}
+
+    lr: float = setting(5e-4, "initial learning rate of Adam", above=0)
+    lr_halved_every: int = setting(
+        500_000, "updates after which the learning rate is halved", minimum=1
+    )
+    gamma: float = _discount(0.95)
+    batch_size: int = setting(64, "transitions per update", minimum=1)
+    update_every: int = setting(20, "moves of a snake between two updates", minimum=1)
+    warmup_batches: int = setting(
+        3, "batches in the replay buffer of a snake before its first update", minimum=1
+    )
+    buffer_size: int = setting(5000, "transitions in the replay buffer of a snake", minimum=1)
+    tau: float = setting(
+        1e-3, "fraction by which an update moves the target network", above=0, maximum=1
+    )
+    epsilon_start: float = setting(
+        1.0, "initial probability of a random move", minimum=0, maximum=1
+    )
+    epsilon_decay: float = setting(
+        0.995, "factor on this probability after every game", above=0, maximum=1
+    )
+    epsilon_end: float = setting(0.01, "minimum of this probability", minimum=0, maximum=1)
+    turns_per_iteration: int = setting(100, "turns per iteration (not published)", minimum=1)
+
+    def default_num_env_runners(self, cpus: int) -> int:
+        """Return 0, because one process plays and learns."""
+        return 0
+
+
 ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
     "DISTIL": DISTILSettings,
     "PPO": PPOSettings,
@@ -317,5 +355,6 @@ ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
     "APEX": APEXSettings,
     "RLLIB_PPO": RLlibPPOSettings,
     "EXIT": EXITSettings,
+    "MXNET": MXNETSettings,
 }
 """Settings classes of the built-in algorithms, keyed by name."""

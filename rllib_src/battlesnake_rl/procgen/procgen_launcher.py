@@ -22,6 +22,7 @@ from battlesnake_rl.procgen.kit import plugins
 from battlesnake_rl.procgen.procgen_env_config import with_defaults
 from battlesnake_rl.procgen.procgen_environment import PROCGEN_ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
+from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
 from sagemaker_rl.job.utilization import UsableResources
 from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
@@ -111,6 +112,8 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def check_host(self, config: AlgorithmConfig) -> None:
         """Start a game to check that the packages of the games are installed."""
+        if config.env_config["provider"] == "procgen":
+            pinned_wheels.ensure_installed(pinned_wheels.PROCGEN_ORIGINAL, "provider procgen")
         games = VectorProcgen(1, config.env_config)
         try:
             games.reset(seed=0)

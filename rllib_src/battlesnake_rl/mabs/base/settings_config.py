@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from battlesnake_rl.mabs.envs.env_factory import ENV_NAME
 from battlesnake_rl.mabs.settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import field_names, target_of
 
@@ -55,3 +57,39 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         """Return the value at a dotted path."""
         name, _, key = target.partition(".")
         return getattr(self, name)[key] if key else getattr(self, name)
+
+
+class StandaloneConfig(AlgorithmConfig):  # type: ignore[misc]
+    """Configuration of an algorithm that uses neither RLlib's env runners nor its learners.
+
+    Only `settings`, the options of the games and ``seed`` have an effect.
+
+    Args:
+        algo_class: Class with the methods that the launcher calls on an algorithm. The argument of
+            its constructor is the configuration.
+    """
+
+    settings_class: ClassVar[type[AlgorithmSettings]]
+
+    def __init__(self, algo_class: type) -> None:
+        super().__init__(algo_class=algo_class)
+        self.settings: Any = self.settings_class()
+
+    def apply(self, settings: AlgorithmSettings) -> None:
+        """Replace all settings."""
+        self.settings = settings
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings, keyed by name, and the options of the games."""
+        return asdict(self.settings) | {"env_config": self.env_config}
+
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> Any:
+        """Replace the settings whose names ``config_dict`` contains."""
+        changed = dict(config_dict)
+        self.environment(ENV_NAME, env_config=changed.pop("env_config", self.env_config))
+        self.apply(replace(self.settings, **changed))
+        return self
+
+    def build_algo(self) -> Any:
+        """Create the algorithm."""
+        return self.algo_class(self)

@@ -20,12 +20,11 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
@@ -34,7 +33,8 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
-from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS, ENV_NAME
+from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
+from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
     Samples,
@@ -73,7 +73,7 @@ The confidence interval of a shorter placement is too wide.
 """
 
 
-class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
+class EXITConfig(StandaloneConfig):
     """Configuration of EXIT for the launcher.
 
     Only `EXITSettings`, ``num_env_runners`` and ``seed`` have an effect.
@@ -82,8 +82,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
     settings_class = EXITSettings
 
     def __init__(self) -> None:
-        super().__init__(algo_class=EXIT)
-        self.settings = EXITSettings()
+        super().__init__(EXIT)
         self.num_env_runners = 1
         # The driver sleeps during self-play, so Ray can place one runner on every CPU.
         self.num_cpus_per_env_runner = CPUS_PER_RUNNER
@@ -114,10 +113,6 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
             )
         Sprt(self.settings.elo0, self.settings.elo1)
 
-    def apply(self, settings: EXITSettings) -> None:
-        """Replace all settings."""
-        self.settings = settings
-
     def full_buffer(self) -> BufferSize:
         """Return the size of a full sample buffer, including the copy that each fit makes."""
         buffered = self.settings.moves_per_iteration * self.settings.kept_fraction
@@ -131,21 +126,6 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         A run cannot resume from a checkpoint with other games.
         """
         return [str(setup) for _, setup in GAME_MIX]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings, keyed by name, and the options of the games."""
-        return asdict(self.settings) | {"env_config": self.env_config}
-
-    def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
-        """Replace the settings whose names ``config_dict`` contains."""
-        changed = dict(config_dict)
-        self.environment(ENV_NAME, env_config=changed.pop("env_config", {}))
-        self.settings = replace(self.settings, **changed)
-        return self
-
-    def build_algo(self) -> EXIT:
-        """Create the algorithm."""
-        return EXIT(self)
 
 
 def label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:

@@ -37,6 +37,12 @@ BEST_WEIGHTS_FILE = "best.npz"
 See `ladder_evaluator`.
 """
 
+BEST_ONNX_FILE, LATEST_ONNX_FILE = "best.onnx", "latest.onnx"
+"""Files of a checkpoint whose network is not a torch network.
+
+The files contain the network with the strongest and with the latest weights.
+"""
+
 
 def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
     """Load the policy in ``path`` (see `find_policy`).
@@ -56,12 +62,26 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
             raise ValueError(
                 f"{path.stem}.json has no training.env_config; export the policy again"
             )
-        session = policy_file.open_session(model, path)
-        return (
-            lambda frames: policy_file.run_session(session, None, {"observations": frames})[0]
-        ), env_config
+        return _onnx_score_fn(model, path), env_config
+    env_config = checkpoints.read_metadata(path)["env_config"]
+    if (onnx := find_onnx(path)) is not None:
+        return _onnx_score_fn(onnx.read_bytes(), onnx), env_config
+    return as_score_fn(load_network(path)), env_config
 
-    return as_score_fn(load_network(path)), checkpoints.read_metadata(path)["env_config"]
+
+def _onnx_score_fn(model: bytes, path: Path) -> ScoreFn:
+    """Return the policy ``model``, the content of the ONNX file ``path``."""
+    session = policy_file.open_session(model, path)
+    return lambda frames: policy_file.run_session(session, None, {"observations": frames})[0]
+
+
+def find_onnx(checkpoint: Path, last: bool = False) -> Path | None:
+    """Return the ONNX file in a checkpoint, or None if its network is a torch network.
+
+    See `load_network` for the arguments.
+    """
+    names = (LATEST_ONNX_FILE,) if last else (BEST_ONNX_FILE, LATEST_ONNX_FILE)
+    return next((checkpoint / name for name in names if (checkpoint / name).is_file()), None)
 
 
 def find_policy(path: Path) -> Path:
