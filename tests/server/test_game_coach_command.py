@@ -171,7 +171,7 @@ def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
         assert quiet.text("#verdict")
         assert "Correct" not in quiet.text("#verdict")
         quiet.wait("document.getElementById('verdict').textContent.includes('after 3 turns')")
-        quiet.wait("document.querySelectorAll('#board .snake').length < 2")
+        quiet.wait("document.querySelector('#board .dying') !== null")
         quiet.run("document.querySelector('[data-move=right]').click()")
         assert "Correct" in quiet.text("#verdict")
         quiet.press(" ")
