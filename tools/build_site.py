@@ -108,7 +108,9 @@ def write_play_page(folder: Path) -> None:
     for name in SHARED_FILES:
         shutil.copy(_ROOT / "server/battlesnake_server/static" / name, folder)
     page = folder / "index.html"
-    page.write_text(page.read_text().replace(_PREVIEW_ADDRESS, preview_address()))
+    if "SITE_URL" in os.environ:  # Previews of shared links need an absolute address.
+        address = f"{os.environ['SITE_URL'].rstrip('/')}/{_PREVIEW_ADDRESS.removeprefix('../../')}"
+        page.write_text(page.read_text().replace(_PREVIEW_ADDRESS, address))
     champion = Evaluation.load(BUILTIN_PATH)
     facts = {
         "CALIBRATION": {
@@ -143,17 +145,6 @@ def write_play_page(folder: Path) -> None:
     lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
     (folder / "facts.js").write_text("".join(lines))
     compile_game(folder / "game.wasm", champion)
-
-
-def preview_address() -> str:
-    """Return the address of the preview picture, which shared links show.
-
-    Services that show previews need an absolute address. GitHub Actions sets GITHUB_REPOSITORY.
-    """
-    owner, _, name = os.environ.get("GITHUB_REPOSITORY", "").partition("/")
-    if not name:
-        return _PREVIEW_ADDRESS
-    return f"https://{owner}.github.io/{name}/{_PREVIEW_ADDRESS.removeprefix('../../')}"
 
 
 def write_policy(target: Path) -> list[dict[str, Any]]:
