@@ -9,7 +9,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 from sphinx.application import Sphinx
-from sphinx.ext.napoleon import GoogleDocstring
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 sys.path.insert(0, str(Path(__file__).parent))  # the extensions in this folder
 
@@ -88,4 +88,6 @@ def convert_google_sections(
     Napoleon would read the text before their first colon as a type.
     """
     if what not in ("attribute", "data", "property"):
-        lines[:] = GoogleDocstring(lines, what=what, name=name).lines()
+        # The field ``ivar`` does not describe an attribute a second time.
+        config = Config(napoleon_use_ivar=True)
+        lines[:] = GoogleDocstring(lines, config, what=what, name=name).lines()
