@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageSequence
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
@@ -185,4 +187,23 @@ def test_elimination_at_the_edge_stays_within_the_board(browser: Browser, site: 
     browser.open(f"{site}/replay/crowd.jsonl#turn=1")
     browser.wait("document.querySelectorAll('#board .snake').length > 0")
     assert browser.run("getComputedStyle(document.getElementById('board')).overflow") == "hidden"
+    assert browser.complaints() == []
+
+
+def test_the_viewer_saves_a_gif_up_to_the_shown_turn(browser: Browser, site: str) -> None:
+    browser.look()
+    browser.complaints()
+    browser.open(f"{site}/replay/known.jsonl.gz#turn=3", "document.getElementById('gif')")
+    browser.wait("document.getElementById('turn').textContent.startsWith('3')")
+    browser.driver.set_script_timeout(100)
+    gif = browser.driver.execute_async_script("""
+      const [done, keep] = [arguments[0], URL.createObjectURL];
+      URL.createObjectURL = (blob) => {
+        if (blob.type === 'image/gif') blob.arrayBuffer().then(b => done([...new Uint8Array(b)]));
+        return keep(blob);
+      };
+      document.getElementById('gif').click();""")
+    picture = Image.open(io.BytesIO(bytes(gif)))
+    assert len(list(ImageSequence.Iterator(picture))) == 4
+    assert len(set(picture.convert("RGB").get_flattened_data())) > 20, "styles apply"
     assert browser.complaints() == []
