@@ -194,7 +194,8 @@ def test_channels_are_folders(
     from sagemaker.exceptions import UnexpectedStatusException
 
     s3, bucket, place = session.boto_session.client("s3"), session.default_bucket(), tmp_path.name
-    for key in ("one.txt", "many/a.txt", "many/deep/b.txt", "many-others.txt"):
+    outside = ("bad/../../../escaped.txt", f"worse//{tmp_path}/escaped.txt")
+    for key in ("one.txt", "many/a.txt", "many/deep/b.txt", "many-others.txt", *outside):
         s3.put_object(Bucket=bucket, Key=f"{place}/{key}", Body=key.encode())
     address = f"s3://{bucket}/{place}"
     job().fit({"policy": f"{address}/one.txt", "opponents": f"{address}/many"})
@@ -203,6 +204,10 @@ def test_channels_are_folders(
     assert "channel opponents: {'a.txt': 'many/a.txt', 'deep/b.txt': 'many/deep/b.txt'}" in said
     with pytest.raises(UnexpectedStatusException, match=r"S3.*/nowhere"):
         job().fit({"policy": f"{address}/nowhere"})
+    for channel in ("bad", "worse"):
+        with pytest.raises(UnexpectedStatusException, match=r"escaped\.txt' leaves its folder"):
+            job().fit({"policy": f"{address}/{channel}"})
+    assert not list(tmp_path.rglob("escaped.txt"))
 
 
 @pytest.fixture

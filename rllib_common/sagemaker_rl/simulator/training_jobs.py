@@ -56,9 +56,9 @@ class Services:
 
 
 class ChannelDataError(Exception):
-    """Error raised if a channel has no data.
+    """Error raised if a channel has no data, or data outside its folder.
 
-    A job with an empty channel fails before its script starts.
+    Such a job fails before its script starts.
     """
 
 
@@ -520,11 +520,20 @@ def _object_exists(s3: Any, bucket: str, key: str) -> bool:
 
 
 def _download_folder(s3: Any, uri: str, folder: Path) -> None:
-    """Download all S3 objects below ``uri`` into ``folder``."""
+    """Download all S3 objects below ``uri`` into ``folder``.
+
+    Raises:
+        ChannelDataError: If a key names a file outside ``folder``.
+    """
     bucket, prefix = split_s3_uri(uri)
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
         for one in page.get("Contents", []):
             path = folder / one["Key"].removeprefix(f"{prefix}/")
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise ChannelDataError(
+                    f"ClientError: Data download failed: the S3 key {one['Key']!r} leaves its "
+                    "folder; rename the object"
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
             s3.download_file(bucket, one["Key"], str(path))
 
