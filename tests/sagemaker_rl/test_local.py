@@ -8,11 +8,13 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.simulator import local_job
 from sagemaker_rl.simulator.local_job import Instance, LocalJob, parse_hyperparameters
 from tests import processes
 from tests.sagemaker_rl.test_clusters import SMALL
@@ -185,6 +187,16 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
         names = archive.getnames()
     assert {"./policy.onnx", "./policy.json", "./params.json"} <= set(names)
     assert not list((tmp_path / "job").glob("*/output/failure"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_all_instances_and_a_second_kills_them(number: int) -> None:
+    sent: list[int] = []
+    instances: Any = [SimpleNamespace(send_signal=sent.append)] * 2
+    with local_job._forward_signals(instances):
+        for _ in range(2):
+            os.kill(os.getpid(), number)
+    assert sent == [signal.SIGTERM] * 2 + [signal.SIGKILL] * 2
 
 
 @pytest.mark.slow

@@ -13,17 +13,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import ray
 
-from sagemaker_rl.cluster import ray_node
+from sagemaker_rl.cluster import ray_node, roles
 from sagemaker_rl.cluster.membership import find_own_address
 from sagemaker_rl.job.stop_signals import (
     PendingSignals,
     StoppedBeforeTrainingError,
     deferred_stop_signals,
 )
+from tests.processes import PATIENCE
 from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import TRAIN, Network, until
 from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL, STARTED
@@ -107,6 +110,21 @@ def test_a_closed_terminal_stops_like_sigterm_unless_it_is_ignored(
         assert caught == []
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_worker_leaves_its_cluster(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(roles, "_STOP_TIMEOUT_S", 0.1)
+    sent: list[dict[str, str]] = []
+    link: Any = SimpleNamespace(send=sent.append)
+    message = roles._ShutdownListener(link)
+    before = signal.getsignal(number)
+    with roles._graceful_stop(link, message):
+        os.kill(os.getpid(), number)
+        message.wait(PATIENCE)
+    assert message.message()["shutdown"] == roles.STOPPED_EXIT_STATUS
+    assert "a stop was requested" in sent[0]["leaving"]
+    assert signal.getsignal(number) == before
 
 
 def test_output_to_a_closed_terminal_is_discarded() -> None:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import ray
@@ -33,6 +32,7 @@ from sagemaker_rl.cluster.rendezvous import (
     join_cluster,
 )
 from sagemaker_rl.job.job_environment import base_folder, log_line
+from sagemaker_rl.job.stop_signals import handled_signals
 
 STOPPED_EXIT_STATUS = 128 + signal.SIGTERM
 """Exit status of a job that shut down cleanly after a stop request."""
@@ -227,24 +227,21 @@ class _ShutdownListener(threading.Thread):
 
 @contextmanager
 def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownListener) -> Iterator[None]:
-    """Stop this instance at most `_STOP_TIMEOUT_S` after SIGTERM.
+    """Stop this instance at most `_STOP_TIMEOUT_S` after SIGTERM or SIGHUP.
 
     If SageMaker stops all instances, the head node first writes a checkpoint, which needs the env
     runners of the worker nodes. The head node then ends the worker nodes. If SageMaker stops only
-    this instance, training continues without the instance. A second SIGTERM ends this process.
+    this instance, training continues without the instance. A second signal ends this process.
     """
 
-    def on_sigterm(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    def on_signal(number: int) -> None:
+        signal.signal(number, signal.SIG_DFL)
         # A separate thread sends the message, because the interrupted thread may hold the sending
         # lock.
         threading.Thread(target=_leave_cluster, args=(link, shutdown_message), daemon=True).start()
 
-    before = signal.signal(signal.SIGTERM, on_sigterm)
-    try:
+    with handled_signals(on_signal, (signal.SIGTERM, signal.SIGHUP)):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _leave_cluster(link: JsonConnection, shutdown_message: _ShutdownListener) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -83,14 +83,42 @@ class PendingSignals(list[int]):
 
 
 @contextmanager
+def handled_signals(
+    handler: Callable[[int], object], numbers: Sequence[signal.Signals] = _STOP_SIGNALS
+) -> Iterator[None]:
+    """Call ``handler`` with the number of each signal that the process receives in the block.
+
+    After SIGHUP, output to the closed terminal is discarded. An ignored SIGHUP stays ignored, as
+    under ``nohup``. Only the main thread may enter the block.
+    """
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            for stream in terminals:  # A write to a closed terminal would fail.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        handler(number)
+
+    previous = {
+        number: signal.signal(number, on_signal)
+        for number in numbers
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
+
+@contextmanager
 def deferred_stop_signals(
     doing: str = "this iteration, with a checkpoint", *, raise_immediately: bool = False
 ) -> Iterator[PendingSignals]:
     """Record SIGTERM, SIGINT and SIGHUP in the block instead of ending the process.
 
     All files are therefore complete, and a second Ctrl-C loses no data. The first signal prints a
-    line that names the work to finish. After SIGHUP, output to the closed terminal is
-    discarded. An ignored SIGHUP stays ignored, as under ``nohup``.
+    line that names the work to finish.
 
     Args:
         doing: Name of the current work, for the printed line.
@@ -98,13 +126,9 @@ def deferred_stop_signals(
     """
     pending = PendingSignals()
     pending.raise_immediately = raise_immediately
-    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int) -> None:
         pending.receive(number)
-        if number == signal.SIGHUP:
-            for stream in terminals:  # A write to a closed terminal would fail.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         if len(pending) > 1:
             return
         # The line is not written through sys.stderr, because the signal may interrupt a write to
@@ -115,13 +139,5 @@ def deferred_stop_signals(
         if pending.raise_immediately:
             raise StoppedBeforeTrainingError
 
-    previous = {
-        number: signal.signal(number, on_signal)
-        for number in _STOP_SIGNALS
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
-    }
-    try:
+    with handled_signals(on_signal):
         yield pending
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -30,6 +30,7 @@ from sagemaker_rl.cluster.membership import PRIMARY_JOB, SECONDARY_JOB
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
 from sagemaker_rl.job.job_environment import FAILURE_FILE
 from sagemaker_rl.job.source_files import add_compiled_modules, is_source_path
+from sagemaker_rl.job.stop_signals import handled_signals
 
 _BUCKET_NAME = "sagemaker-local"
 """Name of the simulated S3 bucket."""
@@ -430,26 +431,22 @@ def _make_s3_client(environment: Mapping[str, str]) -> Any:
 
 @contextmanager
 def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
-    """Forward SIGINT and SIGTERM to all instances.
+    """Forward SIGINT, SIGTERM and SIGHUP to all instances.
 
     The instances receive SIGTERM for the first signal, and SIGKILL for later signals.
     """
     numbers = [signal.SIGTERM, signal.SIGKILL]
 
-    def forward_signal(*_: Any) -> None:
-        number = numbers.pop(0) if len(numbers) > 1 else numbers[0]
+    def forward_signal(number: int) -> None:
+        sent = numbers.pop(0) if len(numbers) > 1 else numbers[0]
         for instance in instances:
-            instance.send_signal(number)
+            instance.send_signal(sent)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, forward_signal) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled_signals(forward_signal):
         yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
