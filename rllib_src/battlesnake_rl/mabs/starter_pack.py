@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from battlesnake_rl.mabs.envs.board_size_schedule import FIXED_SHAPE_OBSERVATION
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES, HyperparameterError
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError
+from sagemaker_rl.job.legacy_names import COMMON_RENAMED, LegacyNames, translate_names
 
 _RLLIB_SETTINGS_KEY = "additional_configs"
 """Hyperparameter that contains a dictionary of RLlib settings."""
@@ -20,14 +21,8 @@ _NUM_ENVS_KEY = CONFIG_PREFIX + "num_envs_per_env_runner"
 """Hyperparameter with the number of games per env runner."""
 
 RENAMED_HYPERPARAMETERS = {
-    "rl.training.run": "algorithm",
-    "rl.training.stop.training_iteration": "num_iters",
-    "rl.training.stop.timesteps_total": "env_steps",
-    **{CONFIG_PREFIX + old: CONFIG_PREFIX + new for old, new in LEGACY_RLLIB_NAMES.items()},
-    CONFIG_PREFIX + "num_workers": "num_env_runners",
-    CONFIG_PREFIX + "num_cpus": "num_env_runners",
+    **COMMON_RENAMED,
     CONFIG_PREFIX + "horizon": CONFIG_PREFIX + "env_config.max_turns",
-    CONFIG_PREFIX + "seed": "seed",
     CONFIG_PREFIX + "clip_rewards": CONFIG_PREFIX + "env_config.clip_rewards",
     "use_heuristics_action_masks": "action_mask",
     "heuristics": "action_mask",
@@ -82,15 +77,9 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
             messages.append(
                 f"iterate_map_size needs an observation of fixed shape: {FIXED_SHAPE_OBSERVATION}"
             )
-    for name, value in values.items():
-        if name in UNSUPPORTED_HINTS:
-            raise HyperparameterError(f"{name} has no equivalent; {UNSUPPORTED_HINTS[name]}")
-        current = RENAMED_HYPERPARAMETERS.get(name, name)
-        if current in named or (current != name and current in values):
-            raise HyperparameterError(f"{name} and {current} set the same value; set only one name")
-        named[current] = _translate_value(name, value)
-        if current != name:
-            messages.append(f"{name} is now called {current}: {named[current]}")
+    translated, renamed = translate_names(values, _NAMES)
+    named |= translated
+    messages += renamed
     if {_RLLIB_SETTINGS_KEY, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
         named["algorithm"] = "RLLIB_PPO"  # The starter pack used RLlib's PPO.
         messages.append("the starter pack's PPO is RLlib's PPO, which is now called RLLIB_PPO")
@@ -121,17 +110,13 @@ def _get_rllib_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _translate_value(name: str, value: Any) -> Any:
-    """Return the current value of the starter pack's hyperparameter ``name``.
-
-    Raises:
-        HyperparameterError: If the value is invalid.
-    """
-    if name == CONFIG_PREFIX + "num_cpus":
-        if not isinstance(value, int) or value < 1:
-            raise HyperparameterError(f"{name} must be a positive number of CPUs, got {value!r}")
-        return value - 1  # In the starter pack, the driver used one of the CPUs.
+    """Return the current value of the starter pack's hyperparameter ``name``."""
     if name == "use_heuristics_action_masks":
         return "fatal" if value else "none"
     if name == "heuristics":
         return "+".join(_MASK_NAMES.get(kind, kind) for kind in value) or "none"
     return value
+
+
+_NAMES = LegacyNames(RENAMED_HYPERPARAMETERS, UNSUPPORTED_HINTS, convert=_translate_value)
+"""Translation of the starter pack's hyperparameters."""
