@@ -1,8 +1,8 @@
 """Experiment files in the format of the competition's starter kit.
 
 A file contains the name of one experiment, with ``env``, ``run``, ``stop`` and ``config`` below the
-name. ``config`` contains RLlib's settings, ``env_config``, ``model`` and ``callbacks``. Settings
-with an old name are rejected; the message states the new name.
+name. ``config`` contains RLlib's settings, ``env_config``, ``model`` and ``callbacks``. Files of
+the kit itself are translated (`kit.kit_settings`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.yaml_files import read_yaml
-from battlesnake_rl.procgen.kit.plugins import PREPROCESSOR_ERROR
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, LEGACY_RLLIB_NAMES
+from battlesnake_rl.procgen.kit import kit_settings
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError
 
 _EXPERIMENT_DIR = Path(__file__).with_name("experiment_files")
 
@@ -25,8 +25,11 @@ _STOP_CONDITIONS = {
 }
 """Hyperparameter for each condition under ``stop``."""
 
-_MODEL_KEYS = ("custom_model", "custom_options")
-"""Supported keys under ``model``."""
+_PLAIN_SETTINGS = ("env_config", "callbacks", "seed", "num_env_runners")
+"""Settings under ``config`` that are hyperparameters of the same name."""
+
+_CHECKPOINT_SETTINGS = ("checkpoint_freq", "checkpoint_at_end", "keep_checkpoints_num")
+"""Settings of the kit's files besides ``env``, ``run``, ``stop`` and ``config``."""
 
 
 class ExperimentError(ValueError):
@@ -38,15 +41,17 @@ def experiment_names() -> list[str]:
     return sorted(path.stem for path in _EXPERIMENT_DIR.glob("*.yaml"))
 
 
-def load_experiment(experiment: str) -> dict[str, Any]:
+def load_experiment(experiment: str) -> tuple[dict[str, Any], list[str]]:
     """Load the hyperparameters of an experiment.
 
     Args:
         experiment: Name of a built-in experiment or path of a .yaml file.
 
+    Returns:
+        Hyperparameters, and a message for each setting of the kit that is translated.
+
     Raises:
-        ExperimentError: If the experiment does not exist, or if its file is invalid. The message
-            lists all errors in the file.
+        ExperimentError: If the experiment does not exist, or if its file is invalid.
     """
     path = (
         Path(experiment) if experiment.endswith((".yaml", ".yml")) else _experiment_path(experiment)
@@ -64,7 +69,10 @@ def load_experiment(experiment: str) -> dict[str, Any]:
     (body,) = content.values()
     if faults := _find_errors(body):
         raise ExperimentError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
-    return _to_hyperparameters(body)
+    try:
+        return kit_settings.translate_file(_to_hyperparameters(body))
+    except HyperparameterError as error:
+        raise ExperimentError(f"{path} cannot be run: {error}") from None
 
 
 def _experiment_path(experiment: str) -> Path:
@@ -86,32 +94,24 @@ def _find_errors(body: Any) -> list[str]:
     if not isinstance(body, dict):
         return ["the name must have env, run, stop and config below it"]
     faults: list[str] = []
-    unknown_parts = [key for key in body if key not in ("env", "run", "stop", "config")]
-    faults += [f"{key}: unknown; use env, run, stop and config" for key in unknown_parts]
+    known = ("env", "run", "stop", "config", *_CHECKPOINT_SETTINGS)
+    faults += [f"{key}: unknown; use {', '.join(known[:4])}" for key in body if key not in known]
     for part in ("stop", "config"):
         if not isinstance(body.get(part, {}), dict):
             return [*faults, f"{part}: must be a mapping of settings"]
     unknown = [key for key in body.get("stop", {}) if key not in _STOP_CONDITIONS]
     faults += [f"stop.{key}: unknown; use {', '.join(_STOP_CONDITIONS)}" for key in unknown]
-    config = body.get("config", {})
-    faults += [
-        f"config.{key}: use {LEGACY_RLLIB_NAMES[key]}"
-        for key in config
-        if key in LEGACY_RLLIB_NAMES
-    ]
-    model = config.get("model", {})
-    if isinstance(model, dict) and "custom_preprocessor" in model:
-        faults.append(f"config.model.{PREPROCESSOR_ERROR}")
-    elif not isinstance(model, dict) or set(model) - set(_MODEL_KEYS):
-        faults.append(f"config.model: use {', '.join(_MODEL_KEYS)}; put your own "
-                      "network into models/")  # fmt: skip
+    if not isinstance(body.get("config", {}).get("model", {}), dict):
+        faults.append("config.model: must be a mapping of settings")
     return faults
 
 
 def _to_hyperparameters(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an experiment's settings to hyperparameters."""
+    """Return an experiment's settings, keyed by the names of hyperparameters."""
     config = dict(body.get("config", {}))
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {
+        f"rl.training.{key}": body[key] for key in _CHECKPOINT_SETTINGS if key in body
+    }
     for key, name in (("run", "algorithm"), ("env", "env")):
         if key in body:
             values[name] = body[key]
@@ -119,11 +119,9 @@ def _to_hyperparameters(body: Mapping[str, Any]) -> dict[str, Any]:
         values |= (
             {"minutes": value / 60} if key == "time_total_s" else {_STOP_CONDITIONS[key]: value}
         )
-    values |= config.pop("model", {})
-    for key, name in (
-        *(("env_config", "env_config"), ("callbacks", "callbacks"), ("seed", "seed")),
-        ("num_env_runners", "num_env_runners"),
-    ):
-        if key in config:
-            values[name] = config.pop(key)
-    return values | {CONFIG_PREFIX + key: value for key, value in config.items()}
+    for key, value in config.pop("model", {}).items():
+        plain = key in ("custom_model", "custom_options")
+        values[key if plain else f"{CONFIG_PREFIX}model.{key}"] = value
+    for key, value in config.items():
+        values[key if key in _PLAIN_SETTINGS else CONFIG_PREFIX + key] = value
+    return values

@@ -18,12 +18,13 @@ from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_rl.procgen import generalization, procgen_experiments
 from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
-from battlesnake_rl.procgen.kit import plugins
+from battlesnake_rl.procgen.kit import kit_settings, plugins
 from battlesnake_rl.procgen.procgen_env_config import with_defaults
 from battlesnake_rl.procgen.procgen_environment import PROCGEN_ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
+from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.utilization import UsableResources
 from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
@@ -91,6 +92,13 @@ class ProcgenLauncher(SageMakerRayLauncher):
         for name in DEFAULT_FRAME_STACKS:
             register_env(name, make_env)
 
+    def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Translate the kit's names to current names and log each translation."""
+        values, messages = kit_settings.translate_hyperparameters(given)
+        for line in messages:
+            log_line(line)
+        return values
+
     def experiment_defaults(
         self, given: Mapping[str, Any], before: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], str]:
@@ -98,7 +106,11 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
         If ``given`` contains a stop condition, the stop conditions of the experiment do not apply.
         """
-        values = procgen_experiments.load_experiment(given.get("experiment", _DEFAULT_EXPERIMENT))
+        values, messages = procgen_experiments.load_experiment(
+            given.get("experiment", _DEFAULT_EXPERIMENT)
+        )
+        for line in messages:
+            log_line(line)
         stops = ("num_iters", "minutes", "env_steps")
         if any(name in given for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
@@ -210,7 +222,7 @@ def _check_network_settings(values: Mapping[str, Any]) -> None:
         if not name.startswith(CONFIG_PREFIX):
             continue
         field = name.removeprefix(CONFIG_PREFIX).split(".")[0]
-        if field == "model" or (field == "model_config" and not own_network):
+        if field == "model_config" and not own_network:
             raise HyperparameterError(
                 f"{name} would have no effect; set custom_options, or with custom_model null "
                 f"{CONFIG_PREFIX}model_config"

@@ -3,8 +3,9 @@
 The file ``models/my_vision_network.py`` contains one subclass of RLlib's ``RLModule`` and has the
 name ``my_vision_network``. Likewise, ``algorithms/`` contains subclasses of ``Algorithm``, and
 ``callbacks/`` contains subclasses of ``RLlibCallback``. The folders are searched for in the current
-directory, in the directory of the script, and in this package, which contains examples. Files from
-the competition's starter kit that need RLlib's 2020 API are rejected with a remedy.
+directory, in the directory of the script, and in this package, which contains examples. Networks
+from the competition's starter kit may be subclasses of RLlib's ``TorchModelV2``. The kit's files
+that need TensorFlow or other parts of RLlib's 2020 API are rejected with a remedy.
 """
 
 from __future__ import annotations
@@ -21,24 +22,25 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS, _get_algorithm_class
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
 
 from battlesnake_gym.common import extensions
+from battlesnake_rl.procgen.kit.model_v2_module import wrap_network
 
 _EXAMPLES_DIR = Path(__file__).parents[1]
 """Directory of the package, which contains the folders with examples."""
 
-_BASE_CLASSES: dict[str, type[Any]] = {
-    "models": RLModule,
-    "algorithms": Algorithm,
-    "callbacks": RLlibCallback,
+_BASE_CLASSES: dict[str, tuple[type[Any], ...]] = {
+    "models": (RLModule, TorchModelV2),
+    "algorithms": (Algorithm,),
+    "callbacks": (RLlibCallback,),
 }
-"""Base class of the user-defined classes, keyed by folder name."""
+"""Base classes of the user-defined classes, keyed by folder name."""
 
-_NETWORK_ERROR = "networks of RLlib's former API are not supported; "
+_NETWORK_ERROR = "TensorFlow networks are not supported; "
 _UNSUPPORTED_MODULES = {
     "tensorflow": _NETWORK_ERROR,
     "ray.rllib.models.tf": _NETWORK_ERROR,
-    "ray.rllib.models.torch.torch_modelv2": _NETWORK_ERROR,
     "ray.rllib.agents.callbacks": "callbacks of RLlib's former API are not supported; subclass "
     "ray.rllib.callbacks.callbacks.RLlibCallback, like callbacks/level_counter.py",
     "ray.rllib.agents.trainer": "RLlib no longer has a Trainer; subclass "
@@ -47,12 +49,12 @@ _UNSUPPORTED_MODULES = {
 }
 """Remedies for unsupported imports, by prefix of the module name."""
 
-_DEFAULT_NETWORK_REMEDY = "write an RLModule, like models/my_vision_network.py"
-_IMPALA_REMEDY = "use custom_model: impala_cnn, the same network"
+_DEFAULT_NETWORK_REMEDY = (
+    "write an RLModule, like models/my_vision_network.py, or a TorchModelV2 in PyTorch"
+)
 _NETWORK_REMEDIES = {
-    "impala_cnn_tf": _IMPALA_REMEDY,
-    "impala_cnn_torch": _IMPALA_REMEDY,
-    "my_vision_network": "remove the file from models/; this package has a network of this name",
+    "impala_cnn_tf": "use custom_model: impala_cnn, the same network",
+    "my_vision_network": "remove the file from models/; this package has a port of this network",
 }
 """Remedies for the starter kit's networks, by file name."""
 
@@ -96,7 +98,8 @@ def find_class(
             f"available: {', '.join(sorted([*files, *project_classes, *built_in])) or 'none'}; "
             f"add your own file to {kind}/"
         )
-    return _find_subclass(_load_module(kind, files[name]), _BASE_CLASSES[kind], files[name])
+    found = _find_subclass(_load_module(kind, files[name]), _BASE_CLASSES[kind], files[name])
+    return wrap_network(found) if issubclass(found, TorchModelV2) else found
 
 
 def _load_module(kind: str, path: Path) -> ModuleType:
@@ -137,8 +140,8 @@ def _check_imports(path: Path) -> None:
                 raise ValueError(f"the file imports {module}: {remedy}")
 
 
-def _find_subclass(module: ModuleType, base: type[Any], path: Path) -> type[Any]:
-    """Return the only subclass of ``base`` that a module defines.
+def _find_subclass(module: ModuleType, bases: tuple[type[Any], ...], path: Path) -> type[Any]:
+    """Return the only subclass of ``bases`` that a module defines.
 
     Raises:
         ValueError: If the module defines no subclass, or several subclasses.
@@ -147,13 +150,11 @@ def _find_subclass(module: ModuleType, base: type[Any], path: Path) -> type[Any]
         value
         for value in vars(module).values()
         if isinstance(value, type)
-        and issubclass(value, base)
+        and issubclass(value, bases)
         and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
         found = ", ".join(one.__name__ for one in classes) or "none"
-        raise ValueError(
-            f"{path} must define exactly one subclass of {base.__module__}.{base.__name__}; it "
-            f"defines {found}"
-        )
+        names = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+        raise ValueError(f"{path} must define exactly one subclass of {names}; it defines {found}")
     return classes[0]
