@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests import run_summary
+from tests.procgen_rllib.test_experiments import KIT
+from tests.procgen_rllib.test_plugins import KIT_MODEL
 from tests.progress_csv import rows
 from tests.sagemaker_rl import tensorboard_cards
 
@@ -182,6 +185,34 @@ def test_rollouts_that_are_refused(
 
     assert main([str(trained), *arguments]) == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_file_and_a_network_of_the_kit(
+    ray_session: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They train, show progress within an iteration, and play."""
+    from battlesnake_rl.commands import procgen_train_command
+    from battlesnake_rl.commands.procgen_rollout_command import main
+
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "small.py").write_text(KIT_MODEL)
+    experiment = tmp_path / "mine.yaml"
+    model = "{custom_model: small, custom_options: {width: 4}}"
+    experiment.write_text(KIT.replace("MODEL", model))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(procgen_train_command, "_PROGRESS_INTERVAL_S", 0.01)
+    words = ["-f", "mine.yaml", "--num-iters", "1", "--num-env-runners", "0"]
+    threads = torch.get_num_threads()
+    try:
+        assert procgen_train_command.main(words) == 0
+    finally:
+        torch.set_num_threads(threads)
+    out = capsys.readouterr().out
+    assert re.search(r"mine-bigfish 0%, iteration 1, \d+ s: played \d+ steps of each of 12", out)
+    assert main(["runs/mine-bigfish", "--episodes", "1"]) == 0
 
 
 def test_an_algorithm_of_users(

@@ -37,6 +37,7 @@ from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line,
 from sagemaker_rl.job.stop_signals import IterationAbortedError, PendingSignals
 from sagemaker_rl.runs import checkpoints, divergence
 from sagemaker_rl.runs.curves import ENV_STEPS_RESULT, Curves, flatten
+from sagemaker_rl.runs.progress import progress
 
 CSV_COLUMNS = {
     ITERATION_COLUMN: ITERATION_COLUMN,
@@ -111,9 +112,6 @@ _SEED_STEP = 1_000_003
 The increment is a prime number.
 """
 
-_PROGRESS_INTERVAL_S = 60.0
-"""Interval between two progress lines if there is no progress bar, in seconds."""
-
 
 @dataclass
 class TrainingRun:
@@ -168,7 +166,7 @@ class TrainingRun:
         self._cpu_minutes = float(metadata.get(CPU_MINUTES_RESULT, 0.0))
         self._driver_cpu_s = 60 * float(metadata.get("driver_cpu_minutes", 0.0))
         self._cpu_fraction = math.nan
-        self._last_progress_at = self._last_machine_check_at = time.monotonic()
+        self._last_machine_check_at = time.monotonic()
         self._started_at = time.time()
         # A checkpoint does not contain the number of transitions trained before.
         self._trained = 0.0 if self.checkpoint is None else math.nan
@@ -326,8 +324,12 @@ class TrainingRun:
         saved = began
         limit = _SAGEMAKER_ABORT_TIMEOUT_S if self.job.in_sagemaker else _ABORT_TIMEOUT_S
         psutil.cpu_percent()  # The first call starts the measurement.
-        with self._make_progress_bar() as bar:
+        with self._make_progress_bar() as bar, progress.shown_by(bar):
             while not stop_signals and not self.is_finished:
+                progress.begin_step(
+                    f"{self.job.name} {self._progress_percent():.0f}%, iteration "
+                    f"{self._iterations + 1}"
+                )
                 self._add_env_runners(algorithm)
                 algorithm.run_progress = 1 - self._remaining_fraction()
                 good = divergence.copy_learner_state(algorithm)
@@ -506,9 +508,11 @@ class TrainingRun:
                 for name in LOGGED_METRICS
             }
             log_line(metric_line(found | {"env_steps": self._steps}))
-        elif bar.disable and time.monotonic() - self._last_progress_at > _PROGRESS_INTERVAL_S:
-            self._last_progress_at = time.monotonic()
+        elif bar.disable:
+            if not progress.is_due():
+                return
             log_line(f"{self.job.name} {self._progress_percent():.0f}%, {text}")
+        progress.mark_shown()
 
 
 def add_env_runners(group: Any, more: int) -> None:

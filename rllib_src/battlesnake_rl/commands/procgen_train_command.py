@@ -6,12 +6,17 @@ The script ``train-procgen.py`` runs the same command.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
+from contextlib import nullcontext
 
 from battlesnake_gym.common.command_line import Parser
 from sagemaker_rl.job import process_environment
+from sagemaker_rl.runs.progress import progress
 
 _PROG = "battlesnake-gym procgen train"
+_PROGRESS_INTERVAL_S = 4.0
+"""Longest time without a progress line; an iteration of a recipe takes minutes on a few CPUs."""
 
 
 def parser() -> Parser:
@@ -24,6 +29,14 @@ def parser() -> Parser:
 def main(argv: list[str] | None = None) -> int:
     """Train a Procgen agent and return the exit status."""
     process_environment.set_default_variables()  # Must precede the imports of torch and Ray.
+    words = sys.argv[1:] if argv is None else argv
+    quiet = not {"-h", "--help", "--help-all", "--dry-run"}.isdisjoint(words)
+    with nullcontext() if quiet else progress.lines_every(_PROGRESS_INTERVAL_S):
+        return _train(argv)
+
+
+def _train(argv: list[str] | None) -> int:
+    """Train a Procgen agent and return the exit status."""
     import torch
 
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher

@@ -22,6 +22,7 @@ from battlesnake_rl.procgen.providers import (
     SequentialGames,
     make_provider,
 )
+from sagemaker_rl.runs.progress import progress
 
 PROCGEN_ENV_NAME = "procgen_env_wrapper"
 """Name of the environment in RLlib's registry."""
@@ -111,6 +112,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
         started = self._ended
         step = self._provider.step(np.asarray(actions, dtype=np.int32))
         self._clock = self._clock + 1
+        progress.set_detail(f"played {self._clock[0]:,} steps of each of {self.num_envs} games")
         self._turns += 1
         self._turns[started] = 0
         truncations = step.done & (self._turns >= self.max_turns) & ~step.level_complete

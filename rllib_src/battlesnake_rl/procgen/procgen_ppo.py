@@ -48,6 +48,7 @@ from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 from sagemaker_rl.job.hyperparameters import setting
+from sagemaker_rl.runs.progress import progress
 
 _STATE_KEY = "reward_normalization"
 """Key of the reward normalizer's moments in a learner's state."""
@@ -194,6 +195,7 @@ class ProcgenLearner(PPOLearner):
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """Normalize the rewards of all games and train on the rollouts."""
         self._normalizer.normalize_rollouts(rollouts)
+        self._num_minibatches = 0
         super().learn(rollouts, env_steps)
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
@@ -210,6 +212,8 @@ class ProcgenLearner(PPOLearner):
 
     def compute_loss_for_module(self, *, batch: dict[str, Tensor], **kwargs: Any) -> Tensor:
         """Return the PPO loss of a minibatch, with advantages normalized in the minibatch."""
+        self._num_minibatches += 1
+        progress.set_detail(f"learned from {self._num_minibatches} minibatches")
         advantages = batch[ADVANTAGES]
         deviation = advantages.std(unbiased=False) + 1e-8
         normalized = (advantages - advantages.mean()) / deviation
