@@ -78,7 +78,7 @@ def test_envpool_plays_as_the_original(name: str) -> None:
             other, *their_results, their_infos = theirs.step(np.array([action]))
             assert results == their_results
             assert infos == their_infos
-            ended = bool(results[1] | results[2])
+            ended = any(one[0] for one in results[1:])
         ours.close()
         theirs.close()
 

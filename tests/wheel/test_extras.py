@@ -21,7 +21,7 @@ def test_ray_starts_with_every_extra_installed(built: Built, tmp_path: Path) -> 
     extras = ",".join(project["optional-dependencies"])
     environment = Environment(tmp_path / "environment")
     venv.create(environment.folder, with_pip=True)
-    pip = (environment.python, "-m", "pip", "install", "-q", "--no-cache-dir")
+    pip = (environment.python, "-m", "pip", "install", "-q", "--no-cache-dir", "--no-compile")
     constraints = ("-c", ROOT / "constraints.txt", f"{built.wheel}[{extras}]")
     run(*pip, *constraints, env=environment.variables, check=True)
     listed = run("battlesnake-gym", "doctor", "--json", env=environment.variables, check=True)
