@@ -1,5 +1,6 @@
 """Fixtures for simulated jobs."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,16 @@ IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/battlesnake-training"
 
 collect_ignore = ["sdk3_job.py"]
 """A script for an environment with the SDK 3, whose imports version 2 lacks."""
+
+
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the process, even if the tests run under ``nohup``."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 # At most one module: `moto.mock_aws` in another module deletes all accounts of the process.

@@ -190,7 +190,9 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_all_instances_and_a_second_kills_them(number: int) -> None:
+def test_a_signal_stops_all_instances_and_a_second_kills_them(
+    default_signals: None, number: int
+) -> None:
     sent: list[int] = []
     instances: Any = [SimpleNamespace(send_signal=sent.append)] * 2
     with local_job._forward_signals(instances):

@@ -97,7 +97,7 @@ def test_a_job_that_is_stopped_at_any_moment_ends_in_order(
 
 
 def test_a_closed_terminal_stops_like_sigterm_unless_it_is_ignored(
-    capfd: pytest.CaptureFixture[str],
+    default_signals: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with deferred_stop_signals() as caught:
         os.kill(os.getpid(), signal.SIGHUP)
@@ -113,7 +113,9 @@ def test_a_closed_terminal_stops_like_sigterm_unless_it_is_ignored(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_worker_leaves_its_cluster(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_worker_leaves_its_cluster(
+    default_signals: None, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     monkeypatch.setattr(roles, "_STOP_TIMEOUT_S", 0.1)
     sent: list[dict[str, str]] = []
     link: Any = SimpleNamespace(send=sent.append)

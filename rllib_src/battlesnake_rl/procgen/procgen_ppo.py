@@ -289,6 +289,7 @@ class ProcgenPPOConfig(PPOConfig):
     learner_class_base = ProcgenLearner
     rl_module_class = ImpalaModule
     module_apis = (ValueFunctionAPI,)
+    num_envs_per_env_runner: int  # mypy skips the modules of Ray.
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or ProcgenPPO)
