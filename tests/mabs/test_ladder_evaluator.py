@@ -261,6 +261,18 @@ def test_scores_and_their_intervals() -> None:
     assert re.search(r"5\.0%.* CPU", table)
 
 
+@pytest.mark.parametrize(
+    ("native", "said"), [(True, "1581 .* with b"), (False, "1432 .* without b")]
+)
+def test_the_published_elo_is_that_of_processors_like_this_one(
+    monkeypatch: pytest.MonkeyPatch, native: bool, said: str
+) -> None:
+    from battlesnake_rl.mabs.strength import published_elo
+
+    monkeypatch.setattr(published_elo, "has_native_bfloat16", lambda device: native)
+    assert re.search(said, published_elo.published_elo_line())
+
+
 def test_all_that_is_reported_has_a_column() -> None:
     numbers = set(ladder_evaluator.LADDER_COLUMNS.values())
     measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})

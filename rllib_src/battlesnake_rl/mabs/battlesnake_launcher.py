@@ -48,6 +48,7 @@ from battlesnake_rl.mabs.policy.q_network import (
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
 from battlesnake_rl.mabs.settings import ALGORITHMS
 from battlesnake_rl.mabs.strength import ladder_evaluator, sample_game
+from battlesnake_rl.mabs.strength.published_elo import published_elo_line
 from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
@@ -343,7 +344,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """Write the policy files or EXIT's evaluation, and return a summary of the run."""
         record = ladder_evaluator.StrengthHistory.load(checkpoint)
         log_line(record.score_table())
-        if checkpoints.read_metadata(checkpoint)["identity"]["algorithm"] == "EXIT":
+        algorithm = checkpoints.read_metadata(checkpoint)["identity"]["algorithm"]
+        if algorithm == "DISTIL":
+            log_line(published_elo_line())
+        if algorithm == "EXIT":
             return _export_evaluation(checkpoint, model_dir, record.elo_summary())
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
         return RunSummary(
