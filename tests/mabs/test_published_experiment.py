@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from battlesnake_rl.commands import train_command
 from battlesnake_rl.commands.published_experiment import (
     ACCOUNT_X,
     ARMS,
     LENGTH,
     REWARD,
     SIMULATED_X,
+    Arm,
     draw,
     minutes_of,
+    missing_reason,
     table_rows,
 )
 
@@ -139,3 +143,22 @@ def test_the_same_command_starts_jobs_in_an_account(
     assert minutes_of(run, ACCOUNT_X) >= 0.05
     assert (run / "model" / "policy.onnx").exists()
     account.close()
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
+def test_an_account_accepts_the_jobs_of_an_arm(
+    arm: Arm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if reason := missing_reason(arm):
+        pytest.skip(reason)
+    for index, (kind, count) in enumerate(arm.instances):
+        hosts = [f"algo-{number + 1}" for number in range(count)]
+        group = {"instance_group_name": "all", "instance_type": kind, "hosts": hosts}
+        for name, value in {
+            "SM_HOSTS": hosts,
+            "SM_RESOURCE_CONFIG": {"instance_groups": [group]},
+            "SM_HPS": {"minutes": 1} | arm.hyperparameters(index, "bucket", "prefix"),
+        }.items():
+            monkeypatch.setenv(name, json.dumps(value))
+        monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+        assert train_command.main(["--dry-run"]) == 0, capsys.readouterr().err

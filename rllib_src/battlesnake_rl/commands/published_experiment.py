@@ -59,7 +59,7 @@ class Arm:
         name: Name of the training's job.
         title: Label of the curve.
         algorithm: Name of the algorithm.
-        env_runners: Number of env runner processes.
+        env_runners: Number of env runner processes; None for one per CPU except the driver's.
         instances: Instance type and number of instances, of the job or of each of two jobs.
         claims: Factors of the article by which reward and game length exceed the baseline's.
     """
@@ -67,7 +67,7 @@ class Arm:
     name: str
     title: str
     algorithm: str
-    env_runners: int
+    env_runners: int | None
     instances: tuple[tuple[str, int], ...] = ((_CPU_INSTANCE, 1),)
     claims: tuple[float, float] = (7.5, 2.0)
 
@@ -88,7 +88,9 @@ class Arm:
             bucket: S3 bucket in which two jobs find each other.
             prefix: S3 key prefix for the address of the head node.
         """
-        values = {"algorithm": self.algorithm, "num_env_runners": self.env_runners, **_GAMES}
+        values: dict[str, Any] = {"algorithm": self.algorithm, **_GAMES}
+        if self.env_runners is not None:
+            values["num_env_runners"] = self.env_runners
         if self.algorithm != "MXNET":
             values |= _DQN
             if not self.gpus:  # A simulated instance may be on a machine with a GPU.
@@ -108,7 +110,7 @@ ARMS = (
     Arm("dqn-1-core", "DQN, 1 core", "DQN", 0),
     Arm("dqn-4-cores", "DQN, 4 cores", "DQN", 3),
     Arm("apex-12-cores", "APEX, 12 cores", "APEX", 11, ((_CPU_INSTANCE, 3),)),
-    Arm("apex-gpu", "APEX, GPU and 12 cores", "APEX", 11,
+    Arm("apex-gpu", "APEX, GPU and 12 cores", "APEX", None,
         ((_GPU_INSTANCE, 1), (_CPU_INSTANCE, 2)), (10.0, 3.0)),
 )  # fmt: skip
 """The five trainings; the first is the baseline."""
