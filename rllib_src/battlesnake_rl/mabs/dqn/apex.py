@@ -73,8 +73,9 @@ class APEXConfig(DQNConfig):
         >>> [config.effective_num_shards for config in configs]
         [2, 2, 3, 13]
         """
-        if self.num_replay_shards is not None:
-            return self.num_replay_shards
+        given: int | None = self.num_replay_shards
+        if given is not None:
+            return given
         worth = max(2, -(-self.num_env_runners // _ENV_RUNNERS_PER_SHARD))
         capacity: int = super().replay_buffer_kwargs()["capacity"]
         room = capacity // (_MIN_FRAGMENTS_PER_SHARD * self.max_fragment_obs())
@@ -138,7 +139,8 @@ class APEX(DQN):
         """
         turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
         everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
-        return max(everybody, 4.0 * self.config.total_train_batch_size)
+        few_batches: float = 4.0 * self.config.total_train_batch_size
+        return max(everybody, few_batches)
 
     def _store_fragments(self, timeout_s: float | None) -> list[dict[str, Any]]:
         """Send all finished fragments to the shards in turn.
