@@ -160,7 +160,7 @@ def escape(text: str) -> str:
 
 def settings_tables() -> str:
     """Return one section per algorithm, with a table of its settings."""
-    from battlesnake_rl.mabs.settings import ALGORITHMS
+    from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS
 
     parts = [f"## {name}\n\n{settings_table(cls)}" for name, cls in ALGORITHMS.items()]
     return "\n".join(parts)

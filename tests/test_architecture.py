@@ -177,7 +177,7 @@ def test_an_algorithm_reads_in_one_sitting(name: str) -> None:
     """The file of an algorithm and its settings have at most 300 lines of code."""
     mabs = ROOT / "rllib_src" / "battlesnake_rl" / "mabs"
     (path,) = mabs.glob(f"*/{name.lower()}.py")
-    settings = code_lines(mabs / "settings.py", f"{name}Settings")
+    settings = code_lines(mabs / "settings" / "algorithm_settings.py", f"{name}Settings")
     assert 10 < settings < code_lines(path) <= 300 - settings
 
 

@@ -24,7 +24,7 @@ from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner, Rollout, compute_advantages
-from battlesnake_rl.mabs.settings import BatchedSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import BatchedSettings
 from sagemaker_rl.job.hyperparameters import setting
 
 

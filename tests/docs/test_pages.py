@@ -169,7 +169,7 @@ def options(command: str) -> set[str]:
     """Return the options of a command; `train` also has all settings of all algorithms."""
     found = set(parser_of(command)._option_string_actions)
     if command == "train":
-        settings = pytest.importorskip("battlesnake_rl.mabs.settings")
+        settings = pytest.importorskip("battlesnake_rl.mabs.settings.algorithm_settings")
         for cls in settings.ALGORITHMS.values():
             names = (field.name.strip("_") for field in dataclasses.fields(cls))
             found |= {f"--{name.replace('_', '-')}" for name in names}

@@ -16,7 +16,7 @@ from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS
-from battlesnake_rl.mabs.settings import DQNSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
     LadderEvaluator,

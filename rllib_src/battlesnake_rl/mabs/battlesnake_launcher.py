@@ -46,7 +46,7 @@ from battlesnake_rl.mabs.policy.q_network import (
     network_settings,
 )
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
-from battlesnake_rl.mabs.settings import ALGORITHMS
+from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS
 from battlesnake_rl.mabs.strength import ladder_evaluator, sample_game
 from battlesnake_rl.mabs.strength.published_elo import published_elo_line
 from sagemaker_rl.job import pinned_wheels

@@ -43,7 +43,7 @@ from battlesnake_rl.mabs.ppo.ppo import (
     PPOLearner,
     Rollout,
 )
-from battlesnake_rl.mabs.settings import PPOSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
 from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_rl.mabs.envs.env_factory import ENV_NAME
-from battlesnake_rl.mabs.settings import AlgorithmSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import field_names, target_of
 
 

@@ -44,7 +44,7 @@ from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
-from battlesnake_rl.mabs.settings import DISTILSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
 from sagemaker_rl.job.resources import BufferSize
 
 _TEMPERATURE_CELLS = 1.0

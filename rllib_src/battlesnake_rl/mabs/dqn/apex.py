@@ -22,7 +22,7 @@ from ray.rllib.utils.metrics import (
 
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.dqn.replay_shard import ShardedReplayBuffer
-from battlesnake_rl.mabs.settings import APEXSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import APEXSettings
 
 _ENV_RUNNERS_PER_SHARD = 8
 """Env runners per replay buffer shard.

@@ -34,7 +34,7 @@ from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragmen
 from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, Batch, Fragment, ReplayBuffer
 from battlesnake_rl.mabs.envs.env_factory import env_options, observation_bytes
 from battlesnake_rl.mabs.policy import q_network, symmetry_transforms
-from battlesnake_rl.mabs.settings import DQNSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from sagemaker_rl.job.resources import BufferSize
 
 _REPLAY_BUFFER_KEY = "replay"

@@ -50,7 +50,7 @@ from battlesnake_rl.mabs.exit.exit_self_play import (
     SelfPlayFragment,
     game_mix_metadata,
 )
-from battlesnake_rl.mabs.settings import EXITSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
 from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory
 from sagemaker_rl.job.resources import BufferSize

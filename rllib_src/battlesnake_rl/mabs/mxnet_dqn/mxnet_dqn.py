@@ -43,7 +43,7 @@ from battlesnake_rl.mabs.policy.policy_loader import (
     ScoreFn,
     Weights,
 )
-from battlesnake_rl.mabs.settings import MXNETSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import MXNETSettings
 from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator

@@ -30,7 +30,7 @@ from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, schedule_valu
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
-from battlesnake_rl.mabs.settings import PPOSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
 """Names of columns of a batch; each column is float32 (M,).

@@ -7,7 +7,7 @@ from ray.rllib.algorithms.ppo import ppo
 
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
-from battlesnake_rl.mabs.settings import RLlibPPOSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import RLlibPPOSettings
 
 
 class RLlibPPOConfig(SettingsConfig, ppo.PPOConfig):  # type: ignore[misc]

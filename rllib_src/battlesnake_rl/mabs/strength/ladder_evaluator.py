@@ -37,7 +37,7 @@ from battlesnake_rl.mabs.policy.policy_loader import (
     Weights,
     load_best_weights,
 )
-from battlesnake_rl.mabs.settings import AlgorithmSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import AlgorithmSettings
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 
 DEFAULT_CPU_FRACTION = AlgorithmSettings.ladder_cpu_fraction

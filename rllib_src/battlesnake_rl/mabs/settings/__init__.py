@@ -1,0 +1,1 @@
+"""Typed settings of the training algorithms, without torch and Ray."""
