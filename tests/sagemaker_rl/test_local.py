@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -183,6 +184,7 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "algo-1 | training_iteration=2 " in done.stdout
     assert "algo-3 | algo-3 ends" in done.stdout
+    assert not re.findall("core_worker|WARN|Warning|ERROR|pid=", done.stdout + done.stderr)
     with tarfile.open(tmp_path / "job" / "model.tar.gz") as archive:
         names = archive.getnames()
     assert {"./policy.onnx", "./policy.json", "./params.json"} <= set(names)
