@@ -49,6 +49,7 @@ class GameArrays:
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]
     seed: NDArray[np.int64]
+    new_food: NDArray[np.uint16]
     alive: NDArray[np.bool_]
     health: NDArray[np.int16]
     length: NDArray[np.int32]
