@@ -212,7 +212,7 @@ class DISTILSettings(BatchedSettings):
 
     config_class = "battlesnake_rl.mabs.distil.distil:DISTILConfig"
 
-    lr: float | list[Any] = _learning_rate([[0, 5e-4], [0.05, 3e-3], [1, 1e-3]])
+    lr: float | list[Any] = _learning_rate([[0, 1e-3], [1, 3e-4]])
     batch_size: int = _minibatch(1024, "labels per update")
     expert_nodes: int = setting(500, "nodes per search of the expert", minimum=1)
     expert_action_fraction: float = setting(
