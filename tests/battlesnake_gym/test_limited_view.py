@@ -17,7 +17,7 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.mdp import masks, observations
-from battlesnake_gym.snakes import engine_code
+from battlesnake_gym.snakes import Decision, engine_code
 
 FORMS = [None, HIDDEN_CELL]
 
@@ -149,7 +149,7 @@ def test_engine_rules_and_requests_show_the_same(name: str, ruleset: str) -> Non
     for _ in range(12):
         games.action_mask("fatal+head", mask)
         for index in np.flatnonzero(~games.over):
-            state = games.state(index)
+            state = games.state(int(index))
             for seat in np.flatnonzero(games.alive[index]):
                 you = state.snakes[seat].id
                 complete = Board.from_state(state, game, you)
@@ -197,9 +197,9 @@ def test_strategies_receive_the_limited_board() -> None:
     board = Board.new(11, 11, 2, game=Game(settings=Settings(view_radius=1)))
     seen: list[Board] = []
 
-    def look(position: Board, seconds: float | None = None) -> str:
-        seen.append(position)
-        return "up"
+    def look(board: Board, seconds: float | None = None) -> Decision:
+        seen.append(board)
+        return Decision("up")
 
     next(iter(snakes.play(board.copy(), {snake.id: look for snake in board.snakes})))
     assert [position.you.body for position in seen] == [snake.body for snake in board.snakes]

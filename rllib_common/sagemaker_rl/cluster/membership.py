@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
-from sagemaker_rl.job.job_environment import instance_groups, num_instance_gpus
+from sagemaker_rl.job.job_environment import (
+    PRIMARY_JOB,
+    SECONDARY_JOB,
+    instance_groups,
+    num_instance_gpus,
+)
 
-PRIMARY_JOB = "primary"
-"""Role of the job whose first instance is the head node."""
-SECONDARY_JOB = "secondary"
-"""Role of the job that provides only env runners."""
 _BUCKET_NAME_PATTERN = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Pattern of valid names of S3 buckets."""
 

@@ -20,6 +20,11 @@ from typing import Any
 from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
+PRIMARY_JOB = "primary"
+"""Role of the job whose first instance is the head node."""
+SECONDARY_JOB = "secondary"
+"""Role of the job that provides only env runners."""
+
 _SDK_CHANNELS = ("code", "sm_drivers")
 """Channels through which `ModelTrainer` (SDK 3) passes source files and scripts."""
 

@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 
 import sagemaker.rl
 
-from sagemaker_rl.cluster.membership import PRIMARY_JOB
-from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, log_line
+from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, PRIMARY_JOB, log_line
 from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_project_sources
 
 _STARTER_PACK_FOLDERS = (

@@ -26,9 +26,8 @@ from typing import Any
 
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import read_text
-from sagemaker_rl.cluster.membership import PRIMARY_JOB, SECONDARY_JOB
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
-from sagemaker_rl.job.job_environment import FAILURE_FILE
+from sagemaker_rl.job.job_environment import FAILURE_FILE, PRIMARY_JOB, SECONDARY_JOB
 from sagemaker_rl.job.source_files import add_compiled_modules, is_source_path
 from sagemaker_rl.job.stop_signals import handled_signals
 

@@ -20,9 +20,8 @@ from botocore.exceptions import ClientError
 from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
-from sagemaker_rl.cluster.membership import SECONDARY_JOB
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
-from sagemaker_rl.job.job_environment import check_instance_gpus, log_line
+from sagemaker_rl.job.job_environment import SECONDARY_JOB, check_instance_gpus, log_line
 from sagemaker_rl.job.source_files import split_s3_uri
 from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance, pack_folder
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_rl.commands.runs_plot_command import load_progress, plot_curves
-from sagemaker_rl.cluster.membership import PRIMARY_JOB, SECONDARY_JOB
-from sagemaker_rl.job.job_environment import num_instance_gpus
+from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, num_instance_gpus
 from sagemaker_rl.job.pinned_wheels import MXNET
 
 DEFAULT_MINUTES = 210.0
