@@ -104,8 +104,9 @@ class EngineFrames:
             solo = len(self.positions[0].snakes) < 2
             game = board_json.parse_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
             rule_inference.check_rules(game, found)
-            for key, number in dataclasses.asdict(game.settings).items():
-                limits.check_number(number, f"game.ruleset.settings.{key}")
+            settings = dataclasses.asdict(game.settings)
+            for key in settings.keys() - {"view_radius"}:
+                limits.check_number(settings[key], f"game.ruleset.settings.{key}")
         if game.map == "snail_mode":
             self.positions = list(rule_inference.add_pending_trails(self.positions))
         info = {"fetched": self.name, "rules": how or "inferred from its frames"}
