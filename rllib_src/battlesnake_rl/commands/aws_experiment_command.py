@@ -175,7 +175,9 @@ class _Experiment:
         """Show the progress of a training until it ends, and return whether it has failed."""
         name = estimator.latest_training_job.name
         layout = "{desc} {percentage:3.0f}%|{bar}| {n:.1f} of {total:g} minutes{postfix}"
-        with tqdm(total=self._minutes, desc=title, bar_format=layout, mininterval=10) as bar:
+        with tqdm(
+            total=self._minutes, desc=title, bar_format=layout, mininterval=10, disable=None
+        ) as bar:
             while True:
                 try:
                     job = self._session.sagemaker_client.describe_training_job(TrainingJobName=name)
