@@ -116,7 +116,9 @@ def _offer_rematch(replay: Replay, path: Path | None, keys: Iterator[str]) -> bo
             sys.stdout.write(f"saved as {path}\n")
             sys.stdout.flush()
         if key == "a":
-            subprocess.run([sys.executable, "-P", "-m", "battlesnake_gym", "game", "analyze", str(path)])
+            subprocess.run(
+                [sys.executable, "-P", "-m", "battlesnake_gym", "game", "analyze", str(path)]
+            )
             sys.stdout.write(f"{_END_HINTS}\n")
             sys.stdout.flush()
     return False

@@ -17,9 +17,8 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> int:
     """Train a Battlesnake policy and return the exit status."""
-    if {"-h", "--help", "--help-all", "--dry-run"}.isdisjoint(
-        sys.argv[1:] if argv is None else argv
-    ):
+    words = sys.argv[1:] if argv is None else argv
+    if sys.stderr.isatty() and {"-h", "--help", "--help-all", "--dry-run"}.isdisjoint(words):
         sys.stderr.write("starting PyTorch and Ray, which takes some seconds ...\n")
     process_environment.set_default_variables()  # Must precede the imports of torch and Ray.
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
