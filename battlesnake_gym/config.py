@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ STANDARD_GAME = Game()
 
 
 @dataclass(frozen=True)
-class EnvConfig:
-    """Configuration of games, observations, action masks and rewards."""
+class GameSpec:
+    """Setup of games: snakes, board, ruleset, map, settings, turn limit and food."""
 
     num_snakes: IntPerGame = 4
     """Number of snakes per game, 1 to 16; a single snake plays ``solo``."""
@@ -47,17 +47,6 @@ class EnvConfig:
     """Name of the map, a key of `rules.MAPS`."""
     settings: Settings | Mapping[str, int] | None = None
     """Fields of `rules.Settings`; the defaults match the official CLI."""
-    observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT_NAME
-    """Observation of each snake, in any form that `observations.get` accepts."""
-    frame_stack: int | None = None
-    """Number of stacked turns, 1 to 8; None uses the value in ``observation``, or 1."""
-    rewards: RewardWeights | Sequence[RewardWeights] = "survival"
-    """Reward preset, weights by event, or a list with one entry per seat.
-
-    `rewards.get` explains the forms of an entry.
-    """
-    action_mask: str = "fatal"
-    """Kind of action mask, or several kinds joined with ``+`` (`masks.KINDS`)."""
     max_turns: int | None = None
     """Turn at which a game is truncated; None disables truncation."""
     food_rng: str = "fast"
@@ -71,8 +60,8 @@ class EnvConfig:
     """
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], extra_names: Iterable[str] = ()) -> EnvConfig:
-        """Create a configuration from a dictionary of options.
+    def from_options(cls, options: Mapping[str, Any], extra_names: Iterable[str] = ()) -> Self:
+        """Create an instance from a dictionary of options.
 
         Args:
             options: Values by field name.
@@ -81,7 +70,7 @@ class EnvConfig:
         Raises:
             ValueError: If a name is unknown.
         """
-        check_option_names(options, extra_names)
+        check_option_names(options, [*(field.name for field in fields(cls)), *extra_names])
         return cls(**options)
 
     @property
@@ -92,14 +81,6 @@ class EnvConfig:
             ValueError: If a setting is unknown or not an integer.
         """
         return Game(ruleset=self.ruleset, map=self.map, settings=parse_settings(self.settings))
-
-    @property
-    def observation_encoder(self) -> observations.Observation:
-        """Observation encoder with ``frame_stack`` applied."""
-        encoder = observations.get(self.observation)
-        return (
-            encoder if self.frame_stack is None else replace(encoder, frame_stack=self.frame_stack)
-        )
 
     @property
     def start_state(self) -> State | None:
@@ -140,17 +121,42 @@ class EnvConfig:
         return state
 
 
+@dataclass(frozen=True)
+class EnvConfig(GameSpec):
+    """Configuration of games, observations, action masks and rewards."""
+
+    observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT_NAME
+    """Observation of each snake, in any form that `observations.get` accepts."""
+    frame_stack: int | None = None
+    """Number of stacked turns, 1 to 8; None uses the value in ``observation``, or 1."""
+    rewards: RewardWeights | Sequence[RewardWeights] = "survival"
+    """Reward preset, weights by event, or a list with one entry per seat.
+
+    `rewards.get` explains the forms of an entry.
+    """
+    action_mask: str = "fatal"
+    """Kind of action mask, or several kinds joined with ``+`` (`masks.KINDS`)."""
+
+    @property
+    def observation_encoder(self) -> observations.Observation:
+        """Observation encoder with ``frame_stack`` applied."""
+        encoder = observations.get(self.observation)
+        return (
+            encoder if self.frame_stack is None else replace(encoder, frame_stack=self.frame_stack)
+        )
+
+
 TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
 """Default configuration of the trainers, which truncates every game at turn 500."""
 
 
-def check_option_names(options: Iterable[str], extra_names: Iterable[str] = ()) -> None:
-    """Check that each name is an option or in ``extra_names``.
+def check_option_names(options: Iterable[str], known: Iterable[str]) -> None:
+    """Check that each name is in ``known``.
 
     Raises:
         ValueError: If a name is unknown.
     """
-    known = [*(field.name for field in fields(EnvConfig)), *extra_names]
+    known = list(known)
     for name in options:
         if name not in known:
             raise ValueError(unknown_name_message("option", name, known))

@@ -27,8 +27,8 @@ _CPU_FRACTION = 0.25
 _TRAINING_SCRIPT = """
 import sys
 from battlesnake_gym.cli.main import main
-from sagemaker_rl import ray_launcher
-ray_launcher.num_local_cpus = lambda: 64
+from sagemaker_rl.runs import launch
+launch.num_local_cpus = lambda: 64
 sys.exit(main())
 """
 """Training script that reports enough CPUs for all env runners."""

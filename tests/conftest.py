@@ -37,7 +37,7 @@ def one_thread() -> Iterator[None]:
 def ray_session() -> Iterator[None]:
     """Ray on this machine, one for all tests of a process, for as long as they run."""
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from sagemaker_rl.ray_launcher import local_ray
+    from sagemaker_rl.cluster.local_ray import local_ray
 
     with contextlib.ExitStack() as stack:
         with warnings.catch_warnings():

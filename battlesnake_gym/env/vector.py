@@ -8,7 +8,7 @@ call writes the action mask. Axes: N games, S seats, C planes, H rows, W columns
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,7 @@ class VectorBattlesnake:
     @classmethod
     def from_config(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
         """Create ``num_games`` games with ``config``; see the class for the errors."""
-        return cls(num_games, **vars(config))
+        return cls(num_games, **{one.name: getattr(config, one.name) for one in fields(EnvConfig)})
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None

@@ -40,6 +40,7 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.extras import load_module
+from battlesnake_gym.common.temporary_dirs import temporary_dir
 from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays import limits, official_format
 from battlesnake_gym.replays.json_lines import ReplayError as ReplayError
@@ -234,6 +235,15 @@ class Replay:
             if not snake.alive
         ]
         return sorted(found, key=lambda death: death[0])
+
+    def to_gif(self, cell_size_px: int = 12) -> bytes:
+        """Return the game as the bytes of an animated GIF."""
+        from battlesnake_gym.draw import animation  # Imports the picture library.
+
+        with temporary_dir("game") as folder:
+            path = folder / "game.gif"
+            animation.save_gif(self.boards(), path, cell_size_px)
+            return path.read_bytes()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the replay to a file atomically.

@@ -22,7 +22,7 @@ def ray_with_games(ray_session: None) -> None:
     from ray.tune.registry import register_env
 
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.envs.env_factory import ENV_NAME
+    from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
 
     torch.set_num_threads(1)
     register_env(ENV_NAME, algorithms.make_multi_agent_env)

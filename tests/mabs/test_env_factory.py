@@ -13,15 +13,12 @@ from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.battlesnake_launcher import (
     BattlesnakeHyperparameters,
     BattlesnakeLauncher,
+    hyperparameters_for,
 )
-from battlesnake_rl.mabs.envs.env_factory import (
-    ENV_CONFIG_DEFAULTS,
-    env_options,
-    head_plane_index,
-    make_vector_env,
-    with_defaults,
-)
+from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, with_defaults
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, env_options
+from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from sagemaker_rl.job import hyperparameters
 from tests.env_options import BASE, CASES, seen
 
@@ -38,8 +35,9 @@ def launched(**options: Any) -> dict[str, Any]:
         if name not in {one.name for one in fields(BattlesnakeHyperparameters)}:
             name = f"rl.training.config.env_config.{field}"
         given[name] = value
-    plain, rest = hyperparameters.split_rllib_overrides(given, BattlesnakeHyperparameters)
-    config = BattlesnakeLauncher().get_experiment_config(plain)
+    cls = hyperparameters_for(DQNSettings)
+    plain, rest = hyperparameters.fill(cls, given)
+    config: Any = BattlesnakeLauncher().get_experiment_config(plain)
     hyperparameters.apply_overrides(config, rest)
     env_config: dict[str, Any] = config.env_config
     return env_config
@@ -78,7 +76,7 @@ def test_a_learner_is_told_of_the_stacked_turns() -> None:
 
 def test_the_launchers_defaults_are_the_environments() -> None:
     assert launched() == ENV_CONFIG_DEFAULTS == with_defaults({})
-    assert set(ENV_CONFIG_DEFAULTS) == {one.name for one in fields(EnvConfig)} - {"frame_stack"} | {
+    assert set(ENV_CONFIG_DEFAULTS) == {one.name for one in fields(EnvConfig)} | {
         "curriculum",
         "iterate_map_size",
         "clip_rewards",

@@ -110,12 +110,13 @@ def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixtur
 
 def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: Path) -> None:
     from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+    from battlesnake_rl.mabs.exit.exit import EXITConfig
 
     newest = sorted((trained / "checkpoints").iterdir())[-1]
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(newest, checkpoint)
     (checkpoint / "champion.evaluation").unlink()
-    delivered = BattlesnakeLauncher().export_model(checkpoint, tmp_path / "model")
+    delivered = BattlesnakeLauncher().export_model(EXITConfig(), checkpoint, tmp_path / "model")
     assert delivered.model
     assert not (tmp_path / "model").exists()
 
@@ -345,7 +346,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         ),
         (
             ["--rl.training.config.moves_per_iteration", "null"],
-            r"moves_per_iteration.* 100000.* None",
+            r"moves_per_iteration.* None.* 100000",
         ),
         (["--rl.training.config.match_pairs", "2.5"], r"match_pairs.* 40"),
         (

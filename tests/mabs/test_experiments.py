@@ -1,29 +1,33 @@
 """The named experiments: every file is one, and says something to the game."""
 
-import argparse
+import dataclasses
+import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.processes import run
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
 def configured(*arguments: str) -> tuple[str, Any]:
     """The run's name and what the command would train, without training it."""
-    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+    from battlesnake_rl.mabs.battlesnake_launcher import (
+        BattlesnakeHyperparameters,
+        BattlesnakeLauncher,
+    )
     from sagemaker_rl.job import hyperparameters
 
-    launcher = BattlesnakeLauncher()
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    hyperparameters.add_options(parser, launcher.hyperparameters_class)
-    given = hyperparameters.collect_values(*parser.parse_known_args(arguments), {})
-    values = {**launcher.experiment_defaults(given, {})[0], **given}
-    plain, overrides = hyperparameters.split_rllib_overrides(values, launcher.hyperparameters_class)
-    config = launcher.get_experiment_config(plain)
+    given: dict[str, Any] = {**hyperparameters.read_options(arguments)}
+    chosen = BattlesnakeHyperparameters.complete(given)
+    plain, overrides = hyperparameters.fill(chosen.hyperparameters_class, given, chosen.presets)
+    config: Any = BattlesnakeLauncher().get_experiment_config(plain)
     hyperparameters.apply_overrides(config, overrides)
-    return launcher.default_run_name(plain), config
+    return plain.run_name, config
 
 
 def test_every_file_is_an_experiment() -> None:
@@ -102,30 +106,103 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "before", "algorithm", "line"),
+    ("arguments", "line"),
     [
-        ({}, {}, "DISTIL", "duel-distil"),
-        ({"rl.training.config.lr": 1e-4, "num_snakes": 4}, {}, "DISTIL", "duel-distil"),
-        ({"rl.training.config.gamma": 0.9}, {}, "PPO", r"DISTIL.* rl.*gamma$"),
-        ({"rewards": "survival"}, {}, "PPO", r"duel-ppo.* DISTIL.* rewards$"),
-        ({"algorithm": "APEX"}, {}, None, "^$"),
-        ({"rl.training.config.n_step": 5}, {}, "DQN", r"DQN.* APEX.*config\.n_step$"),
-        ({"rl.training.config.replay_buffer_config.capacity": 9}, {}, "DQN", "have .*capacity$"),
-        ({"rl.training.config.symmetry_augmentation": False}, {}, "DISTIL", "duel-distil"),
-        ({}, {"num_snakes": 4}, "DQN", "DQN"),
-        ({}, {"algorithm": "DQN"}, "DQN", "DQN"),
-        ({}, {"algorithm": "PPO"}, "PPO", r"duel-ppo.* PPO$"),
-        ({}, {"algorithm": "DISTIL"}, "DISTIL", "duel-distil"),
+        (["--gamma", "0.9"], r"--gamma: DISTIL has no gamma; add --algorithm PPO or DQN"),
+        (["--rl.training.config.gamma", "0.9"], r"config\.gamma: DISTIL .*add --algorithm PPO or"),
+        (["--rewards", "survival"], r"rewards.* DISTIL.* --algorithm PPO"),
+        (["--n-step", "5"], r"--n-step: DISTIL has no n_step; add --algorithm DQN$"),
+        (["--algorithm", "DQN", "--expert-nodes", "5"], r"DQN has no expert_nodes; .* DISTIL"),
+        (["--experiment", "duel-ppo", "--broadcast-interval", "5"], r"PPO has no .* APEX$"),
+        (["--algorithm", "EXIT", "--num-snakes", "3"], r"--num-snakes is 3, but EXIT"),
     ],
 )
-def test_what_is_given_decides_what_is_trained(
-    given: dict[str, Any], before: dict[str, Any], algorithm: str | None, line: str
+def test_a_setting_of_another_algorithm_is_refused_with_its_name(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+    from battlesnake_rl.commands.train_command import main
 
-    presets, said = BattlesnakeLauncher().experiment_defaults(given, before)
-    assert presets.get("algorithm") == algorithm
-    assert re.search(line, said)
+    assert main(["--num-iters", "1", *arguments]) == 2
+    assert re.search(line, capsys.readouterr().err.strip())
+
+
+LIGHT = """
+import sys, time
+from battlesnake_gym.cli.main import main
+status = main(sys.argv[1:])
+print(status, time.process_time(), sorted({"torch", "ray"} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--help"], None),
+        (["--algorithm", "PPO", "--help"], None),
+        (["--num-iters", "1", "--gamma", "0.9"], 2),
+        (["--num-iters", "1", "--lr", "quick"], 2),
+        (["--num-iters", "1", "--board-size", "40"], 2),
+        (["--num-iters", "1", "--rewards", "surviving"], 2),
+        (["--num-iters", "1", "--rl.training.config.gama", "0.9"], 2),
+        (["--num-iters", "1", "--algorithm", "DQM"], 2),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else str(one),
+)
+def test_help_and_mistakes_import_neither_torch_nor_ray(
+    arguments: list[str], status: int | None
+) -> None:
+    """The limit is 0.5 CPU seconds; twice that is allowed on a busy machine."""
+    script = LIGHT if status else LIGHT.replace("status = main(sys.argv[1:])", HELPED)
+    done = run(sys.executable, "-c", script, "train", *arguments)
+    told, seconds, imported = done.stdout.splitlines()[-1].split(maxsplit=2)
+    assert told == str(status)
+    assert imported == "[]"
+    assert float(seconds) < 1.0
+
+
+HELPED = """
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    status = end.code or None
+"""
+
+
+def test_help_shows_the_algorithms_settings_with_their_defaults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from battlesnake_rl.commands.train_command import main
+    from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
+
+    with pytest.raises(SystemExit):
+        main(["--algorithm", "PPO", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for field in dataclasses.fields(PPOSettings):
+        assert f"--{field.name.rstrip('_').replace('_', '-')} " in told
+    assert "discount factor per turn (default: 0.998)" in told
+    assert "--expert-nodes" not in told
+    with pytest.raises(SystemExit):
+        main(["--help-all"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "training algorithm: DISTIL" in told
+    assert "(default: DISTIL)" in told
+    assert re.search(r"--num-snakes VALUE [^-]*\(default: 2\)", told)
+
+
+def test_the_published_form_trains_what_its_scripts_trained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DQN on one instance, APEX on several: the listings of the post name no algorithm."""
+    from battlesnake_rl.commands.train_command import main
+
+    published = {"num_iters": 5, "num_agents": 5, "rl.training.config.num_gpus": 0}
+    monkeypatch.setenv("SM_HPS", json.dumps(published))
+    assert main(["--dry-run"]) == 0
+    assert "trains DQN, as the published scripts" in capsys.readouterr().out
+    monkeypatch.setenv("SM_HOSTS", '["algo-1", "algo-2"]')
+    monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+    assert main(["--dry-run"]) == 0
+    assert "trains APEX, as the published scripts" in capsys.readouterr().out
 
 
 def test_numbers_with_exponent_are_numbers(tmp_path: Path) -> None:

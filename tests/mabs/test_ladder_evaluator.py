@@ -15,7 +15,7 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.match import derive_seed
-from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS
+from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 from battlesnake_rl.mabs.strength.ladder_evaluator import (

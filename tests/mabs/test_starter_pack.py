@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,13 +33,22 @@ PUBLISHED = {
 """What the notebook that trains has, with what the post on scaling adds."""
 
 
+def translated(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The current names, and the messages."""
+    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
+
+    values = dict(given)
+    return values, translate_hyperparameters(values)
+
+
 def test_the_published_hyperparameters_are_taken() -> None:
     from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
 
-    values, said = translate_hyperparameters(PUBLISHED)
+    values = dict(PUBLISHED)
+    said = translate_hyperparameters(values)
     prefix = "rl.training.config."
     assert values["algorithm"] == "RLLIB_PPO"
-    assert translate_hyperparameters({"algorithm": "PPO"})[0]["algorithm"] == "PPO"
+    assert translated({"algorithm": "PPO"}) == ({"algorithm": "PPO"}, [])
     assert values[prefix + "num_epochs"] == 3
     assert values[prefix + "minibatch_size"] == 256
     assert values[prefix + "train_batch_size_per_learner"] == 9216
@@ -48,20 +58,18 @@ def test_the_published_hyperparameters_are_taken() -> None:
     assert values["action_mask"] == "none"
     assert "iterate_map_size" not in values
     assert any(re.search(f"{prefix}num_sgd_iter .*{prefix}num_epochs.* 3$", line) for line in said)
-    assert translate_hyperparameters(values) == (values, [])
+    assert translated(values) == (values, [])
 
 
 def test_masks_and_map_sizes_are_those_of_the_pack() -> None:
-    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
-
-    assert translate_hyperparameters(
-        {"heuristics": ["banned_wall_hits", "banned_forbidden_moves"]}
-    )[0] == {"action_mask": "wall+neck"}
-    values, said = translate_hyperparameters({"iterate_map_size": True})
+    assert translated({"heuristics": ["banned_wall_hits", "banned_forbidden_moves"]})[0] == {
+        "action_mask": "wall+neck"
+    }
+    values, said = translated({"iterate_map_size": True})
     assert values == {"iterate_map_size": True, "observation": "max-bordered-51s"}
     assert len(said) == 1
     wide = {"iterate_map_size": True, "observation": "max-bordered-num"}
-    assert translate_hyperparameters(wide) == (wide, [])
+    assert translated(wide) == (wide, [])
 
 
 def test_the_command_takes_them(

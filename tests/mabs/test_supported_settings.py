@@ -42,14 +42,16 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
         SUPPORTED_FIELDS,
         get_public_fields,
         public_name,
+        supported_fields,
     )
 
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
     names = {public_name(plain, raw): raw for raw in vars(plain)}
-    honoured = (SUPPORTED_FIELDS | set(plain.extra_supported_fields.split())) - set(
-        plain.unsupported_fields.split()
-    )
+    honoured = supported_fields(plain.settings_class) & {
+        *SUPPORTED_FIELDS,
+        *get_public_fields(plain.rllib_config_class()),
+    }
     assert names.keys() >= honoured | INTERNAL_FIELDS - {"class"}
     ours = get_public_fields(plain).keys() - get_public_fields(plain.rllib_config_class()).keys()
     for public, raw in names.items():

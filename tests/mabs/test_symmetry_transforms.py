@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 
 from battlesnake_gym.rules import MOVES
-from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS, make_vector_env
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.policy import symmetry_transforms
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]

@@ -319,7 +319,7 @@ def test_beside_the_learners_gpu_its_own_process_plays(cpus: int, gpus: int, run
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     config = configured(num_gpus_per_learner=gpus)
-    assert ProcgenLauncher().default_num_env_runners(config, cpus) == runners
+    assert ProcgenLauncher().plan_resources(config, cpus).num_env_runners == runners
 
 
 def test_games_are_the_same_in_several_threads() -> None:

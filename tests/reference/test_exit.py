@@ -27,7 +27,7 @@ from battlesnake_heuristics.search.self_play import (
 )
 from battlesnake_rl.mabs.exit import evaluation_fit, exit_self_play
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel, Samples, label_with_td_lambda
-from battlesnake_rl.mabs.exit.exit import EXITSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
 from reference import exit
 
 ROOT = Path(__file__).parents[2]

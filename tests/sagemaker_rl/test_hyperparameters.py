@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 from sagemaker_rl.job.hyperparameters import (
+    CheckedFields,
     HyperparameterError,
     add_options,
-    collect_values,
+    fill,
     hyperparameter,
+    read_options,
+    read_sm_hps,
+    repeats_sm_hps,
     resolve_overrides,
-    restore_typed_alias,
-    split_rllib_overrides,
-    strip_sagemaker_arguments,
+    setting,
 )
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Wanted(CheckedFields):
     num_agents: int = hyperparameter(4, "snakes")
     gamma: float = hyperparameter(0.5, "discount, in %")
     name: str | None = hyperparameter(None, "name")
@@ -43,8 +45,13 @@ def read(argv: list[str], sm_hps: dict[str, Any] | None = None) -> dict[str, Any
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_options(parser, Wanted)
     arguments, rest = parser.parse_known_args(argv)
-    environ = {} if sm_hps is None else {"SM_HPS": json.dumps(sm_hps)}
-    return collect_values(arguments, rest, environ)
+    typed = {
+        name.removeprefix("hyperparameter."): value
+        for name, value in vars(arguments).items()
+        if name.startswith("hyperparameter.")
+    }
+    typed |= dict(arguments.hyperparameter) | read_options(rest)
+    return {**read_sm_hps({} if sm_hps is None else {"SM_HPS": json.dumps(sm_hps)}), **typed}
 
 
 def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
@@ -52,15 +59,8 @@ def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
         ["--num-agents", "5", "--rl.training.config.gamma=1.0"],
         {"num_agents": "3", "rl.training.config.lr": "5e-5", "name": "snake", "masked": "false"},
     )
-    assert values == {
-        "num_agents": 5,
-        "rl.training.config.lr": 5e-5,
-        "rl.training.config.gamma": 1.0,
-        "name": "snake",
-        "masked": False,
-    }
-    assert isinstance(values["rl.training.config.gamma"], float)
-    plain, overrides = split_rllib_overrides(values, Wanted)
+    plain, overrides = fill(Wanted, values)
+    assert isinstance(overrides["gamma"], float)
     assert plain == Wanted(num_agents=5, name="snake", masked=False)
     assert overrides == {"lr": 5e-5, "gamma": 1.0}
 
@@ -86,22 +86,21 @@ def test_numbers_that_are_not_finite_are_refused(name: str, value: str, text: st
         text = text if value == "{}" else f'"{text}"'  # not JSON, so it is a string
     given = read([f"--hyperparameter={name}={value.format(text)}"])
     with pytest.raises(HyperparameterError, match=f"{re.escape(name)} .*finite"):
-        split_rllib_overrides(given, Wanted)
+        fill(Wanted, given)
 
 
 def test_infinity_disables_a_limit_of_rllib() -> None:
     given = {"rl.training.config.vf_clip_param": float("inf")}
-    assert split_rllib_overrides(given, Wanted)[1] == {"vf_clip_param": float("inf")}
+    assert fill(Wanted, given)[1] == {"vf_clip_param": float("inf")}
     with pytest.raises(HyperparameterError, match="finite"):
-        split_rllib_overrides({"rl.training.config.vf_clip_param": float("nan")}, Wanted)
+        fill(Wanted, {"rl.training.config.vf_clip_param": float("nan")})
 
 
 def test_sagemakers_spelling_of_flags() -> None:
     values = read(["--num_agents", "7", "--rl.training.config.lr", "1e-4"])
-    assert values == {"num_agents": 7, "rl.training.config.lr": 1e-4}
-    assert read(["--hyperparameter", "rl.training.config.epsilon=[[0, 0.1]]"]) == {
-        "rl.training.config.epsilon": [[0, 0.1]]
-    }
+    assert fill(Wanted, values) == (Wanted(num_agents=7), {"lr": 1e-4})
+    values = read(["--hyperparameter", "rl.training.config.epsilon=[[0, 0.1]]"])
+    assert fill(Wanted, values)[1] == {"epsilon": [[0, 0.1]]}
 
 
 @pytest.mark.parametrize(
@@ -117,12 +116,12 @@ def test_sagemakers_spelling_of_flags() -> None:
 )
 def test_mistakes_in_plain_names(values: dict[str, Any], message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
-        split_rllib_overrides(values, Wanted)
+        fill(Wanted, values)
     assert re.search(message, str(error.value))
 
 
 def test_whole_numbers_become_what_is_wanted() -> None:
-    plain, _ = split_rllib_overrides({"gamma": 1, "num_agents": 4.0}, Wanted)
+    plain, _ = fill(Wanted, {"gamma": 1, "num_agents": 4.0})
     assert (plain.gamma, type(plain.gamma)) == (1.0, float)
     assert (plain.num_agents, type(plain.num_agents)) == (4, int)
 
@@ -171,40 +170,62 @@ def test_mistakes_in_dotted_names(name: str, value: Any, message: str) -> None:
     [
         (["--lr"], "--lr"),
         (["runs"], "'runs'"),
-        (["--hyperparameter", "lr"], r"--hyperparameter.* NAME=VALUE"),
     ],
 )
 def test_flags_that_make_no_sense(argv: list[str], message: str) -> None:
     with pytest.raises(HyperparameterError, match=message):
         read(argv)
+    with pytest.raises(SystemExit):
+        read(["--hyperparameter", "lr"])
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "not JSON"), ("[1]", "JSON object")])
 def test_sm_hps_must_be_a_json_object(text: str, message: str) -> None:
     with pytest.raises(HyperparameterError, match=message):
-        collect_values(argparse.Namespace(hyperparameter=[]), [], {"SM_HPS": text})
+        read_sm_hps({"SM_HPS": text})
 
 
 def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:
     # sagemaker-training passes str(value), and dictionaries as a=1,b=2.
     repeated = ["--masked", "False", "--name", "", "--rewards", "kill=1.0,won=2.0"]
     environ = {"SM_USER_ARGS": json.dumps(repeated)}
-    assert strip_sagemaker_arguments(repeated, environ) == []
-    assert strip_sagemaker_arguments(["--name", "snake"], environ) == ["--name", "snake"]
-    assert strip_sagemaker_arguments(repeated, {}) == repeated
+    assert repeats_sm_hps(repeated, environ)
+    assert not repeats_sm_hps(["--name", "snake"], environ)
+    assert not repeats_sm_hps(repeated, {})
+
+
+@dataclass(frozen=True)
+class Renamed(CheckedFields):
+    num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",), maximum=16)
+    lr: float | list[Any] = setting(1e-4, "learning rate", above=0)
+    batch_size: int = setting(32, "batch", target="minibatch_size", minimum=1)
+    capacity: int = setting(9, "buffer", target="replay_buffer_config.capacity")
 
 
 @pytest.mark.parametrize(
-    ("flag", "named"), [("--num-agents", "--num-agents"), ("--num-snakes", "num_snakes")]
+    ("given", "message"),
+    [
+        ({"num_agents": 20}, r"^num_agents must be at most 16, got 20; the default is 4$"),
+        ({"num_snakes": "20"}, r"^num_snakes must be at most 16, got 20; the default is 4$"),
+        ({"lr": 0}, r"^lr must be more than 0, got 0\.0"),
+        ({"rl.training.config.lr": "[[0, 1e-3], [9, -1]]"}, r"^rl\.training\.config\.lr .* got -1"),
+        ({"lr": [[5, 1e-3], [9, 1e-4]]}, r"^lr must be a float, or a schedule .* \[\[5, "),
+        ({"rl.training.config.minibatch_size": 0}, r"config\.minibatch_size must be at least 1"),
+        ({"lr": 1, "rl.training.config.lr": 1}, r"config\.lr and lr set the same value"),
+    ],
 )
-def test_an_error_names_the_alias_that_was_typed(flag: str, named: str) -> None:
-    @dataclass(frozen=True)
-    class Renamed:
-        num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",))
+def test_an_error_names_the_field_as_given_its_value_and_its_default(
+    given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HyperparameterError, match=message):
+        fill(Renamed, given)
 
-    parser = argparse.ArgumentParser()
-    add_options(parser, Renamed)
-    arguments = parser.parse_args([flag, "20"])
-    message = restore_typed_alias("num_snakes must be at most 16, got 20", arguments, Renamed)
-    assert message == f"{named} must be at most 16, got 20"
-    assert restore_typed_alias("map must be a name", arguments, Renamed) == "map must be a name"
+
+def test_a_setting_is_given_by_its_name_or_by_that_of_rllib() -> None:
+    settings, overrides = fill(
+        Renamed,
+        {"rl.training.config.replay_buffer_config.capacity": 5, "lr": "[[0, 1], [1, 0.5]]"},
+        {"batch-size": 3, "rl.training.config.lr": 7, "rl.training.config.tau": 1},
+    )
+    assert settings == Renamed(lr=[[0, 1], [1, 0.5]], capacity=5, batch_size=3)
+    assert overrides == {"tau": 1}

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import check_instance_gpus
 from sagemaker_rl.job.utilization import InstanceGroup, UsableResources, utilization_report
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
+from sagemaker_rl.runs.launch import Launch
 
 pytestmark = pytest.mark.rllib
 
@@ -156,7 +158,8 @@ def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
 )
 def test_a_gpu_of_another_machine_learns(gpus: int, given: dict[str, Any], learners: int) -> None:
     config = PPOConfig().learners(num_gpus_per_learner=0)
-    SageMakerRayLauncher()._use_remote_gpu(config, gpus, given)
+    launch: Any = SimpleNamespace(launcher=SageMakerRayLauncher(), overrides=given)
+    Launch._use_remote_gpu(launch, config, cpus=4, gpus=gpus)
     assert (config.num_learners, config.num_gpus_per_learner) == (learners, learners)
 
 

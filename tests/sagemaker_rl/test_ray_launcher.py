@@ -19,11 +19,8 @@ from battlesnake_gym.common.run_dir import LOCK_FILE, RUN_FILE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import JobPaths
 from sagemaker_rl.job.resources import BufferSize, check_cpus, check_gpus, check_memory
-from sagemaker_rl.ray_launcher import (
-    SageMakerRayLauncher,
-    drop_cluster_settings,
-    save_model_artifacts,
-)
+from sagemaker_rl.ray_launcher import SageMakerRayLauncher
+from sagemaker_rl.runs.launch import Launch, drop_cluster_settings, save_model_artifacts
 from sagemaker_rl.runs.training_run import TrainingRun
 from tests.processes import run
 
@@ -76,7 +73,7 @@ def test_mistakes_are_the_reason_of_the_failure(
 def test_a_check_starts_nothing_and_counts_no_processors(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(CartPole, "_run_training", lambda *_: pytest.fail("it has started"))
+    monkeypatch.setattr(Launch, "_run_training", lambda *_: pytest.fail("it has started"))
     given = {"num_iters": 1, "num_env_runners": 1000, "rl.training.config.num_gpus_per_learner": 1}
     monkeypatch.setenv("SM_HPS", json.dumps(given))
     for hosts in ('["algo-1", "algo-2"]', '["algo-1"]'):
@@ -228,7 +225,7 @@ def test_gpus_that_are_paid_for_must_work(
 
 RAY_UNDER_A_SIGNAL = """
 import os, signal
-from sagemaker_rl.ray_launcher import local_ray
+from sagemaker_rl.cluster.local_ray import local_ray
 from sagemaker_rl.job.stop_signals import deferred_stop_signals
 
 with deferred_stop_signals() as caught, local_ray(num_cpus=1):

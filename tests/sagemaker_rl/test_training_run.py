@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,10 +47,14 @@ class Algorithm:
         self.stopped = True
 
 
+def _build(algorithm: Any) -> Any:
+    return training_run.build_algorithm(SimpleNamespace(config=algorithm))  # type: ignore[arg-type]
+
+
 def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     algorithm: Any = Algorithm(restores=3)
-    assert training_run.build_algorithm(algorithm) is algorithm
+    assert _build(algorithm) is algorithm
     assert not algorithm.stopped
 
 
@@ -57,14 +62,14 @@ def test_runners_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_run, "_ENV_RUNNER_START_TIMEOUT_S", 0.0)
     algorithm: Any = Algorithm(restores=1_000_000)
     with pytest.raises(RuntimeError, match="2 env runner"):
-        training_run.build_algorithm(algorithm)
+        _build(algorithm)
     assert algorithm.stopped
 
 
 def test_the_driver_needs_no_runners() -> None:
     algorithm: Any = Algorithm(restores=1_000_000)
     algorithm.num_env_runners = 0
-    assert training_run.build_algorithm(algorithm) is algorithm
+    assert _build(algorithm) is algorithm
 
 
 class Counting:
@@ -95,12 +100,14 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
 ) -> None:
     caught = PendingSignals()
     algorithm = Counting(caught, signal_after)
-    monkeypatch.setattr(training_run, "build_algorithm", lambda config: algorithm)
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
     concluded: list[int] = []
 
-    def conclude(algorithm: Counting, results: dict[str, Any]) -> None:
+    def conclude(results: dict[str, Any]) -> None:
         concluded.append(algorithm.training_iteration)
         results["elo"] = 2000.0
+
+    monkeypatch.setattr(algorithm, "conclude", conclude, raising=False)
 
     columns = training_run.CSV_COLUMNS | {"elo": "elo"}
     job = JobPaths(
@@ -108,7 +115,7 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     )
     config: Any = None
     run = training_run.TrainingRun(
-        config, job, {}, None, num_iters=3, minutes=None, csv_columns=columns, conclude=conclude
+        config, job, {}, None, num_iters=3, minutes=None, csv_columns=columns
     )
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])
@@ -190,7 +197,7 @@ def _failed_env_runner(algorithm: Weighted, results: Any) -> None:
 def test_training_that_diverges_keeps_the_last_good_weights(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Any, reason: str
 ) -> None:
-    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(fault))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(fault))
     run = _run(tmp_path)
     run.train(PendingSignals())
     told = rf"iteration 3\b.* {reason}.* rl\.training\.config\.lr 1000\.0\b.* iteration 2\b"
@@ -207,7 +214,7 @@ def test_an_iteration_without_updates_has_not_diverged(
         _nan_loss(algorithm, results)
         results["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"] = 20
 
-    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(nothing_learned))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(nothing_learned))
     run = _run(tmp_path)
     run.train(PendingSignals())
     assert not run.diverged
@@ -218,7 +225,7 @@ def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     def fail(algorithm: Weighted, results: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(fail))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(fail))
     with pytest.raises(ZeroDivisionError):
         _run(tmp_path).train(PendingSignals())
 
@@ -228,7 +235,7 @@ def test_a_network_that_is_nan_at_the_start_is_refused(
 ) -> None:
     algorithm = Weighted(None)
     algorithm._weight.fill_(math.inf)
-    monkeypatch.setattr(training_run, "build_algorithm", lambda config: algorithm)
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
     with pytest.raises(checkpoints.CheckpointError, match="initial network"):
         _run(tmp_path).train(PendingSignals())
 
@@ -249,7 +256,7 @@ def test_a_long_iteration_is_aborted_for_the_checkpoint(
         threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
         time.sleep(60)
 
-    monkeypatch.setattr(training_run, "build_algorithm", lambda config: Weighted(wait))
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(wait))
     monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
     run = _run(tmp_path)
     began = time.monotonic()
@@ -269,8 +276,8 @@ def test_a_resumed_run_draws_other_random_numbers(
 ) -> None:
     seeds: list[int] = []
 
-    def build(config: Any) -> Any:
-        seeds.append(config.seed)
+    def build(run: training_run.TrainingRun) -> Any:
+        seeds.append(run.config.seed)
         return Counting(PendingSignals())
 
     monkeypatch.setattr(training_run, "build_algorithm", build)

@@ -1,11 +1,13 @@
-"""Hyperparameters from command-line options and SageMaker's ``SM_HPS``.
+"""Hyperparameters from command-line options, SageMaker's ``SM_HPS`` and experiments.
 
-A plain name (``num_snakes``) is a field of a dataclass. A name with the prefix
-``rl.training.config.`` sets a field of RLlib's configuration: ``rl.training.config.lr`` sets
-``lr``, and ``rl.training.config.replay_buffer_config.capacity`` sets a dictionary entry.
+A hyperparameter is a field of a dataclass (``num_snakes``, ``lr``). The field defines the default,
+the help text, the bounds and, for a `setting`, the field of RLlib's configuration. A name with the
+prefix ``rl.training.config.`` sets any field of RLlib's configuration:
+``rl.training.config.replay_buffer_config.capacity`` sets a dictionary entry.
 
 Values are JSON (``5e-5``, ``true``, ``[256, 256]``). A value that is not valid JSON is a string.
-Unknown names and values of the wrong type raise `HyperparameterError`.
+Unknown names and invalid values raise `HyperparameterError`. This module imports neither torch nor
+Ray.
 """
 
 from __future__ import annotations
@@ -55,7 +57,15 @@ _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
 ``sagemaker-training`` removes these hyperparameters; the start scripts of SDK 3 do not.
 """
 
-_HyperparametersT = TypeVar("_HyperparametersT")
+_SettingsT = TypeVar("_SettingsT")
+
+_BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (
+    ("minimum", "at least", operator.ge),
+    ("above", "more than", operator.gt),
+    ("maximum", "at most", operator.le),
+    ("below", "less than", operator.lt),
+)
+"""Argument of `hyperparameter`, words for the error message, and comparison of each bound."""
 
 
 class HyperparameterError(ValueError):
@@ -66,12 +76,8 @@ def hyperparameter(
     default: Any,
     help_text: str,
     aliases: tuple[str, ...] = (),
-    *,
-    minimum: float | None = 0,
-    maximum: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
     target: str | None = None,
+    **bounds: float,
 ) -> Any:
     """Return a dataclass field for a hyperparameter.
 
@@ -79,22 +85,20 @@ def hyperparameter(
         default: Default value.
         help_text: Help text in ``--help``.
         aliases: Other accepted names, which ``--help`` omits.
-        minimum: Smallest valid number, or None.
-        maximum: Largest valid number, or None.
-        above: Number that a valid number exceeds, or None.
-        below: Number that exceeds a valid number, or None.
         target: Dotted path of the field of RLlib's configuration that the hyperparameter sets, or
             "" if the names are equal. None means that the hyperparameter sets no such field.
+        **bounds: ``minimum`` (0 if there is no bound and no target), ``maximum``, ``above`` and
+            ``below`` of a number, or of the values of a schedule.
     """
     metadata = {
         "help": help_text,
         "aliases": aliases,
-        "bounds": (minimum, maximum, above, below),
         "target": target,
         "default": default,
+        "bounds": bounds or ({"minimum": 0} if target is None else {}),
     }
-    if isinstance(default, list | dict):
-        return dataclasses.field(default_factory=lambda: _copy(default), metadata=metadata)
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -103,7 +107,7 @@ def setting(default: Any, help_text: str, target: str = "", **options: Any) -> A
 
     See `hyperparameter` for the arguments.
     """
-    return hyperparameter(default, help_text, target=target, **{"minimum": None} | options)
+    return hyperparameter(default, help_text, target=target, **options)
 
 
 def target_of(field: dataclasses.Field[Any]) -> str:
@@ -117,134 +121,138 @@ def field_names(cls: type[Any]) -> dict[str, str]:
     The names are names of fields and aliases. A `setting` also has these names with
     `CONFIG_PREFIX`, and the name of its field of RLlib's configuration.
     """
-    names = {}
+    names: dict[str, str] = {}
     for field in dataclasses.fields(cls):
-        accepted = {field.name, *_aliases(field)}
-        if field.metadata.get("target") is not None:
+        accepted = {field.name, *field.metadata["aliases"]}
+        if field.metadata["target"] is not None:
             accepted |= {CONFIG_PREFIX + name for name in (*accepted, target_of(field))}
         names |= dict.fromkeys(accepted, field.name)
     return names
 
 
-def check_fields(values: Any, names: Mapping[str, str] | None = None) -> None:
-    """Check types and bounds of the fields of a dataclass instance, and convert the values.
+def given_fields(cls: type[Any], given: Iterable[str]) -> list[str]:
+    """Return the names of the fields of ``cls`` that the names in ``given`` set."""
+    names = field_names(cls)
+    found = (names.get(name) or names.get(name.replace("-", "_")) for name in given)
+    return list(dict.fromkeys(name for name in found if name))
 
-    Args:
-        values: Instance of a dataclass whose fields `hyperparameter` or `setting` made.
-        names: Names for error messages, keyed by the names of fields.
 
-    Raises:
-        HyperparameterError: If a value is invalid.
+class CheckedFields:
+    """Base of dataclasses whose fields `hyperparameter` and `setting` made.
+
+    The constructor converts and checks all values.
     """
-    kinds = typing.get_type_hints(type(values))
-    for field in dataclasses.fields(values):
-        name = (names or {}).get(field.name, field.name.rstrip("_"))
-        value = convert_value(name, getattr(values, field.name), kinds[field.name])
-        if isinstance(value, list) and float in typing.get_args(kinds[field.name]):
-            _check_schedule(name, value)
-        _check_bounds(name, value, field.metadata["bounds"])
-        object.__setattr__(values, field.name, value)
+
+    def __post_init__(self) -> None:
+        kinds = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, kind = field.name.rstrip("_"), kinds[field.name]
+            try:
+                _check_finite(name, getattr(self, field.name))
+                value = convert_value(name, getattr(self, field.name), kind)
+                _check_finite(name, value)
+                if isinstance(value, list) and float in typing.get_args(kind):
+                    _check_schedule(name, value)
+                _check_bounds(name, value, field.metadata["bounds"])
+            except HyperparameterError as error:
+                raise HyperparameterError(
+                    f"{error}; the default is {field.metadata['default']}"
+                ) from None
+            object.__setattr__(self, field.name, value)
 
 
 def _check_schedule(name: str, schedule: list[Any]) -> None:
-    """Reject a list that is no schedule ``[[env_steps, value], ...]``."""
+    """Reject a list that is no schedule ``[[position, value], ...]``."""
     with contextlib.suppress(TypeError, ValueError):
         steps = [step for step, _ in schedule]
-        numbers = all(isinstance(value, int | float) for pair in schedule for value in pair)
+        numbers = all(isinstance(entry, int | float) for pair in schedule for entry in pair)
         if numbers and len(steps) > 1 and steps[0] == 0 and steps == sorted(set(steps)):
             return
     raise HyperparameterError(
-        f"{name} must be a number, or a schedule of at least two pairs [env_steps, value] in "
-        f"ascending order that starts at 0, such as [[0, 1e-3], [100000, 1e-4]]; got {schedule!r}"
+        f"{name} must be a float, or a schedule of at least two pairs [env_steps, value] in "
+        f"ascending order from 0, such as [[0, 1e-3], [100000, 1e-4]], got {schedule!r}"
     )
 
 
-_BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool]], ...] = (
-    ("at least", operator.ge),
-    ("at most", operator.le),
-    ("more than", operator.gt),
-    ("less than", operator.lt),
-)
-"""Words for the bounds of a number, and their comparisons."""
-
-
-def _check_bounds(name: str, value: Any, bounds: tuple[float | None, ...]) -> None:
+def _check_bounds(name: str, value: Any, bounds: Mapping[str, float]) -> None:
     """Reject a number, or the values of a schedule, outside of the bounds."""
-    entries = value if isinstance(value, list) else [value]
-    limits = [
-        (*one, limit) for one, limit in zip(_BOUNDS, bounds, strict=True) if limit is not None
-    ]
-    for entry in entries:
+    limits = [(words, holds, bounds[key]) for key, words, holds in _BOUNDS if key in bounds]
+    for entry in value if isinstance(value, list) else [value]:
         number = entry[-1] if isinstance(entry, list | tuple) and entry else entry
         if isinstance(number, bool) or not isinstance(number, int | float):
             continue
         if not all(holds(number, limit) for _, holds, limit in limits):
-            wanted = " and ".join(f"{word} {limit:g}" for word, _, limit in limits)
+            wanted = " and ".join(f"{words} {limit:g}" for words, _, limit in limits)
             raise HyperparameterError(f"{name} must be {wanted}, got {number!r}")
 
 
-def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
+def add_options(
+    parser: argparse.ArgumentParser, cls: type[Any], presets: Mapping[str, Any] | None = None
+) -> None:
     """Add a command-line option for every field of the dataclass ``cls``.
 
     Option names contain dashes or underscores; SageMaker's arguments contain underscores.
+
+    Args:
+        parser: Parser to extend.
+        cls: Dataclass of the hyperparameters.
+        presets: Defaults of an experiment, keyed by name.
     """
     group = parser.add_argument_group(
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
     )
+    names = field_names(cls)
+    defaults = {names.get(name, name): value for name, value in (presets or {}).items()}
     for field in dataclasses.fields(cls):
-        for name in (field.name, *field.metadata["aliases"]):
-            add = functools.partial(group.add_argument, dest=f"hyperparameter.{name}",
+        default = defaults.get(field.name, field.metadata["default"])
+        text = field.metadata["help"].replace("%", "%%")
+        if default is not None and default is not False:
+            shown = default if isinstance(default, str) else json.dumps(default)
+            text = f"{text} (default: {shown})"
+        name = field.name.rstrip("_")
+        for alias in (name, *field.metadata["aliases"]):
+            add = functools.partial(group.add_argument, dest=f"hyperparameter.{alias}",
                                     metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
-            dashes = f"--{name.replace('_', '-')}"
-            shown = (
-                _help_text(field).replace("%", "%%") if name == field.name else argparse.SUPPRESS
-            )
-            add(dashes, help=shown)
-            if dashes != f"--{name}":
-                add(f"--{name}", help=argparse.SUPPRESS)
+            if f"--{alias}" in parser._option_string_actions:
+                continue
+            dashes = f"-{alias}" if len(alias) == 1 else f"--{alias.replace('_', '-')}"
+            add(dashes, help=text if alias == name else argparse.SUPPRESS)
+            if dashes != f"--{alias}":
+                add(f"--{alias}", help=argparse.SUPPRESS)
     group.add_argument(
         "--hyperparameter",
         action="append",
         default=[],
+        type=_parse_pair,
         metavar="NAME=VALUE",
-        help=f"set any other hyperparameter, such as {CONFIG_PREFIX}lr=5e-5 (repeatable); same as "
-        f"--{CONFIG_PREFIX}lr 5e-5",
+        help=f"set any other hyperparameter, such as {CONFIG_PREFIX}tau=0.5 (repeatable); same as "
+        f"--{CONFIG_PREFIX}tau 0.5",
     )
 
 
-def _help_text(field: dataclasses.Field[Any]) -> str:
-    """Return the help text of a field, with its default value."""
-    text: str = field.metadata["help"]
-    return text if field.default in (None, False) else f"{text} (default: {field.default})"
+def _parse_pair(text: str) -> tuple[str, str]:
+    """Parse ``NAME=VALUE``."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
+    return name, value
 
 
-def strip_sagemaker_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Return ``argv`` without the arguments that SageMaker adds.
+def repeats_sm_hps(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Return whether SageMaker made the arguments ``argv`` from ``SM_HPS``.
 
     ``sagemaker-training`` repeats all hyperparameters as options and loses the types of the values
     (``True``, ``a=1,b=2``, nothing for null). ``SM_HPS`` contains the original values.
     """
     repeated = json.loads(environ.get("SM_USER_ARGS") or "[]")
-    return [] if list(argv) == [str(word) for word in repeated] else list(argv)
+    return bool(repeated) and list(argv) == [str(word) for word in repeated]
 
 
-def collect_values(
-    arguments: argparse.Namespace, rest: list[str], environ: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return all hyperparameters that the user set; options override ``SM_HPS``.
-
-    The result omits the hyperparameters that SageMaker itself adds.
-
-    Args:
-        arguments: Arguments parsed by argparse.
-        rest: Arguments that argparse did not recognize.
-        environ: Environment variables.
-
-    Returns:
-        Parsed JSON values, keyed by name.
+def read_sm_hps(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the hyperparameters in ``SM_HPS``, without those that SageMaker itself adds.
 
     Raises:
-        HyperparameterError: If ``SM_HPS`` or an argument is malformed.
+        HyperparameterError: If ``SM_HPS`` is malformed.
     """
     try:
         given = json.loads(environ.get("SM_HPS") or "{}")
@@ -252,107 +260,87 @@ def collect_values(
         raise HyperparameterError(f"SM_HPS is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise HyperparameterError(f"SM_HPS must be a JSON object, got {given!r}")
-    # The user may have set a number as a string. SageMaker passes this string unchanged.
-    values = {
-        name: parse_value(value) if isinstance(value, str) else value
-        for name, value in given.items()
-        if not name.startswith(_SERVICE_PREFIXES)
-    }
-    values |= {
-        name.removeprefix("hyperparameter."): parse_value(text)
-        for name, text in vars(arguments).items()
-        if name.startswith("hyperparameter.")
-    }
-    values |= dict(_parse_pair(text, "--hyperparameter") for text in arguments.hyperparameter)
-    return values | dict(_parse_options(rest))
+    return {name: value for name, value in given.items() if not name.startswith(_SERVICE_PREFIXES)}
 
 
-def resolve_aliases(values: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """Return ``values`` with aliases replaced by the names of the hyperparameters.
+def read_options(rest: Iterable[str]) -> dict[str, str]:
+    """Return the values of options that argparse does not know, keyed by name.
+
+    An option has the form ``--NAME VALUE`` or ``--NAME=VALUE``.
 
     Raises:
-        HyperparameterError: If a hyperparameter is set under two names.
+        HyperparameterError: If a word is not an option, or if a value is missing.
     """
-    name_of = field_names(cls)
-    resolved: dict[str, Any] = {}
-    for given, value in values.items():
-        name = name_of.get(given, given)
-        if name in resolved or (name != given and name in values):
-            raise HyperparameterError(
-                f"{given} and {name} set the same value; use only one of the names"
-            )
-        resolved[name] = value
-    return resolved
+    values: dict[str, str] = {}
+    words = iter(rest)
+    for word in words:
+        if not word.startswith("--"):
+            raise HyperparameterError(f"unexpected argument {word!r}")
+        name, equals, value = word.removeprefix("--").partition("=")
+        following = value if equals else next(words, None)
+        if following is None:
+            raise HyperparameterError(f"{word} needs a value")
+        values[name] = following
+    return values
 
 
-def restore_typed_alias(message: str, arguments: argparse.Namespace, cls: type[Any]) -> str:
-    """Return ``message`` with the typed alias instead of the hyperparameter's name.
-
-    Messages that do not start with the name of a hyperparameter stay unchanged.
-    """
-    for field in dataclasses.fields(cls):
-        for alias in _aliases(field):
-            if f"hyperparameter.{alias}" in arguments and message.startswith(f"{field.name} "):
-                return f"--{alias.replace('_', '-')}{message.removeprefix(field.name)}"
-    return message
-
-
-def _aliases(field: dataclasses.Field[Any]) -> tuple[str, ...]:
-    """Return the aliases of a hyperparameter."""
-    aliases: tuple[str, ...] = field.metadata.get("aliases", ())
-    return aliases
-
-
-def parse_value(text: str) -> Any:
-    """Return the JSON value of ``text``, or ``text`` itself if the JSON is invalid.
-
-    >>> parse_value("5e-5"), parse_value("1.0"), parse_value("true"), parse_value("DQN")
-    (5e-05, 1.0, True, 'DQN')
-    """
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-
-
-def split_rllib_overrides(
-    values: Mapping[str, Any],
-    cls: type[_HyperparametersT],
-    ignored: Iterable[str] = (),
-    config_fields: Iterable[str] = ("lr",),
-) -> tuple[_HyperparametersT, dict[str, Any]]:
-    """Split hyperparameters into plain hyperparameters and RLlib overrides.
+def fill(
+    cls: type[_SettingsT],
+    given: Mapping[str, Any],
+    presets: Mapping[str, Any] | None = None,
+    unknown_name: Callable[[str], HyperparameterError] | None = None,
+) -> tuple[_SettingsT, dict[str, Any]]:
+    """Convert and check hyperparameters.
 
     Args:
-        values: Values of all hyperparameters, keyed by name.
-        cls: Dataclass of the plain hyperparameters.
-        ignored: Names of hyperparameters to skip.
-        config_fields: Fields of RLlib's configuration to suggest for an unknown name.
+        cls: Dataclass of the hyperparameters, a subclass of `CheckedFields`.
+        given: Values by name or alias. A string may contain JSON.
+        presets: Values for names that ``given`` lacks.
+        unknown_name: Function that returns the error for an unknown name.
 
     Returns:
-        The dataclass instance, and the overrides, keyed by dotted names without `CONFIG_PREFIX`.
+        The dataclass instance, and the other fields of RLlib's configuration, keyed by dotted names
+        without `CONFIG_PREFIX`.
 
     Raises:
-        HyperparameterError: If a name is unknown, a value has the wrong type, or a number is not
-            finite. The message suggests the most similar known name.
+        HyperparameterError: If a name is unknown, a value is invalid, or two names set the same
+            value. The message has the name as given.
     """
-    known = [field.name for field in dataclasses.fields(cls)]
-    plain: dict[str, Any] = {}
+    names = field_names(cls)
+    known = [*names, f"{CONFIG_PREFIX}lr"]
+    values: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
-    for name, value in values.items():
-        _check_finite(name, value)
-        if name.startswith(CONFIG_PREFIX):
-            overrides[name.removeprefix(CONFIG_PREFIX)] = value
-        elif name in known:
-            plain[name] = value
-        elif name not in ignored:
-            raise unknown_name_error(
-                name, [*known, *(CONFIG_PREFIX + field for field in config_fields)]
-            )
-    settings = cls(**plain)
-    if not hasattr(cls, "__post_init__"):
-        check_fields(settings)
-    return settings, overrides
+    for source in (presets or {}, given):
+        seen: dict[str, str] = {}
+        for name, value in source.items():
+            field = names.get(name) or names.get(name.replace("-", "_"), name)
+            if field in seen:
+                raise HyperparameterError(
+                    f"{name} and {seen[field]} set the same value; use only one of the names"
+                )
+            seen[field] = name
+            if field in names:
+                values[field] = value
+            elif name.startswith(CONFIG_PREFIX):
+                parsed = parse_value(value) if isinstance(value, str) else value
+                _check_finite(name, parsed)
+                overrides[name.removeprefix(CONFIG_PREFIX)] = parsed
+            else:
+                raise (unknown_name or functools.partial(unknown_name_error, known=known))(name)
+    try:
+        return cls(**values), overrides
+    except ValueError as error:
+        raise HyperparameterError(restore_name(str(error), cls, given)) from None
+
+
+def restore_name(message: str, cls: type[Any], given: Iterable[str]) -> str:
+    """Return an error message about a field of ``cls`` with the name in ``given``."""
+    names = field_names(cls)
+    field, _, rest = message.removeprefix("hyperparameter ").partition(" ")
+    named_as = {names[name].rstrip("_"): name for name in given if name in names}
+    if named_as.get(field, field) == field:
+        return message
+    return f"{named_as[field]} {rest}"
 
 
 def _check_finite(name: str, value: Any) -> None:
@@ -372,8 +360,7 @@ def _check_finite(name: str, value: Any) -> None:
         return
     elif str(value).lower().lstrip("+-") in ("nan", "inf", "infinity"):
         raise HyperparameterError(
-            f"hyperparameter {name} must be finite, got {value}; use a finite "
-            "number, or omit the hyperparameter"
+            f"hyperparameter {name} must be finite, got {value}; use a finite number"
         )
     for entry in entries:
         _check_finite(name, entry)
@@ -431,13 +418,18 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
 def convert_value(name: str, value: Any, kind: Any) -> Any:
     """Convert ``value`` to the type ``kind``.
 
-    The type is int, float, bool, str, or a union with None.
+    The type is int, float, bool, str, list, dict, or a union of them and None. A string may contain
+    JSON.
 
-    >>> convert_value("gamma", 1, float)
-    1.0
+    >>> convert_value("gamma", 1, float), convert_value("gamma", "0.5", float | None)
+    (1.0, 0.5)
     """
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    for one in (typing.get_origin(one) or one for one in kinds):
+    kinds = tuple(typing.get_origin(one) or one for one in kinds)
+    if isinstance(value, str) and kinds != (str,):
+        with contextlib.suppress(json.JSONDecodeError):
+            value = json.loads(value)
+    for one in kinds:
         if one is type(None) and value is None:
             return None
         if one is list and isinstance(value, tuple):
@@ -446,10 +438,22 @@ def convert_value(name: str, value: Any, kind: Any) -> Any:
             return float(value)
         if one is int and isinstance(value, float) and value.is_integer():
             return int(value)
-        if type(value) is (typing.get_origin(one) or one):
+        if type(value) is one:
             return value
     wanted = " or ".join("null" if one is type(None) else str(one.__name__) for one in kinds)
     raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}")
+
+
+def parse_value(text: str) -> Any:
+    """Return the JSON value of ``text``, or ``text`` itself if the JSON is invalid.
+
+    >>> parse_value("5e-5"), parse_value("1.0"), parse_value("true"), parse_value("DQN")
+    (5e-05, 1.0, True, 'DQN')
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def unknown_name_error(name: str, known: Iterable[str]) -> HyperparameterError:
@@ -478,29 +482,3 @@ def _convert_like(name: str, value: Any, default: Any) -> Any:
 def _copy(value: Any) -> Any:
     """Return a copy of nested dictionaries; other values are not copied."""
     return {key: _copy(entry) for key, entry in value.items()} if isinstance(value, dict) else value
-
-
-def _parse_pair(text: str, flag: str) -> tuple[str, Any]:
-    """Split ``NAME=VALUE`` into the name and the parsed value."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise HyperparameterError(f"{flag} must be NAME=VALUE, got {text!r}")
-    return name, parse_value(value)
-
-
-def _parse_options(rest: list[str]) -> Iterable[tuple[str, Any]]:
-    """Yield the name and the value of each option.
-
-    An option has the form ``--NAME VALUE`` or ``--NAME=VALUE``.
-    """
-    words = iter(rest)
-    for word in words:
-        if not word.startswith("--"):
-            raise HyperparameterError(f"unexpected argument {word!r}")
-        if "=" in word:
-            yield _parse_pair(word.removeprefix("--"), word)
-            continue
-        value = next(words, None)
-        if value is None:
-            raise HyperparameterError(f"{word} needs a value")
-        yield word.removeprefix("--"), parse_value(value)

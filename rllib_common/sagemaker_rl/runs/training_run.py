@@ -30,7 +30,6 @@ from battlesnake_gym.common.run_dir import (
     RUNNING,
     STOPPED,
     GameRecorder,
-    RecordGame,
     RunStatus,
 )
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line, metric_line
@@ -113,9 +112,31 @@ The increment is a prime number.
 """
 
 
+def record_game(algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+    """Write the replay of a game with the current policy, if the algorithm plays sample games.
+
+    Args:
+        algorithm: RLlib's algorithm. The method ``play_sample_game`` returns a replay or None.
+        path: Replay file to write.
+        filmed: Whether to return the game as a GIF.
+
+    Returns:
+        The GIF file's content, or None.
+    """
+    replay = getattr(algorithm, "play_sample_game", lambda: None)()
+    if replay is None:
+        return None
+    replay.save(path)
+    return bytes(replay.to_gif()) if filmed else None
+
+
 @dataclass
 class TrainingRun:
-    """Configuration, stop conditions and directories of a training run."""
+    """Configuration, stop conditions and directories of a training run.
+
+    If the algorithm has a method ``conclude``, the run calls it with the results of the last
+    iteration, unless a signal stops the run. The method may add results.
+    """
 
     config: AlgorithmConfig
     job: JobPaths
@@ -142,8 +163,6 @@ class TrainingRun:
     """Whether to read a checkpoint that contains objects other than numbers."""
     checkpoint_minutes: float = 1.0
     """Minutes between two checkpoints; the run always ends with a checkpoint."""
-    conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
-    """Function called after the last iteration; the function may add results."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All hyperparameters, keyed by name, for `run_dir.RunStatus`."""
     max_env_runners: Callable[[], int] | None = None
@@ -151,8 +170,6 @@ class TrainingRun:
 
     The maximum changes while a cluster grows.
     """
-    record: RecordGame | None = None
-    """Function that plays and records a game (see `run_dir.GameRecorder`), or None."""
     stopped_by: int = 0
     """Number of the signal that ended `train` early, or 0."""
     diverged: str = ""
@@ -249,7 +266,7 @@ class TrainingRun:
         is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
         self._change_seed()
-        algorithm = build_algorithm(self.config)
+        algorithm = build_algorithm(self)
         if hasattr(algorithm, "should_stop"):  # Some algorithms can cancel a long iteration.
             algorithm.should_stop = lambda: bool(stop_signals)
         try:
@@ -259,7 +276,7 @@ class TrainingRun:
                     restore_algorithm(algorithm, self.config, checkpoint)
             self._check_initial_weights(algorithm)
             folder = self.job.output_dir
-            games = GameRecorder(folder / GAMES_DIR, self.record, self._iterations)
+            games = GameRecorder(folder / GAMES_DIR, record_game, self._iterations)
             drawn = Curves(
                 folder,
                 self.csv_columns,
@@ -355,7 +372,7 @@ class TrainingRun:
                 results["time_total_s"] = self._seconds
                 results["driver_cpu_minutes"] = self._driver_cpu_s / 60
                 if self._remaining_fraction() <= 0 and not stop_signals:
-                    self.conclude(algorithm, results)
+                    getattr(algorithm, "conclude", lambda results: None)(results)
                 curves.add(results)
                 self._show_progress(bar, dict(flatten(results)))
                 if time.monotonic() - saved > 60 * self.checkpoint_minutes:
@@ -538,8 +555,8 @@ def _package_versions(*names: str) -> dict[str, str]:
     return found
 
 
-def build_algorithm(config: AlgorithmConfig) -> Algorithm:
-    """Build the algorithm, and check that at least one env runner responds.
+def build_algorithm(run: TrainingRun) -> Algorithm:
+    """Build the algorithm of a run, and check that at least one env runner responds.
 
     Without this check, RLlib would restart failed env runners forever. Env runners receive the
     configuration by value: RLlib would pass a reference to the object store, on which the restart
@@ -549,7 +566,7 @@ def build_algorithm(config: AlgorithmConfig) -> Algorithm:
         RuntimeError: If no env runner starts.
     """
     none_started = RuntimeError(
-        f"none of {config.num_env_runners} env runners started; see Ray's logs, "
+        f"none of {run.config.num_env_runners} env runners started; see Ray's logs, "
         "/tmp/*ray*/session_latest/logs/worker-*.err, or set num_env_runners to 0 to see the error "
         "in the job's log"
     )
@@ -557,13 +574,13 @@ def build_algorithm(config: AlgorithmConfig) -> Algorithm:
         lambda group: group._remote_config, lambda group, reference: None
     )
     try:
-        algorithm = config.build_algo()
+        algorithm = run.config.build_algo()
     except IndexError as error:
         # RLlib requested the environment's spaces from the env runners, and no env runner
         # responded.
         raise none_started from error
     group = algorithm.env_runner_group
-    if group is None or config.num_env_runners == 0:
+    if group is None or run.config.num_env_runners == 0:
         return algorithm
     deadline = time.monotonic() + _ENV_RUNNER_START_TIMEOUT_S
     # On a busy machine, Ray may abort the start of a process and start another process.

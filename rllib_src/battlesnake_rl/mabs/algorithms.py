@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,30 +17,43 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.config import check_option_names
 from battlesnake_gym.env.opponent_names import PAST_SELF
+from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
-from battlesnake_rl.mabs.distil.distil import DISTILConfig
-from battlesnake_rl.mabs.dqn.apex import APEXConfig
-from battlesnake_rl.mabs.dqn.dqn import DQNConfig
+from battlesnake_rl.mabs.dqn.dqn import DQN
 from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
-from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, head_plane_index, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, sample_opponents
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
-from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNETConfig
-from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
-from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS
-from battlesnake_rl.mabs.ppo.ppo import PPOConfig
-from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPOConfig
+from battlesnake_rl.mabs.envs.training_env_config import (
+    ENV_CONFIG_DEFAULTS,
+    ENV_NAME,
+    TrainingEnvConfig,
+)
+from battlesnake_rl.mabs.policy import warm_start
+from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork, SnakeActorCritic
+from battlesnake_rl.mabs.policy.q_network import (
+    TRUNK_DEFAULTS,
+    DuelingQNetwork,
+    check_model_config,
+    make_network,
+    network_settings,
+)
+from battlesnake_rl.mabs.settings.algorithm_settings import (
+    POLICY_PER_SEAT,
+    SHARED_POLICY,
+    settings_class,
+)
+from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 SHARED_MODULE_ID = "snake"
 """RLlib module ID of the policy that all snakes share.
 
 RLlib's default module ID would imply a single agent.
 """
-
-_SHARED_POLICY, _POLICY_PER_SEAT = "shared", "per_seat"
-"""Values of ``policy_sharing``: one policy for all snakes, or one per seat."""
 
 
 def _with_shared_network(config: AlgorithmConfig) -> AlgorithmConfig:
@@ -78,84 +92,36 @@ def _map_to_seat(agent: str, episode: Any, **_: Any) -> str:
     return agent
 
 
-def _rllib_ppo_config() -> AlgorithmConfig:
-    """Return the default configuration of RLLIB_PPO, which is RLlib's own PPO."""
-    return _with_shared_network(RLlibPPOConfig())
-
-
-def _exit_config() -> AlgorithmConfig:
-    """Return the default configuration of EXIT.
-
-    The import is local, because only EXIT requires the compiled C search.
-    """
-    try:
-        from battlesnake_rl.mabs.exit.exit import EXITConfig
-    except ImportError as error:
-        raise ValueError(
-            f"EXIT needs the C search, which is not compiled ({error}); install with a C "
-            "compiler, or choose another algorithm"
-        ) from error
-    return EXITConfig()
-
-
-_ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
-    "DQN": DQNConfig,
-    "APEX": APEXConfig,
-    "PPO": PPOConfig,
-    "DISTIL": DISTILConfig,
-    "RLLIB_PPO": _rllib_ppo_config,
-    "EXIT": _exit_config,
-    "MXNET": MXNETConfig,
-}
-"""Function that returns the base configuration, by algorithm name."""
-
-
 def configure(
-    name: str, env_config: Mapping[str, Any], policy_sharing: str = _SHARED_POLICY
+    name: str, env_config: Mapping[str, Any], policy_sharing: str = SHARED_POLICY
 ) -> AlgorithmConfig:
     """Return the training configuration of an algorithm.
 
     Args:
         name: Name of an algorithm, or ``FILE.py:NAME``.
         env_config: Options of the games (`env_factory.ENV_CONFIG_DEFAULTS`).
-        policy_sharing: `_SHARED_POLICY`, or `_POLICY_PER_SEAT` (RLLIB_PPO only). With one policy
+        policy_sharing: `SHARED_POLICY`, or `POLICY_PER_SEAT` (RLLIB_PPO only). With one policy
             per seat, only the first seat's policy is evaluated and exported.
 
     Raises:
         ValueError: If the algorithm is unknown or does not support the options.
     """
-    base_config = _base_config(name)
-    env_config = {**base_config.settings_class.env_defaults, **env_config}
-    for key in ("curriculum", "opponents"):
-        if env_config.get(key) and not isinstance(base_config, BatchedAlgorithmConfig):
-            raise ValueError(f"{key} needs PPO, DISTIL, DQN or APEX, got {name}; leave it out")
-    counts = env_config.get("num_snakes")
-    if isinstance(counts, list) and not (
-        counts and isinstance(base_config, BatchedAlgorithmConfig)
-    ):
-        raise ValueError(
-            "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of numbers, "
-            f"got {counts} with {name}"
-        )
-    config = base_config.environment(ENV_NAME, env_config=with_defaults(env_config)).learners(
-        num_gpus_per_learner=int(torch.cuda.is_available())
-    )
+    config = base_config(name)
+    env_config = {**config.settings_class.env_defaults, **env_config}
+    config.settings_class.check_games(config, name, env_config, policy_sharing)
+    check_option_names(env_config, ENV_CONFIG_DEFAULTS)
+    games = TrainingEnvConfig(**env_config)
+    config.environment(ENV_NAME, env_config=dict(vars(games)))
+    config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     if env_config.get("iterate_map_size"):
         config.callbacks(
             on_train_result=advance_board_size,
             on_checkpoint_loaded=advance_board_size,
             on_env_runners_recreated=advance_board_size,
         )
-    if policy_sharing == _POLICY_PER_SEAT:
-        if name != "RLLIB_PPO":
-            raise ValueError(f"policy_sharing per_seat needs RLLIB_PPO, got {name}")
-        seats = range(int(np.max(config.env_config["num_snakes"])))
-        config = _set_policies(config, [f"snake_{seat}" for seat in seats], _map_to_seat)
-    elif policy_sharing != _SHARED_POLICY:
-        raise ValueError(
-            f"policy_sharing must be {_SHARED_POLICY!r} or {_POLICY_PER_SEAT!r}, "
-            f"got {policy_sharing!r}"
-        )
+    if policy_sharing == POLICY_PER_SEAT:
+        seats = range(int(np.max(games.num_snakes)))
+        _set_policies(config, [f"snake_{seat}" for seat in seats], _map_to_seat)
     if "head_crop" in config.model_config:
         where = {"head_plane": head_plane_index(config.env_config)}
         config.rl_module(model_config=config.model_config | where)
@@ -171,22 +137,27 @@ def num_saturating_env_runners(config: AlgorithmConfig) -> float:
     """
     if config.env_config.get("opponents", {}).keys() - {PAST_SELF}:
         return math.inf
-    settings: Any = config
-    return float(settings.settings.saturating_env_runners() * max(settings.num_learners, 1))
+    chosen: Any = config
+    settings = getattr(config, "settings", config)
+    saturating: float = chosen.settings_class.saturating_env_runners(settings)
+    return float(saturating * max(chosen.num_learners, 1))
 
 
-def _base_config(name: str) -> AlgorithmConfig:
-    """Return the base configuration of a built-in algorithm or of ``FILE.py:NAME``."""
-    if name in _ALGORITHMS:
-        return _ALGORITHMS[name]()
-    if name == "IMPALA":
-        raise ValueError(
-            "algorithm IMPALA does not exist; use PPO with rl.training.config.async_sampling true, "
-            "which trains with V-trace while its env runners play"
-        )
+def base_config(name: str) -> Any:
+    """Return the default configuration of a built-in algorithm or of ``FILE.py:NAME``."""
     if ".py:" not in name:
-        raise ValueError(
-            f"{unknown_name_message('algorithm', name, _ALGORITHMS)}; or use FILE.py:NAME"
+        module, _, config_class = settings_class(name).config_class.partition(":")
+        try:
+            config = getattr(importlib.import_module(module), config_class)()
+        except ImportError as error:
+            raise ValueError(
+                f"{name} needs the C search, which is not compiled ({error}); install with a C "
+                "compiler, or choose another algorithm"
+            ) from error
+        return (
+            _with_shared_network(config)
+            if config.settings_class.supports_policy_per_seat
+            else config
         )
     custom: Any = extensions.load_object(name, "algorithm")
     if hasattr(custom, "get_default_config"):
@@ -234,3 +205,47 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
 def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:
     """Create the multi-agent environment for RLlib's own env runners."""
     return BattlesnakeMultiAgentEnv(env_config)
+
+
+def checkpoint_identity(config: Any) -> dict[str, Any]:
+    """Return the settings that a checkpoint and the resuming run must share.
+
+    The settings are the board size, the observation, the actions and the network. The function also
+    checks that the opponents' frozen policies fit the games.
+
+    Raises:
+        ValueError: If a frozen policy does not fit the games, or if a setting is invalid.
+    """
+    environment = make_vector_env(1, config.env_config)
+    if config.settings_class.uses_torch:
+        _check_network(config, environment)
+    # Training must not start with frozen policies that do not fit these games.
+    none = PastSelves(lambda weights: weights)
+    sample_opponents(environment, config.env_config["opponents"], np.random.default_rng(), none)
+    return {
+        "board_size": [config.env_config["width"], config.env_config["height"]],
+        "observation": environment.observation.to_dict(),
+        "observation_shape": list(environment.single_observation_space.shape),
+        "actions": list(MOVES),
+        "network": network_settings(config.model_config),
+        **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
+    }
+
+
+def _check_network(config: Any, environment: VectorBattlesnake) -> None:
+    """Check the settings of the network, and the initial policy.
+
+    Raises:
+        ValueError: If a setting is invalid, or if the initial policy does not fit.
+    """
+    if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
+        raise HyperparameterError(
+            "rl.training.config.env_config.observation does not fit the network; set the "
+            "hyperparameter observation instead"
+        )
+    kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
+    shape = environment.single_observation_space.shape
+    check_model_config(kind, shape, config.model_config)
+    if config.start_from is not None:
+        network = make_network(kind, shape, len(MOVES), network_settings(config.model_config))
+        warm_start.check_start_from(network, environment, Path(config.start_from))

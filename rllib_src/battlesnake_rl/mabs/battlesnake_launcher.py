@@ -1,73 +1,66 @@
-"""Launcher of Battlesnake training: hyperparameters, configuration and export."""
+"""Launcher of Battlesnake training: hyperparameters, configuration and export.
+
+This module imports neither torch nor Ray, so that ``--help`` and errors need little time.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.tune.registry import register_env
-
-from battlesnake_gym.engine import build_check, engine
 from battlesnake_gym.env.opponent_names import (
     POLICY_PREFIX,
     is_file,
     seat_fractions,
     with_absolute_paths,
 )
-from battlesnake_gym.env.past_selves import PastSelves
-from battlesnake_gym.env.vector import VectorBattlesnake
-from battlesnake_gym.rules import MOVES
-from battlesnake_heuristics.search.search import COMPILED
-from battlesnake_rl.mabs import algorithms, experiments, starter_pack
+from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
-from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
-from battlesnake_rl.mabs.distil.distil import DISTILConfig
-from battlesnake_rl.mabs.dqn.apex import APEX
-from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
-from battlesnake_rl.mabs.envs.env_factory import (
-    ENV_CONFIG_DEFAULTS,
-    ENV_NAME,
-    head_plane_index,
-    make_vector_env,
-    sample_opponents,
+from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, ENV_NAME
+from battlesnake_rl.mabs.settings.algorithm_settings import (
+    AlgorithmSettings,
+    missing_setting_error,
+    settings_class,
 )
-from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET
-from battlesnake_rl.mabs.policy import warm_start
-from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-from battlesnake_rl.mabs.policy.q_network import (
-    DuelingQNetwork,
-    check_model_config,
-    make_network,
-    network_settings,
+from sagemaker_rl.job.hyperparameters import (
+    CONFIG_PREFIX,
+    HyperparameterError,
+    field_names,
+    hyperparameter,
+    unknown_name_error,
 )
-from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
-from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS
-from battlesnake_rl.mabs.strength import ladder_evaluator, sample_game
-from battlesnake_rl.mabs.strength.published_elo import published_elo_line
-from sagemaker_rl.job import pinned_wheels
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
 from sagemaker_rl.job.utilization import UsableResources
-from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
-from sagemaker_rl.runs import checkpoints
-from sagemaker_rl.runs.curves import ENV_STEPS_RESULT
-from sagemaker_rl.runs.training_run import CSV_COLUMNS
+from sagemaker_rl.ray_launcher import (
+    Completion,
+    Hyperparameters,
+    ResourcePlan,
+    SageMakerRayLauncher,
+)
+from sagemaker_rl.runs.run_summary import RunSummary
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 _POLICY_CHANNEL, _OPPONENTS_CHANNEL = "policy", "opponents"
 """Data channels of a job, for the initial policy and the opponents' files."""
 
-DEFAULT_EXPERIMENT, _PPO_EXPERIMENT = "duel-distil", "duel-ppo"
-"""Default experiment, and default experiment if only PPO supports the settings."""
+DEFAULT_EXPERIMENT = "duel-distil"
+"""Experiment that is trained if neither an experiment nor an algorithm is set."""
 
 
 @dataclass(frozen=True)
 class BattlesnakeHyperparameters(Hyperparameters):
-    """Hyperparameters of the games and of the training."""
+    """Hyperparameters of the games and of the training.
+
+    Attributes:
+        env_config: Options of the games (`training_env_config.TrainingEnvConfig`).
+    """
 
     algorithm: str = hyperparameter(
         "DQN", "training algorithm: DISTIL, PPO, DQN, APEX, RLLIB_PPO, EXIT, MXNET, or FILE.py:NAME"
@@ -121,6 +114,15 @@ class BattlesnakeHyperparameters(Hyperparameters):
     frame_stack: int | None = hyperparameter(
         None, "number of turns stacked in one observation, 1 to 8 (default: 1)"
     )
+    max_turns: int | None = hyperparameter(
+        ENV_CONFIG_DEFAULTS["max_turns"], "turn at which a game ends; null for no limit", minimum=1
+    )
+    settings: dict[str, int] | None = hyperparameter(
+        None, 'settings of the rules, e.g. {"minimumFood": 3}; see docs/reference'
+    )
+    food_rng: str = hyperparameter(
+        ENV_CONFIG_DEFAULTS["food_rng"], "random numbers of food: fast, or official"
+    )
     rewards: str | dict[str, float] | list[Any] = hyperparameter(
         ENV_CONFIG_DEFAULTS["rewards"],
         "reward preset, weights by event, or a list with one entry per seat; see "
@@ -144,278 +146,236 @@ class BattlesnakeHyperparameters(Hyperparameters):
         False, "train even if the C engine is not compiled (many times slower)"
     )
 
+    @property
+    def run_name(self) -> str:
+        """Experiment's name, or a name such as ``DISTIL-11x11-2``."""
+        if self.experiment is not None:
+            return Path(self.experiment).stem
+        algorithm = self.algorithm.rpartition(":")[2]
+        if not self.has_games:  # type: ignore[attr-defined]
+            return algorithm
+        snakes = self.num_snakes if isinstance(self.num_snakes, list) else [self.num_snakes]
+        size = f"{self.board_size}x{self.board_size}"
+        return f"{algorithm}-{size}-{'-'.join(map(str, snakes))}"
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the hyperparameters that the run directory shows, without unused rewards."""
+        recorded = super().recorded()
+        if not self.uses_rewards:  # type: ignore[attr-defined]
+            del recorded["rewards"]
+        return recorded
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        env_config = {
+            **{name: getattr(self, name) for name in ENV_CONFIG_DEFAULTS if hasattr(self, name)},
+            "width": self.board_size,
+            "height": self.board_size,
+            "curriculum": self.curriculum or [],
+            "opponents": _resolve_opponents(seat_fractions(self.opponents or {})),
+        }
+        object.__setattr__(self, "env_config", env_config)
+
+    @classmethod
+    def complete(cls, given: dict[str, Any]) -> Completion:
+        """Return the dataclass and the defaults of the selected experiment and algorithm."""
+        messages = starter_pack.translate_hyperparameters(given)
+        experiment, presets = given.get("experiment"), {}
+        if experiment is not None:
+            presets = experiments.load_experiment(str(experiment))
+        elif "algorithm" not in given:
+            presets = experiments.load_experiment(DEFAULT_EXPERIMENT)
+            messages.append(f"trains the experiment {DEFAULT_EXPERIMENT}: no algorithm is set")
+        algorithm = str(given.get("algorithm", presets.get("algorithm", cls.algorithm)))
+        if ".py:" in algorithm:
+            from battlesnake_rl.mabs import algorithms
+
+            settings = algorithms.base_config(algorithm).settings_class
+        else:
+            settings = settings_class(algorithm)
+        return Completion(
+            hyperparameters_for(settings),
+            {"algorithm": algorithm} | settings.env_defaults | presets,
+            messages,
+            help_flags=[
+                f"--{field.name.rstrip('_').replace('_', '-')}"
+                for field in fields(settings)
+                if {"algorithm", "experiment"} & given.keys()
+            ],
+            unknown_name=functools.partial(_unknown_name_error, algorithm, settings),
+            check=functools.partial(_check_early, algorithm),
+        )
+
+
+@functools.cache
+def hyperparameters_for(settings: type[AlgorithmSettings]) -> type[BattlesnakeHyperparameters]:
+    """Return the dataclass of all hyperparameters of an algorithm."""
+    name = settings.__name__.replace("Settings", "Hyperparameters")
+    return make_dataclass(name, [], bases=(BattlesnakeHyperparameters, settings), frozen=True)
+
+
+def _unknown_name_error(
+    algorithm: str, settings: type[AlgorithmSettings], name: str
+) -> HyperparameterError:
+    """Return the error for a hyperparameter that an algorithm lacks."""
+    known = field_names(hyperparameters_for(settings))  # type: ignore[arg-type]
+    return missing_setting_error(algorithm, name) or unknown_name_error(name, known)
+
+
+def _check_early(
+    algorithm: str, settings: BattlesnakeHyperparameters, overrides: Mapping[str, Any]
+) -> None:
+    """Check the games and the names of RLlib's settings without torch and Ray.
+
+    Raises:
+        ValueError: If a setting is invalid.
+    """
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+
+    chosen: Any = settings
+    prefix = "env_config."
+    games = {
+        name.removeprefix(prefix): value
+        for name, value in overrides.items()
+        if name.startswith(prefix)
+    }
+    for name, value in overrides.items():
+        missing = missing_setting_error(algorithm, CONFIG_PREFIX + name)
+        if missing and not chosen.all_fields:
+            raise missing
+        if not name.startswith(prefix):
+            supported_settings.check_name(chosen, algorithm, name, value)
+    env_config = chosen.env_config | games
+    chosen.check_games(settings, algorithm, env_config, settings.policy_sharing)
+    make_vector_env(1, env_config)
+
 
 class BattlesnakeLauncher(SageMakerRayLauncher):
     """Train a Battlesnake policy with Ray RLlib.
 
-    By default, all snakes in a game share one policy (see --policy-sharing). The default experiment
-    is duel-distil: two snakes, and a policy that learns to imitate the champion's search. If you
-    set an option that only PPO or DQN has, the default is the experiment duel-ppo or the algorithm
-    DQN. A stop condition is required: --minutes, --cpu-minutes, --num-iters or --env-steps.
+    Without --experiment and --algorithm, the experiment is duel-distil: DISTIL imitates the
+    champion's search in duels on an 11x11 board. With --algorithm, --help shows the settings of
+    the algorithm. All snakes in a game share one policy (see --policy-sharing). A stop condition
+    is required: --minutes, --cpu-minutes, --num-iters or --env-steps.
 
     The run directory RUNS/NAME contains progress.csv, tensorboard/, checkpoints/, and at the end
     model/policy.onnx with policy.json. Examples:
       train --minutes 3
       train --algorithm APEX --board-size 7 --num-snakes 2 --num-iters 50 --name small
       train --experiment hill-vanilla --minutes 60
-      train --minutes 10 --rl.training.config.lr 1e-4
+      train --minutes 10 --lr 1e-4
+      train --algorithm PPO --help
     """
 
     hyperparameters_class = BattlesnakeHyperparameters
     channels = (_POLICY_CHANNEL, _OPPONENTS_CHANNEL)
-    csv_columns = CSV_COLUMNS | {
-        name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
-    } | {
-        "agent_steps": "env_runners/num_agent_steps_sampled_lifetime/default_agent",
-        "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
-        "qf_loss": "learners/default_policy/qf_loss",
-        "qf_mean": "learners/default_policy/qf_mean",
-        "entropy": "learners/default_policy/entropy",
-        "vf_loss": "learners/default_policy/vf_loss",
-        "promotions": "promotions",
-    } | ladder_evaluator.LADDER_COLUMNS  # fmt: skip
-
-    main_curves = {  # noqa: RUF012  (a ClassVar of the base)
-        "elo": "elo",
-        "elo_best": "elo_best",
-        "reward": "env_runners/episode_return_mean",
-        "length": "env_runners/episode_len_mean",
-        "longest_snake": "env_runners/Longest_snake",
-        "kills": "env_runners/Killed_another_snake",
-        "deaths_wall_collision": "env_runners/Snake_hit_wall",
-        "deaths_body_collision": "env_runners/Snake_hit_body",
-        "deaths_head_collision": "env_runners/Snake_was_eaten",
-        "deaths_out_of_health": "env_runners/Starved",
-        "q_loss": "learners/default_policy/qf_loss",
-        "env_steps": ENV_STEPS_RESULT,
-    }
+    main_curves = MappingProxyType(
+        {
+            "elo": "elo",
+            "elo_best": "elo_best",
+            "reward": "env_runners/episode_return_mean",
+            "length": "env_runners/episode_len_mean",
+            "longest_snake": "env_runners/Longest_snake",
+            "kills": "env_runners/Killed_another_snake",
+            "deaths_wall_collision": "env_runners/Snake_hit_wall",
+            "deaths_body_collision": "env_runners/Snake_hit_body",
+            "deaths_head_collision": "env_runners/Snake_was_eaten",
+            "deaths_out_of_health": "env_runners/Starved",
+            "q_loss": "learners/default_policy/qf_loss",
+            "env_steps": "env_runners/num_env_steps_sampled_lifetime",
+        }
+    )
 
     def register_env_creator(self) -> None:
         """Register the multi-agent environment under the name "battlesnake"."""
+        from ray.tune.registry import register_env
+
+        from battlesnake_rl.mabs import algorithms
+
         register_env(ENV_NAME, algorithms.make_multi_agent_env)
+
+    @functools.cached_property
+    def csv_columns(self) -> Mapping[str, str]:  # type: ignore[override]
+        """Result keys of additional columns of ``progress.csv``."""
+        from battlesnake_rl.mabs.strength.ladder_evaluator import LADDER_COLUMNS
+        from sagemaker_rl.runs.training_run import CSV_COLUMNS
+
+        names = [name for name in GAME_METRICS if name not in CSV_COLUMNS]
+        return {name: f"env_runners/{name}" for name in names} | {
+            "agent_steps": "env_runners/num_agent_steps_sampled_lifetime/default_agent",
+            "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
+            "qf_loss": "learners/default_policy/qf_loss",
+            "qf_mean": "learners/default_policy/qf_mean",
+            "entropy": "learners/default_policy/entropy",
+            "vf_loss": "learners/default_policy/vf_loss",
+            "promotions": "promotions",
+        } | LADDER_COLUMNS  # fmt: skip
 
     def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
         """Return the RLlib configuration of the selected algorithm and games."""
+        from battlesnake_gym.engine import engine
+        from battlesnake_rl.mabs import algorithms
+        from battlesnake_rl.mabs.policy import warm_start
+
         if not engine.COMPILED:
             _check_engine_compiled(hyperparameters)
-        config = algorithms.configure(
-            hyperparameters.algorithm,
-            {
-                "num_snakes": hyperparameters.num_snakes,
-                "width": hyperparameters.board_size,
-                "height": hyperparameters.board_size,
-                "curriculum": hyperparameters.curriculum or [],
-                "iterate_map_size": hyperparameters.iterate_map_size,
-                "opponents": _resolve_opponents(seat_fractions(hyperparameters.opponents or {})),
-                "ruleset": hyperparameters.ruleset,
-                "map": hyperparameters.map,
-                "observation": hyperparameters.observation,
-                "frame_stack": hyperparameters.frame_stack,
-                "rewards": hyperparameters.rewards,
-                "action_mask": hyperparameters.action_mask,
-                "start_positions": hyperparameters.start_positions,
-                "food_positions": hyperparameters.food_positions,
-            },
-            hyperparameters.policy_sharing,
-        )
+        chosen: Any = hyperparameters
+        config = algorithms.configure(chosen.algorithm, chosen.env_config, chosen.policy_sharing)
+        config.apply(hyperparameters)
+        if not self.dry_run:
+            config.settings_class.install_packages()
         if hyperparameters.network is not None:
             algorithms.use_custom_network(config, hyperparameters.network)
         if start_from := _resolve_start_from(hyperparameters.start_from):
             warm_start.apply_start_from(config, start_from)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
-    def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Translate the starter pack's names to current names and log each translation."""
-        values, messages = starter_pack.translate_hyperparameters(given)
-        for line in messages:
-            log_line(line)
-        return values
+    def plan_resources(self, config: AlgorithmConfig, cpus: int) -> ResourcePlan:
+        """Return the default number of env runners, and the expected utilization.
 
-    def experiment_defaults(
-        self, given: Mapping[str, Any], before: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any], str]:
-        """Return default hyperparameters, and a log message about their choice.
-
-        A selected experiment determines the default hyperparameters. If neither an experiment
-        nor an algorithm is set, `_default_experiment` selects an experiment.
+        For a learner on a CPU, the number of env runners that saturate the learner is known.
         """
-        if (name := given.get("experiment")) is not None:
-            return experiments.load_experiment(name), ""
-        if "algorithm" in given:
-            return getattr(ALGORITHMS.get(given["algorithm"]), "env_defaults", {}), ""
-        name, reason = _default_experiment(given, before)
-        why = f"no algorithm is set{reason and f', and {reason}'}"
-        if name is None:
-            return {"algorithm": "DQN"}, f"trains DQN: {why}"
-        return experiments.load_experiment(name), f"trains the experiment {name}: {why}"
+        from battlesnake_rl.mabs import algorithms
 
-    def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return the default number of env runners.
-
-        The number is 0 for DQN, PPO and MXNET. All other algorithms use one env runner per CPU;
-        all of them except EXIT reserve one CPU for the driver.
-        """
-        if config.algo_class.__name__ == "EXIT":
-            return cpus  # The driver sleeps during self-play.
-        alone = issubclass(config.algo_class, DQN | PPO | MXNET) and not issubclass(
-            config.algo_class, APEX
-        )
-        return 0 if alone else super().default_num_env_runners(config, cpus)
-
-    def expected_utilization(self, config: AlgorithmConfig) -> UsableResources:
-        """Limit the utilization to the measured number of saturating env runners.
-
-        EXIT and MXNET use no GPU. For a learner on a GPU, the number of saturating env runners is
-        unknown.
-        """
-        most = super().expected_utilization(config)
-        gpus = 0 if config.algo_class.__name__ in ("EXIT", "MXNET") else most.gpus
-        if (
-            gpus and config.num_gpus_per_learner
-        ):  # Saturating env runners were measured with a learner on a CPU only.
-            return UsableResources(most.cpus, gpus)
-        return UsableResources(
-            min(most.cpus, 1 + algorithms.num_saturating_env_runners(config)), gpus
-        )
-
-    def default_run_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
-        """Return the experiment's name, or a name such as ``DISTIL-11x11-2``."""
-        if hyperparameters.experiment is not None:
-            return Path(hyperparameters.experiment).stem
-        if hyperparameters.algorithm == "EXIT":
-            return "EXIT"
-        size = hyperparameters.board_size
-        algorithm = hyperparameters.algorithm.rpartition(":")[2]
-        snakes = "-".join(map(str, np.atleast_1d(hyperparameters.num_snakes)))
-        return f"{algorithm}-{size}x{size}-{snakes}"
-
-    def recorded_settings(self, hyperparameters: BattlesnakeHyperparameters) -> dict[str, Any]:
-        """Return the hyperparameters that the run directory shows, without unused rewards."""
-        recorded = super().recorded_settings(hyperparameters)
-        if hyperparameters.algorithm in ("DISTIL", "EXIT"):
-            del recorded["rewards"]
-        return recorded
-
-    def check_host(self, config: AlgorithmConfig) -> None:
-        """Check that MXNET finds its package; a job installs the package."""
-        if issubclass(config.algo_class, MXNET):
-            pinned_wheels.ensure_installed(pinned_wheels.MXNET, "algorithm MXNET")
+        settings: Any = config.settings_class
+        most = super().plan_resources(config, cpus).usable
+        busy = UsableResources(most.cpus, most.gpus if settings.uses_gpu else 0)
+        if not (busy.gpus and config.num_gpus_per_learner):
+            saturated = 1 + algorithms.num_saturating_env_runners(config)
+            busy = replace(busy, cpus=min(busy.cpus, saturated))
+        return ResourcePlan(settings.default_num_env_runners(cpus), busy)
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
 
-        The settings are the algorithm, the board size, the observation, the actions and the
-        network. The method also checks that the opponents' frozen policies fit the games.
-
         Raises:
             ValueError: If a frozen policy does not fit the games, or if a setting is invalid.
         """
-        if config.algo_class.__name__ == "EXIT":
-            return {"algorithm": "EXIT", "games": config.games}
-        environment = make_vector_env(1, config.env_config)
-        if not issubclass(config.algo_class, MXNET):
-            _check_network(config, environment)
-        # Training must not start with frozen policies that do not fit these games.
-        none = PastSelves(lambda weights: weights)
-        sample_opponents(environment, config.env_config["opponents"], np.random.default_rng(), none)
-        return {
-            "algorithm": config.algo_class.__name__,
-            "board_size": [config.env_config["width"], config.env_config["height"]],
-            "observation": environment.observation.to_dict(),
-            "observation_shape": list(environment.single_observation_space.shape),
-            "actions": list(MOVES),
-            "network": network_settings(config.model_config),
-            **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
-        }
+        from battlesnake_rl.mabs import algorithms
 
-    def on_training_end(self, algorithm: Any, results: dict[str, Any]) -> None:
-        """Use the remaining ladder evaluation time to measure the final weights."""
-        algorithm.conclude(results)
+        own = getattr(config, "checkpoint_identity", None)
+        identity: dict[str, Any] = own() if own else algorithms.checkpoint_identity(config)
+        return {"algorithm": config.algo_class.__name__} | identity
 
-    def record_sample_game(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-        """Record a game in which the exported policy plays all seats."""
-        replay = algorithm.play_sample_game() if hasattr(algorithm, "play_sample_game") else None
-        if replay is None:
-            return None
-        replay.save(path)
-        return sample_game.to_gif(replay) if filmed else None
+    def export_model(
+        self, config: AlgorithmConfig, checkpoint: Path, model_dir: Path
+    ) -> RunSummary:
+        """Write the trained policy or evaluation, and return a summary of the run."""
+        from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
+        from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
+        from battlesnake_rl.mabs.strength.published_elo import published_elo_line
 
-    def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
-        """Write the policy files or EXIT's evaluation, and return a summary of the run."""
-        record = ladder_evaluator.StrengthHistory.load(checkpoint)
+        record = StrengthHistory.load(checkpoint)
         log_line(record.score_table())
-        algorithm = checkpoints.read_metadata(checkpoint)["identity"]["algorithm"]
-        if algorithm == "DISTIL":
+        chosen: Any = config
+        if chosen.settings_class.publishes_elo:
             log_line(published_elo_line())
-        if algorithm == "EXIT":
-            return _export_evaluation(checkpoint, model_dir, record.elo_summary())
+        if own := getattr(config, "export_model", None):
+            return RunSummary(record.elo_summary(), *own(checkpoint, model_dir))
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
         return RunSummary(
             record.elo_summary(), str(policy), f"battlesnake-gym serve --policy {policy}"
         )
-
-
-def _check_network(config: AlgorithmConfig, environment: VectorBattlesnake) -> None:
-    """Check the settings of the network, and the initial policy.
-
-    Raises:
-        ValueError: If a setting is invalid, or if the initial policy does not fit.
-    """
-    if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
-        raise HyperparameterError(
-            "rl.training.config.env_config.observation does not fit the network; set the "
-            "hyperparameter observation instead"
-        )
-    kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
-    shape = environment.single_observation_space.shape
-    check_model_config(kind, shape, config.model_config)
-    if config.start_from is not None:
-        network = make_network(kind, shape, len(MOVES), network_settings(config.model_config))
-        warm_start.check_start_from(network, environment, Path(config.start_from))
-
-
-def _export_evaluation(checkpoint: Path, model_dir: Path, strength: str) -> RunSummary:
-    """Write EXIT's best evaluation and return a summary of the run."""
-    from battlesnake_heuristics.search.evaluation import Evaluation
-    from battlesnake_rl.mabs.exit.exit import CHAMPION_FILE_NAME
-
-    if not (checkpoint / CHAMPION_FILE_NAME).exists():
-        return RunSummary(
-            strength,
-            "none: no network was as strong as the handcrafted weights yet",
-            "resume with the same command and more --minutes",
-        )
-    champion = model_dir / CHAMPION_FILE_NAME
-    Evaluation.load(checkpoint / CHAMPION_FILE_NAME).save(champion)
-    return RunSummary(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
-
-
-def _default_experiment(
-    given: Mapping[str, Any], before: Mapping[str, Any]
-) -> tuple[str | None, str]:
-    """Return the name of the default experiment for the hyperparameters in ``given``.
-
-    Returns:
-        The name of the experiment, or None for the default settings of DQN. The second value is the
-        reason for the choice; the reason for `DEFAULT_EXPERIMENT` is "".
-    """
-    resumed = before and before.get("algorithm", "DQN")
-    if resumed in ("DQN", "PPO"):
-        name = None if resumed == "DQN" else _PPO_EXPERIMENT
-        return name, f"the resumed run uses {resumed}"
-    distils, ppos, dqns = map(
-        supported_settings.supported_fields, (DISTILConfig(), PPOConfig(), DQNConfig())
-    )
-    settings = {name: name.removeprefix(CONFIG_PREFIX).partition(".")[0] for name in given}
-    for name, setting in settings.items():
-        if setting in dqns - ppos - distils:
-            return None, f"only DQN and APEX have {name}"
-    for name, setting in settings.items():
-        if setting == "rewards" or setting in ppos - distils:
-            return _PPO_EXPERIMENT, f"DISTIL has no {name}"
-    if not COMPILED:
-        return _PPO_EXPERIMENT, "DISTIL needs the C search, which is not compiled"
-    return DEFAULT_EXPERIMENT, ""
 
 
 def _resolve_start_from(given: str | None) -> str | None:
@@ -469,6 +429,8 @@ def _check_engine_compiled(hyperparameters: BattlesnakeHyperparameters) -> None:
     Raises:
         HyperparameterError: If the C engine is missing.
     """
+    from battlesnake_gym.engine import build_check, engine
+
     reason = build_check.missing_reason("battlesnake_gym.engine._engine")
     why = f"the compiled engine is missing ({reason})"
     if not hyperparameters.allow_python_engine:

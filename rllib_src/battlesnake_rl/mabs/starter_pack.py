@@ -7,11 +7,13 @@ Hyperparameters without an equivalent are rejected; the message names an alterna
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from battlesnake_rl.mabs.envs.board_size_schedule import FIXED_SHAPE_OBSERVATION
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, parse_value
 from sagemaker_rl.job.legacy_names import COMMON_RENAMED, LegacyNames, translate_names
 
 _RLLIB_SETTINGS_KEY = "additional_configs"
@@ -28,6 +30,12 @@ RENAMED_HYPERPARAMETERS = {
     "heuristics": "action_mask",
 }
 """Current name of each renamed hyperparameter, by the starter pack's name."""
+
+_PUBLISHED_NAMES = {
+    "rl_cluster_type",
+    *(CONFIG_PREFIX + name for name in ("num_cpus", "num_workers", "num_gpus")),
+}
+"""Hyperparameters that mark the published listings, which name no algorithm."""
 
 _MASK_NAMES = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
 """Action mask by name in the starter pack's list ``heuristics``.
@@ -51,21 +59,35 @@ The keys are the starter pack's names.
 """
 
 
-def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Translate the starter pack's hyperparameters to current names.
+def translate_hyperparameters(
+    given: dict[str, Any], environ: Mapping[str, str] = os.environ
+) -> list[str]:
+    """Translate the starter pack's hyperparameters to current names, in place.
 
-    >>> translate_hyperparameters({"rl.training.config.num_sgd_iter": 3})[0]
-    {'rl.training.config.num_epochs': 3}
+    The published scripts trained DQN on one instance and APEX on several instances. If a
+    hyperparameter of RLlib has its published name, and there is neither an algorithm nor an
+    experiment, the same algorithm is set.
+
+    >>> values = {"algorithm": "PPO", "rl.training.config.num_sgd_iter": 3}
+    >>> _ = translate_hyperparameters(values)
+    >>> values
+    {'algorithm': 'PPO', 'rl.training.config.num_epochs': 3}
 
     Args:
         given: Hyperparameters by current or old name.
+        environ: Environment variables, with the instances of a job.
 
     Returns:
-        Hyperparameters by current name, and a message for each translated hyperparameter.
+        A message for each translated hyperparameter.
 
     Raises:
         HyperparameterError: If a name has no equivalent, or a value is set under two names.
     """
+    former = {_RLLIB_SETTINGS_KEY, "iterate_map_size", *RENAMED_HYPERPARAMETERS, *UNSUPPORTED_HINTS}
+    if not (former | _PUBLISHED_NAMES) & given.keys():
+        return []
+    for name, value in given.items():
+        given[name] = parse_value(value) if isinstance(value, str) else value
     values = {name: value for name, value in given.items() if name != _RLLIB_SETTINGS_KEY}
     values |= {CONFIG_PREFIX + key: value for key, value in _get_rllib_settings(given).items()}
     named: dict[str, Any] = {}
@@ -90,7 +112,17 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
             messages.append(
                 f"each env runner plays one game, the starter pack's default: {_NUM_ENVS_KEY} is 1"
             )
-    return named, messages
+    published = _PUBLISHED_NAMES & given.keys()
+    if published and not {"algorithm", "experiment"} & named.keys():
+        several = len(json.loads(environ.get("SM_HOSTS") or "[]")) > 1
+        named["algorithm"] = "APEX" if several or "rl_cluster_type" in given else "DQN"
+        messages.append(
+            f"trains {named['algorithm']}, as the published scripts with {min(published)} did: DQN "
+            "on one instance, APEX on several; set algorithm for another one"
+        )
+    given.clear()
+    given |= named
+    return messages
 
 
 def _get_rllib_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
-from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_rl.procgen import generalization, procgen_experiments
 from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
@@ -23,11 +21,21 @@ from battlesnake_rl.procgen.procgen_env_config import with_defaults
 from battlesnake_rl.procgen.procgen_environment import PROCGEN_ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 from sagemaker_rl.job import pinned_wheels
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError, hyperparameter
-from sagemaker_rl.job.job_environment import log_line
+from sagemaker_rl.job.hyperparameters import (
+    CONFIG_PREFIX,
+    HyperparameterError,
+    field_names,
+    hyperparameter,
+    parse_value,
+)
 from sagemaker_rl.job.utilization import UsableResources
-from sagemaker_rl.ray_launcher import Hyperparameters, RunSummary, SageMakerRayLauncher
-from sagemaker_rl.runs.training_run import CSV_COLUMNS
+from sagemaker_rl.ray_launcher import (
+    Completion,
+    Hyperparameters,
+    ResourcePlan,
+    SageMakerRayLauncher,
+)
+from sagemaker_rl.runs.run_summary import RunSummary
 
 DEFAULT_FRAME_STACKS = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
 """Default ``frame_stack`` for each environment name of the starter kit."""
@@ -51,9 +59,12 @@ class ProcgenHyperparameters(Hyperparameters):
     algorithm: str = hyperparameter(
         "ProcgenPPO",
         "training algorithm: ProcgenPPO, an RLlib algorithm, or a file in algorithms/",
+        aliases=("run",),
     )
     experiment: str = hyperparameter(
-        _DEFAULT_EXPERIMENT, "name of an experiment, or an experiment file"
+        _DEFAULT_EXPERIMENT,
+        "name of an experiment, or an experiment file",
+        aliases=("config_file", "f"),
     )
     env: str = hyperparameter(PROCGEN_ENV_NAME, f"environment: {' or '.join(DEFAULT_FRAME_STACKS)}")
     env_name: str | None = hyperparameter(
@@ -71,6 +82,34 @@ class ProcgenHyperparameters(Hyperparameters):
         None, "user-defined callbacks: a file in callbacks/, or the path of a .py file"
     )
 
+    @property
+    def run_name(self) -> str:
+        """Run name with the names of the experiment and the game."""
+        game = self.env_name or with_defaults(self.env_config or {})["env_name"]
+        return f"{Path(self.experiment).stem}-{game}"
+
+    @classmethod
+    def complete(cls, given: dict[str, Any]) -> Completion:
+        """Return this class and the hyperparameters of the experiment.
+
+        If ``given`` contains a stop condition, the stop conditions of the experiment do not apply.
+        """
+        names = field_names(cls)
+        parsed = {
+            names.get(name, name): parse_value(value) if isinstance(value, str) else value
+            for name, value in given.items()
+        }
+        plain, messages = kit_settings.translate_hyperparameters(parsed)
+        given.clear()
+        given |= plain
+        experiment = plain.get("experiment", _DEFAULT_EXPERIMENT)
+        values, translated = procgen_experiments.load_experiment(experiment)
+        stops = ("num_iters", "minutes", "env_steps")
+        if any(name in plain for name in stops):
+            values = {name: value for name, value in values.items() if name not in stops}
+        _check_network_settings(values | plain)
+        return Completion(cls, values, [*messages, *translated])
+
 
 class ProcgenLauncher(SageMakerRayLauncher):
     """Train an agent on one of Procgen's 16 games.
@@ -85,85 +124,40 @@ class ProcgenLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = ProcgenHyperparameters
-    csv_columns = CSV_COLUMNS | generalization.GENERALIZATION_COLUMNS
+    csv_columns = generalization.GENERALIZATION_COLUMNS
 
     def register_env_creator(self) -> None:
         """Register the environments under the starter kit's names."""
         for name in DEFAULT_FRAME_STACKS:
             register_env(name, make_env)
 
-    def translate_legacy_hyperparameters(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Translate the kit's names to current names and log each translation."""
-        values, messages = kit_settings.translate_hyperparameters(given)
-        for line in messages:
-            log_line(line)
-        return values
-
-    def experiment_defaults(
-        self, given: Mapping[str, Any], before: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any], str]:
-        """Return the hyperparameters of the experiment, and an empty message.
-
-        If ``given`` contains a stop condition, the stop conditions of the experiment do not apply.
-        """
-        values, messages = procgen_experiments.load_experiment(
-            given.get("experiment", _DEFAULT_EXPERIMENT)
-        )
-        for line in messages:
-            log_line(line)
-        stops = ("num_iters", "minutes", "env_steps")
-        if any(name in given for name in stops):
-            values = {name: value for name, value in values.items() if name not in stops}
-        _check_network_settings(values | dict(given))
-        return values, ""
-
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
         """Return the RLlib configuration of a game's algorithm, network and callbacks."""
         config = configure(hyperparameters)
+        if not self.dry_run:
+            _check_games_start(config.env_config)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
-    def check_host(self, config: AlgorithmConfig) -> None:
-        """Start a game to check that the packages of the games are installed."""
-        if config.env_config["provider"] == "procgen":
-            pinned_wheels.ensure_installed(pinned_wheels.PROCGEN_ORIGINAL, "provider procgen")
-        games = VectorProcgen(1, config.env_config)
-        try:
-            games.reset(seed=0)
-        except ImportError as error:
-            raise HyperparameterError(
-                f"{error}; a job's image built from deployment/training/Dockerfile has it"
-            ) from None
-        games.close()
-
-    def default_num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Return the default number of env runners.
+    def plan_resources(self, config: AlgorithmConfig, cpus: int) -> ResourcePlan:
+        """Return the default number of env runners, and the expected utilization.
 
         The number is 0 for at most four CPUs, because sampling and learning then alternate. The
         number is also 0 for a learner on a GPU, which `ProcgenRunner` then shares. Otherwise, the
-        env runners share the games evenly, and some CPUs may be idle.
+        env runners share the games evenly, and some CPUs may be idle. If there are no env runners,
+        torch uses all CPUs.
         """
-        if cpus <= 4 or (isinstance(config, ProcgenPPOConfig) and config.num_gpus_per_learner):
-            return 0
-        maximum = super().default_num_env_runners(config, cpus)
-        shared = config.games if isinstance(config, ProcgenPPOConfig) else None
-        if shared is None:
-            return maximum
-        return max(runners for runners in range(1, maximum + 1) if shared % runners == 0)
-
-    def expected_utilization(self, config: AlgorithmConfig) -> UsableResources:
-        """Return the number of CPUs and GPUs that the training keeps busy.
-
-        If there are no env runners, torch uses all CPUs. The learner uses one GPU.
-        """
-        usual = super().expected_utilization(config)
-        return usual if config.num_env_runners else UsableResources(math.inf, usual.gpus)
-
-    def default_run_name(self, hyperparameters: ProcgenHyperparameters) -> str:
-        """Return a run name with the names of the experiment and the game."""
-        game = (
-            hyperparameters.env_name or with_defaults(hyperparameters.env_config or {})["env_name"]
-        )
-        return f"{Path(hyperparameters.experiment).stem}-{game}"
+        usual = super().plan_resources(config, cpus)
+        own = isinstance(config, ProcgenPPOConfig)
+        shared = config.games if own else None
+        runners = usual.num_env_runners
+        if cpus <= 4 or (own and config.num_gpus_per_learner):
+            runners = 0
+        elif shared is not None:
+            runners = max(one for one in range(1, runners + 1) if shared % one == 0)
+        busy = usual.usable
+        if not config.num_env_runners:
+            busy = UsableResources(math.inf, busy.gpus)
+        return ResourcePlan(runners, busy)
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.
@@ -180,7 +174,9 @@ class ProcgenLauncher(SageMakerRayLauncher):
             "network settings": dict(spec.model_config or {}),
         }
 
-    def export_model(self, checkpoint: Path, model_dir: Path) -> RunSummary:
+    def export_model(
+        self, config: AlgorithmConfig, checkpoint: Path, model_dir: Path
+    ) -> RunSummary:
         """Return a summary of the run without an export.
 
         A rollout loads the checkpoint itself.
@@ -191,24 +187,19 @@ class ProcgenLauncher(SageMakerRayLauncher):
             next_command=f"battlesnake-gym procgen rollout {checkpoint}",
         )
 
-    def parser(self, prog: str | None) -> Parser:
-        """Return the parser, which also accepts the starter kit's names of two options."""
-        parser = super().parser(prog)
-        parser.add_argument(
-            *("-f", "--config-file"),
-            dest="hyperparameter.experiment",
-            default=argparse.SUPPRESS,
-            metavar="FILE",
-            help="same as --experiment",
-        )
-        parser.add_argument(
-            "--run",
-            dest="hyperparameter.algorithm",
-            default=argparse.SUPPRESS,
-            metavar="NAME",
-            help="same as --algorithm",
-        )
-        return parser
+
+def _check_games_start(env_config: Mapping[str, Any]) -> None:
+    """Start a game to check that the packages of the games are installed."""
+    if env_config["provider"] == "procgen":
+        pinned_wheels.ensure_installed(pinned_wheels.PROCGEN_ORIGINAL, "provider procgen")
+    games = VectorProcgen(1, env_config)
+    try:
+        games.reset(seed=0)
+    except ImportError as error:
+        raise HyperparameterError(
+            f"{error}; a job's image built from deployment/training/Dockerfile has it"
+        ) from None
+    games.close()
 
 
 def _check_network_settings(values: Mapping[str, Any]) -> None:

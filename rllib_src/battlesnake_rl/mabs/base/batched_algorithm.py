@@ -37,7 +37,7 @@ from battlesnake_rl.mabs.base.fragment_requests import FragmentRequests
 from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
-from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, env_options
+from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, Weights, as_score_fn
 from battlesnake_rl.mabs.policy.q_network import NETWORK_PREFIX, WeightAveragingMixin
 
@@ -67,12 +67,6 @@ class BatchedAlgorithmConfig(SettingsConfig):
     module_apis: ClassVar[tuple[type, ...]]
     """Base classes of every valid module class, including RLlib's module APIs."""
     rllib_config_class: ClassVar[type[AlgorithmConfig]]
-    extra_supported_fields: ClassVar[str] = ""
-    unsupported_fields: ClassVar[str] = ""
-    """Fields that this algorithm does not support, separated by spaces.
-
-    All other algorithms support these fields of `supported_settings.SUPPORTED_FIELDS`.
-    """
 
     def _set_base_defaults(self) -> None:
         """Set this project's env runner and the default values shared by all algorithms."""
@@ -93,8 +87,6 @@ class BatchedAlgorithmConfig(SettingsConfig):
         supported_settings.check_settings(self)
         self._check_classes()
         super().validate()
-        if self.symmetry_augmentation:
-            self._check_symmetry_augmentation()
 
     def get_default_learner_class(self) -> type:
         """Return the learner class of this algorithm."""
@@ -137,17 +129,6 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 f"rl_module_spec's {given.__name__} lacks {' and '.join(missing)} "
                 "(ray.rllib.core.rl_module.apis); derive the class from "
                 f"{self.rl_module_class.__module__}.{self.rl_module_class.__name__}"
-            )
-
-    def _check_symmetry_augmentation(self) -> None:
-        """Raise ValueError if boards are not square, or if moves are relative."""
-        games = env_options(self.env_config)
-        seen = games.observation_encoder
-        if games.width != games.height or seen.relative:
-            raise ValueError(
-                "symmetry_augmentation needs square boards and moves that do not depend on a "
-                f"snake's direction, got {games.width}x{games.height} and {seen.name!r}; "
-                "set symmetry_augmentation to false"
             )
 
 

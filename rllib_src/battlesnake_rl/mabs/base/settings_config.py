@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from battlesnake_rl.mabs.envs.env_factory import ENV_NAME
+from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
 from battlesnake_rl.mabs.settings.algorithm_settings import AlgorithmSettings
-from sagemaker_rl.job.hyperparameters import field_names, target_of
+from sagemaker_rl.job.hyperparameters import field_names, fill, target_of
 
 
 class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
@@ -22,20 +22,9 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
 
     settings_class: ClassVar[type[AlgorithmSettings]]
 
-    @property
-    def settings(self) -> AlgorithmSettings:
-        """Current settings; reading them checks all values.
-
-        Raises:
-            ValueError: If a value is invalid.
-        """
-        return self.settings_class(
-            **{field.name: self._get(target_of(field)) for field in fields(self.settings_class)}
-        )
-
-    def apply(self, settings: AlgorithmSettings) -> None:
-        """Copy ``settings`` to the fields of this configuration."""
-        for field in fields(settings):
+    def apply(self, settings: Any) -> None:
+        """Copy the settings of this algorithm to the fields of this configuration."""
+        for field in fields(self.settings_class):
             value = getattr(settings, field.name)
             name, _, key = target_of(field).partition(".")
             setattr(self, name, {**getattr(self, name), key: value} if key else value)
@@ -43,20 +32,26 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
     def training(self, **given: Any) -> Any:
         """Set this algorithm's own settings, and pass all other settings to RLlib."""
         names = field_names(self.settings_class)
-        own = {names[name]: given.pop(name) for name in list(given) if name in names}
-        if own:
-            self.apply(replace(self.settings, **own))
+        self._change({name: given.pop(name) for name in list(given) if name in names})
         return super().training(**given)
 
     def validate(self) -> None:
-        """Raise ValueError if a setting is invalid."""
-        _ = self.settings
+        """Raise ValueError if a setting is invalid, or if the games are not supported."""
+        self._change({})
+        self.settings_class.check_games(self, self.algo_class.__name__, self.env_config)
         super().validate()
 
-    def _get(self, target: str) -> Any:
-        """Return the value at a dotted path."""
-        name, _, key = target.partition(".")
-        return getattr(self, name)[key] if key else getattr(self, name)
+    def _change(self, given: Mapping[str, Any]) -> None:
+        """Change settings, and check all settings, which RLlib's methods may have changed.
+
+        Raises:
+            ValueError: If a value is invalid.
+        """
+        current = {}
+        for field in fields(self.settings_class):
+            name, _, key = target_of(field).partition(".")
+            current[field.name] = getattr(self, name)[key] if key else getattr(self, name)
+        self.apply(fill(self.settings_class, given, current)[0])
 
 
 class StandaloneConfig(AlgorithmConfig):  # type: ignore[misc]
@@ -75,9 +70,10 @@ class StandaloneConfig(AlgorithmConfig):  # type: ignore[misc]
         super().__init__(algo_class=algo_class)
         self.settings: Any = self.settings_class()
 
-    def apply(self, settings: AlgorithmSettings) -> None:
+    def apply(self, settings: Any) -> None:
         """Replace all settings."""
-        self.settings = settings
+        names = [field.name for field in fields(self.settings_class)]
+        self.settings = self.settings_class(**{name: getattr(settings, name) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings, keyed by name, and the options of the games."""

@@ -6,12 +6,20 @@ features. A changed setting without an effect is rejected; the error message nam
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
+from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
+from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS, AlgorithmSettings
+from sagemaker_rl.job.hyperparameters import (
+    CONFIG_PREFIX,
+    HyperparameterError,
+    target_of,
+    unknown_name_error,
+)
 
-from battlesnake_gym.common.suggestions import unknown_name_message
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 _SUPPORTED_FIELD_NAMES = """
     algo_class callbacks_class callbacks_on_algorithm_init callbacks_on_checkpoint_loaded
@@ -44,13 +52,6 @@ _SUPPORTED_FIELD_NAMES = """
 SUPPORTED_FIELDS = frozenset(_SUPPORTED_FIELD_NAMES.split())
 """Fields of RLlib's configuration that work as documented by RLlib."""
 
-DQN_FIELDS = """
-    epsilon target_network_update_freq tau num_steps_sampled_before_learning_starts adam_epsilon
-    dueling double_q n_step training_intensity td_error_loss_fn store_buffer_in_checkpoints
-    replay_buffer_config train_batch_size_per_learner
-"""
-"""Additional fields that DQN and APEX support, separated by spaces."""
-
 INTERNAL_FIELDS = frozenset(
     (
         *(
@@ -66,7 +67,7 @@ INTERNAL_FIELDS = frozenset(
 )
 """Fields that RLlib sets itself, and fields reserved for custom learners."""
 
-_TUNE_FIELDS = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
+_TUNE_FIELDS = frozenset(("stdout_file", "stderr_file", "__trial_info__"))
 """Fields that Ray Tune adds to the configuration of a trial."""
 
 _FIXED_FIELD_VALUES = {"merge_env_runner_states": False}
@@ -124,16 +125,40 @@ def get_public_fields(config: AlgorithmConfig) -> dict[str, Any]:
     return values | {"policies": sorted(values["policies"])}
 
 
-def supported_fields(config: AlgorithmConfig) -> frozenset[str]:
-    """Return the names of the supported fields of RLlib and of the algorithm."""
-    own = (
-        get_public_fields(type(config)()).keys()
-        - get_public_fields(config.rllib_config_class()).keys()
-        - _FIXED_FIELD_VALUES.keys()
-    )
-    return (SUPPORTED_FIELDS | set(config.extra_supported_fields.split()) | own) - set(
-        config.unsupported_fields.split()
-    )
+def supported_fields(settings: AlgorithmSettings | type[AlgorithmSettings]) -> frozenset[str]:
+    """Return the names of RLlib's fields that have an effect for an algorithm."""
+    own = (target_of(field) for field in fields(settings) if field.metadata["target"] is not None)
+    names = {*SUPPORTED_FIELDS, *settings.extra_fields.split()}
+    if "gamma" not in settings.__dataclass_fields__:
+        names.discard("gamma")
+    return frozenset({*names, *(name.partition(".")[0] for name in own)})
+
+
+def check_name(settings: AlgorithmSettings, algorithm: str, name: str, value: Any) -> None:
+    """Reject the name of a setting of RLlib that is unknown or has no effect, without Ray.
+
+    `check_settings` finds all other settings without an effect.
+
+    Args:
+        settings: Settings of the algorithm.
+        algorithm: Name of the algorithm.
+        name: Dotted name of a field of RLlib's configuration.
+        value: Value of the field.
+
+    Raises:
+        HyperparameterError: If the field is unknown or has no effect.
+    """
+    first = name.partition(".")[0]
+    known = supported_fields(settings)
+    if first in known or settings.all_fields:
+        return
+    if value and first in _ALTERNATIVES:
+        raise HyperparameterError(
+            f"{CONFIG_PREFIX}{name}: {algorithm} does not use {first}; {_ALTERNATIVES[first]}"
+        )
+    names = known.union(*map(supported_fields, ALGORITHMS.values()))
+    if nearest_name(first, names):
+        raise unknown_name_error(CONFIG_PREFIX + first, (CONFIG_PREFIX + one for one in names))
 
 
 def check_settings(config: AlgorithmConfig) -> None:
@@ -146,7 +171,8 @@ def check_settings(config: AlgorithmConfig) -> None:
     if config.in_evaluation:
         return  # RLlib derived this evaluation configuration from a validated configuration.
     plain = get_public_fields(config.rllib_config_class()) | _FIXED_FIELD_VALUES
-    known = supported_fields(config)
+    ours = get_public_fields(type(config)()).keys() - plain.keys()
+    known = supported_fields(config.settings_class) | ours
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
     faults = []
     for name, value in get_public_fields(config).items():

@@ -29,17 +29,13 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import (
     COMPILED,
-    MAX_SEARCH_BOARD_SIZE,
     NOT_COMPILED_MESSAGE,
     Search,
 )
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
-from battlesnake_rl.mabs.envs.env_factory import (
-    ENV_CONFIG_DEFAULTS,
-    env_options,
-    observation_bytes,
-)
+from battlesnake_rl.mabs.envs.env_factory import observation_bytes
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
@@ -299,8 +295,6 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
     rl_module_class = SnakeActor
     module_apis = (SnakeActor,)
     rllib_config_class = AlgorithmConfig
-    extra_supported_fields = "minibatch_size"
-    unsupported_fields = "gamma"
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DISTIL)
@@ -319,18 +313,6 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         super().validate()
         if not COMPILED:
             raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
-        if self.env_config["rewards"] != ENV_CONFIG_DEFAULTS["rewards"]:
-            raise ValueError(
-                f"rewards is {self.env_config['rewards']!r}, but DISTIL imitates the search "
-                "and ignores rewards; leave rewards out, or use PPO"
-            )
-        if (
-            side := max(self.env_config["width"], self.env_config["height"])
-        ) > MAX_SEARCH_BOARD_SIZE:
-            raise ValueError(
-                f"board_size is {side}, but DISTIL's search supports at most "
-                f"{MAX_SEARCH_BOARD_SIZE}; use PPO"
-            )
         if self.num_learners > 1:
             raise ValueError(
                 f"DISTIL has one learner, got num_learners={self.num_learners}; "

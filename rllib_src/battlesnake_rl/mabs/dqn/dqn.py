@@ -26,13 +26,13 @@ from ray.rllib.utils import metrics as names
 from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 
-from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, copy_to_cpu_async
 from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
 from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, Batch, Fragment, ReplayBuffer
-from battlesnake_rl.mabs.envs.env_factory import env_options, observation_bytes
+from battlesnake_rl.mabs.envs.env_factory import observation_bytes
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import q_network, symmetry_transforms
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from sagemaker_rl.job.resources import BufferSize
@@ -224,7 +224,6 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
     rl_module_class = q_network.SnakeQModule
     module_apis = q_network.MODULE_APIS
     rllib_config_class = rllib_dqn.DQNConfig
-    extra_supported_fields = supported_settings.DQN_FIELDS
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)

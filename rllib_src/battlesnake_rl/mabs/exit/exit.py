@@ -34,7 +34,6 @@ from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
-from battlesnake_rl.mabs.envs.env_factory import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
     Samples,
@@ -95,12 +94,7 @@ class EXITConfig(StandaloneConfig):
         Raises:
             ValueError: If an option differs from its default.
         """
-        for name, value in env_config.items():
-            if name not in ENV_CONFIG_DEFAULTS or value != ENV_CONFIG_DEFAULTS[name]:
-                raise ValueError(
-                    f"{name} is {value!r}, but EXIT plays its own mix of games "
-                    "(two to eight snakes, several boards and rulesets); leave the option out"
-                )
+        EXITSettings.check_games(self.settings, "EXIT", env_config)
         super().environment(env, env_config=env_config)
         return self
 
@@ -119,13 +113,26 @@ class EXITConfig(StandaloneConfig):
         count = self.settings.buffer_iterations
         return BufferSize("buffer_iterations", count, 2 * int(buffered * count) * _SAMPLE_BYTES)
 
-    @property
-    def games(self) -> list[str]:
-        """Return descriptions of the games in `GAME_MIX`.
+    def checkpoint_identity(self) -> dict[str, Any]:
+        """Return the games in `GAME_MIX`, which a checkpoint and the resuming run must share."""
+        # Checkpoints from before the rules had a limited view lack this field.
+        games = [str(setup).replace(", view_radius=None", "") for _, setup in GAME_MIX]
+        return {"games": games}
 
-        A run cannot resume from a checkpoint with other games.
+    def export_model(self, checkpoint: Path, model_dir: Path) -> tuple[str, str]:
+        """Write the best evaluation.
+
+        Returns:
+            Text about the evaluation, and the next command.
         """
-        return [str(setup) for _, setup in GAME_MIX]
+        if not (checkpoint / CHAMPION_FILE_NAME).exists():
+            return (
+                "none: no network was as strong as the handcrafted weights yet",
+                "resume with the same command and more --minutes",
+            )
+        champion = model_dir / CHAMPION_FILE_NAME
+        Evaluation.load(checkpoint / CHAMPION_FILE_NAME).save(champion)
+        return str(champion), f"battlesnake-gym runs {model_dir.parent}"
 
 
 def label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:

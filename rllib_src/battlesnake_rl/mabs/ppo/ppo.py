@@ -357,7 +357,6 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     rl_module_class = SnakeActor
     module_apis = (SnakeActor,)
     rllib_config_class = AlgorithmConfig
-    extra_supported_fields = "num_epochs minibatch_size"
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or PPO)

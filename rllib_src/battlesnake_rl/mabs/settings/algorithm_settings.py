@@ -16,10 +16,27 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sagemaker_rl.job.hyperparameters import check_fields, setting
+import numpy as np
+
+from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_rl.mabs.envs.training_env_config import (
+    ENV_CONFIG_DEFAULTS,
+    TrainingEnvConfig,
+    env_options,
+)
+from sagemaker_rl.job.hyperparameters import (
+    CheckedFields,
+    HyperparameterError,
+    field_names,
+    setting,
+)
+
+SHARED_POLICY, POLICY_PER_SEAT = "shared", "per_seat"
+"""Values of ``policy_sharing``: one policy for all snakes, or one per seat."""
 
 _SCHEDULE = "a number, or points [[env_steps, value], ...] (last position 1: fractions of the run)"
 
@@ -56,35 +73,97 @@ _symmetry = functools.partial(setting, help_text="train on random symmetries of 
 
 
 @dataclass(frozen=True)
-class AlgorithmSettings:
+class AlgorithmSettings(CheckedFields):
     """Settings of every algorithm, and what an algorithm needs and supports."""
 
     config_class: ClassVar[str]
     """Class of RLlib's configuration, ``MODULE:CLASS``."""
+    is_variant: ClassVar[bool] = False
+    """Whether error messages recommend another algorithm with the same settings instead."""
     supports_game_mixes: ClassVar[bool] = True
     """Whether games may have opponents, a curriculum, or different numbers of snakes."""
     env_defaults: ClassVar[dict[str, Any]] = {}
     """Options of the games whose defaults differ from the defaults of other algorithms."""
+    supports_policy_per_seat: ClassVar[bool] = False
+    """Whether each seat may have its own policy."""
+    extra_fields: ClassVar[str] = ""
+    """Further fields of RLlib's configuration that have an effect, separated by spaces."""
+    all_fields: ClassVar[bool] = False
+    """Whether all fields of RLlib's configuration have an effect."""
+    has_games: ClassVar[bool] = True
+    """Whether the options of the games have an effect."""
+    uses_rewards: ClassVar[bool] = True
+    """Whether the rewards of the games have an effect."""
+    uses_gpu: ClassVar[bool] = True
+    """Whether the learner uses a GPU."""
+    uses_torch: ClassVar[bool] = True
+    """Whether the network is one of this project's torch networks."""
+    publishes_elo: ClassVar[bool] = False
+    """Whether the documentation promises an Elo for the default run."""
 
     ladder_cpu_fraction: float = setting(
         0.05, "maximum fraction of the CPU time used for ladder evaluation", minimum=0, maximum=0.5
     )
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    @classmethod
+    def check_games(
+        cls,
+        settings: Any,
+        algorithm: str,
+        env_config: Mapping[str, Any],
+        policy_sharing: str = SHARED_POLICY,
+    ) -> None:
+        """Check that the algorithm supports the options of the games.
 
-    def default_num_env_runners(self, cpus: int) -> int:
+        Args:
+            settings: Object with the settings, such as RLlib's configuration.
+            algorithm: Name of the algorithm, for error messages.
+            env_config: Options of the games (`env_factory.TrainingEnvConfig`).
+            policy_sharing: `SHARED_POLICY` or `POLICY_PER_SEAT`.
+
+        Raises:
+            HyperparameterError: If the algorithm does not support an option.
+        """
+        for key in ("curriculum", "opponents"):
+            if env_config.get(key) and not cls.supports_game_mixes:
+                raise HyperparameterError(
+                    f"{key} needs PPO, DISTIL, DQN or APEX, got {algorithm}; leave it out"
+                )
+        counts = env_config.get("num_snakes")
+        if isinstance(counts, list) and not (counts and cls.supports_game_mixes):
+            raise HyperparameterError(
+                "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of numbers, "
+                f"got {counts} with {algorithm}"
+            )
+        if policy_sharing not in (SHARED_POLICY, POLICY_PER_SEAT):
+            raise HyperparameterError(
+                f"policy_sharing must be {SHARED_POLICY!r} or {POLICY_PER_SEAT!r}, "
+                f"got {policy_sharing!r}"
+            )
+        if policy_sharing == POLICY_PER_SEAT and not cls.supports_policy_per_seat:
+            raise HyperparameterError(f"policy_sharing per_seat needs RLLIB_PPO, got {algorithm}")
+
+    @staticmethod
+    def install_packages() -> None:
+        """Install the packages that only this algorithm needs, or explain how to."""
+
+    @staticmethod
+    def default_num_env_runners(cpus: int) -> int:
         """Return the default number of env runners on ``cpus`` CPUs.
 
         By default, one CPU is reserved for the driver.
         """
         return max(cpus - 1, 1)
 
-    def saturating_env_runners(self) -> float:
+    @staticmethod
+    def saturating_env_runners(settings: Any) -> float:
         """Return the number of env runners that saturate one learner on a CPU.
 
         The page docs/research/scaling.md has the measurements. The number is infinite if the env
         runners wait for the learner.
+
+        Args:
+            settings: Object with the settings, such as RLlib's configuration.
         """
         return math.inf
 
@@ -100,12 +179,33 @@ class BatchedSettings(AlgorithmSettings):
     rollout_fragment_length: int = setting(16, "turns of each game in one fragment", minimum=1)
     symmetry_augmentation: bool = _symmetry(False)
 
+    @classmethod
+    def check_games(
+        cls,
+        settings: Any,
+        algorithm: str,
+        env_config: Mapping[str, Any],
+        policy_sharing: str = SHARED_POLICY,
+    ) -> None:
+        """Check that the algorithm supports the options of the games."""
+        super().check_games(settings, algorithm, env_config, policy_sharing)
+        if settings.symmetry_augmentation:
+            games = env_options(env_config)
+            seen = games.observation_encoder
+            if games.width != games.height or seen.relative:
+                raise HyperparameterError(
+                    "symmetry_augmentation needs square boards and moves that do not depend on a "
+                    f"snake's direction, got {games.width}x{games.height} and {seen.name!r}; "
+                    "set symmetry_augmentation to false"
+                )
+
 
 @dataclass(frozen=True)
 class DQNSettings(BatchedSettings):
     """Settings of DQN."""
 
     config_class = "battlesnake_rl.mabs.dqn.dqn:DQNConfig"
+    extra_fields = "tau dueling double_q td_error_loss_fn store_buffer_in_checkpoints"
 
     gamma: float = _discount(0.97)
     batch_size: int = setting(
@@ -146,7 +246,8 @@ class DQNSettings(BatchedSettings):
     grad_clip: float | None = _grad_clip(40.0)
     adam_epsilon: float = setting(1e-8, "epsilon of Adam", above=0)
 
-    def default_num_env_runners(self, cpus: int) -> int:
+    @staticmethod
+    def default_num_env_runners(cpus: int) -> int:
         """Return 0, because sampling and training take turns."""
         return 0
 
@@ -156,6 +257,7 @@ class APEXSettings(DQNSettings):
     """Settings of APEX."""
 
     config_class = "battlesnake_rl.mabs.dqn.apex:APEXConfig"
+    is_variant = True
 
     epsilon_per_game: list[float] | None = setting(
         [0.4, 7.0], "[base, exponent] of a constant epsilon per game, which replaces --epsilon"
@@ -169,13 +271,15 @@ class APEXSettings(DQNSettings):
         10, "updates between two broadcasts of the weights", minimum=1
     )
 
-    def default_num_env_runners(self, cpus: int) -> int:
+    @staticmethod
+    def default_num_env_runners(cpus: int) -> int:
         """Return the number of CPUs without the driver's CPU."""
-        return AlgorithmSettings.default_num_env_runners(self, cpus)
+        return AlgorithmSettings.default_num_env_runners(cpus)
 
-    def saturating_env_runners(self) -> float:
+    @staticmethod
+    def saturating_env_runners(settings: Any) -> float:
         """Return the number of env runners that saturate one learner on a CPU."""
-        return 0.28 / self.training_intensity
+        return float(0.28 / settings.training_intensity)
 
 
 @dataclass(frozen=True)
@@ -201,7 +305,8 @@ class PPOSettings(BatchedSettings):
     num_envs_per_env_runner: int = _games(256)
     rollout_fragment_length: int = setting(32, "turns of each game in one fragment", minimum=1)
 
-    def default_num_env_runners(self, cpus: int) -> int:
+    @staticmethod
+    def default_num_env_runners(cpus: int) -> int:
         """Return 0, because sampling and training take turns."""
         return 0
 
@@ -211,6 +316,8 @@ class DISTILSettings(BatchedSettings):
     """Settings of DISTIL."""
 
     config_class = "battlesnake_rl.mabs.distil.distil:DISTILConfig"
+    publishes_elo = True
+    uses_rewards = False
 
     lr: float | list[Any] = _learning_rate([[0, 1e-3], [1, 3e-4]])
     batch_size: int = _minibatch(1024, "labels per update")
@@ -227,9 +334,34 @@ class DISTILSettings(BatchedSettings):
     vf_loss_coeff: float = _value_weight(0.5)
     symmetry_augmentation: bool = _symmetry(True)
 
-    def saturating_env_runners(self) -> float:
+    @classmethod
+    def check_games(
+        cls,
+        settings: Any,
+        algorithm: str,
+        env_config: Mapping[str, Any],
+        policy_sharing: str = SHARED_POLICY,
+    ) -> None:
+        """Check that the search supports the games, and that no rewards are set."""
+        from battlesnake_heuristics.search.search import MAX_SEARCH_BOARD_SIZE
+
+        games = env_options(env_config)
+        if games.rewards != TrainingEnvConfig.rewards:
+            raise HyperparameterError(
+                f"rewards is {games.rewards!r}, but DISTIL imitates the search and ignores "
+                "rewards; leave rewards out, or add --algorithm PPO or DQN"
+            )
+        if (size := int(np.max([games.width, games.height]))) > MAX_SEARCH_BOARD_SIZE:
+            raise HyperparameterError(
+                f"board_size is {size}, but DISTIL's search supports at most "
+                f"{MAX_SEARCH_BOARD_SIZE}; use PPO"
+            )
+        super().check_games(settings, algorithm, env_config, policy_sharing)
+
+    @staticmethod
+    def saturating_env_runners(settings: Any) -> float:
         """Return the number of env runners that saturate one learner on a CPU."""
-        return 3.7 * self.expert_nodes / 500
+        return float(3.7 * settings.expert_nodes / 500)
 
 
 @dataclass(frozen=True)
@@ -237,7 +369,10 @@ class RLlibPPOSettings(AlgorithmSettings):
     """Settings of RLlib's own PPO."""
 
     config_class = "battlesnake_rl.mabs.ppo.rllib_ppo:RLlibPPOConfig"
+    is_variant = True
     supports_game_mixes = False
+    supports_policy_per_seat = True
+    all_fields = True
 
     lr: float | list[Any] = _learning_rate(3e-4)
     gamma: float = _discount(0.97)
@@ -262,6 +397,9 @@ class EXITSettings(AlgorithmSettings):
 
     config_class = "battlesnake_rl.mabs.exit.exit:EXITConfig"
     supports_game_mixes = False
+    has_games = False
+    uses_rewards = False
+    uses_gpu = False
 
     moves_per_iteration: int = setting(100_000, "searched moves per iteration", minimum=1)
     moves_per_fragment: int = setting(
@@ -300,15 +438,36 @@ class EXITSettings(AlgorithmSettings):
         below=1,
     )
 
-    def default_num_env_runners(self, cpus: int) -> int:
+    @classmethod
+    def check_games(
+        cls,
+        settings: Any,
+        algorithm: str,
+        env_config: Mapping[str, Any],
+        policy_sharing: str = SHARED_POLICY,
+    ) -> None:
+        """Reject options of the games, because EXIT plays its own mix of games."""
+        for name, value in env_config.items():
+            if name not in ENV_CONFIG_DEFAULTS or value != ENV_CONFIG_DEFAULTS[name]:
+                if name == "settings" and not value:
+                    continue
+                raise HyperparameterError(
+                    f"{name} is {value!r}, but EXIT plays its own mix of games "
+                    "(two to eight snakes, several boards and rulesets); leave the option out"
+                )
+
+    @staticmethod
+    def default_num_env_runners(cpus: int) -> int:
         """Return the number of CPUs, because the driver sleeps during self-play."""
         return cpus
 
-    def saturating_env_runners(self) -> float:
+    @staticmethod
+    def saturating_env_runners(settings: Any) -> float:
         """Return the number of env runners that saturate one learner on a CPU."""
         # In late games, the search visits six times as many nodes per move.
-        return (228 if self.deep_search_after_moves else 38) / (
-            self.buffer_iterations * self.kept_fraction * self.epochs
+        return float(
+            (228 if settings.deep_search_after_moves else 38)
+            / (settings.buffer_iterations * settings.kept_fraction * settings.epochs)
         )
 
 
@@ -317,7 +476,10 @@ class MXNETSettings(AlgorithmSettings):
     """Settings of the MXNet baseline; the starter pack published the defaults."""
 
     config_class = "battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn:MXNETConfig"
+    is_variant = True
     supports_game_mixes = False
+    uses_gpu = False
+    uses_torch = False
     env_defaults: ClassVar[dict[str, Any]] = {"observation": "bordered-51s", "frame_stack": 2}
 
     lr: float = setting(5e-4, "initial learning rate of Adam", above=0)
@@ -343,9 +505,17 @@ class MXNETSettings(AlgorithmSettings):
     epsilon_end: float = setting(0.01, "minimum of this probability", minimum=0, maximum=1)
     turns_per_iteration: int = setting(100, "turns per iteration (not published)", minimum=1)
 
-    def default_num_env_runners(self, cpus: int) -> int:
+    @staticmethod
+    def default_num_env_runners(cpus: int) -> int:
         """Return 0, because one process plays and learns."""
         return 0
+
+    @staticmethod
+    def install_packages() -> None:
+        """Check that the package mxnet is installed; a job installs it."""
+        from sagemaker_rl.job import pinned_wheels
+
+        pinned_wheels.ensure_installed(pinned_wheels.MXNET, "algorithm MXNET")
 
 
 ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
@@ -358,3 +528,40 @@ ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
     "MXNET": MXNETSettings,
 }
 """Settings classes of the built-in algorithms, keyed by name."""
+
+
+def settings_class(algorithm: str) -> type[AlgorithmSettings]:
+    """Return the settings class of a built-in algorithm.
+
+    Raises:
+        HyperparameterError: If the algorithm is unknown.
+    """
+    if algorithm == "IMPALA":
+        raise HyperparameterError(
+            "algorithm IMPALA does not exist; use PPO with async_sampling true, which trains with "
+            "V-trace while its env runners play"
+        )
+    if algorithm not in ALGORITHMS:
+        raise HyperparameterError(
+            f"{unknown_name_message('algorithm', algorithm, ALGORITHMS)}; or use FILE.py:NAME"
+        )
+    return ALGORITHMS[algorithm]
+
+
+def missing_setting_error(algorithm: str, name: str) -> HyperparameterError | None:
+    """Return the error for a setting that only other algorithms have, or None.
+
+    Args:
+        algorithm: Name of the algorithm without the setting.
+        name: Name of the setting, as the user gave it.
+    """
+    plain = name.replace("-", "_")
+    fields = {other: field_names(cls) for other, cls in ALGORITHMS.items()}
+    having = [other for other, names in fields.items() if {name, plain} & names.keys()]
+    if not having:
+        return None
+    shown = [one for one in having if not ALGORITHMS[one].is_variant] or having
+    field = fields[having[0]].get(name) or fields[having[0]][plain]
+    return HyperparameterError(
+        f"{name}: {algorithm} has no {field.rstrip('_')}; add --algorithm {' or '.join(shown)}"
+    )

@@ -22,7 +22,8 @@ from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.filters import ALIVE
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
-from battlesnake_rl.mabs.envs.env_factory import env_options, make_vector_env, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env, with_defaults
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _SNAKE_IDS = "0", "1"

@@ -1,4 +1,4 @@
-"""Short sample games of a trained policy, as replays and GIF animations."""
+"""Short sample games of a trained policy, as replays."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.temporary_dirs import temporary_dir
-from battlesnake_gym.draw import animation
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
@@ -20,9 +18,6 @@ from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _MAX_SAMPLE_GAME_TURNS = 150
 """Maximum length of a sample game, in turns."""
-
-_CELL_SIZE_PX = 12
-"""Size of a cell in an animation, in pixels."""
 
 _NODES_PER_MOVE = 100
 """Number of nodes per move of a search in a sample game."""
@@ -66,14 +61,6 @@ def play_search_duel(
     board = Board.new(11, 11, 2, game=Game(seed=seed))
     search = Search(evaluation=evaluation, nodes=_NODES_PER_MOVE)
     return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
-
-
-def to_gif(replay: Replay) -> bytes:
-    """Return the replay as the bytes of an animated GIF."""
-    with temporary_dir("game") as folder:
-        path = folder / "game.gif"
-        animation.save_gif(replay.boards(), path, _CELL_SIZE_PX)
-        return path.read_bytes()
 
 
 def _current_board(vector: VectorBattlesnake) -> Board:
