@@ -23,6 +23,9 @@ from battlesnake_gym.common.untrusted_text import replace_unsafe
 MAX_LINE_CHARS = 200
 """Maximum length of an error message, in characters."""
 
+_MAX_WORD_CHARS = 24
+"""Length to which the words of a longer message are shortened, in characters."""
+
 MAX_SHORT_HELP_OPTIONS = 12
 """Maximum number of options that ``--help`` shows.
 
@@ -223,20 +226,18 @@ def print_error(prog: str, error: object) -> int:
 def shorten_line(text: str, max_chars: int) -> str:
     r"""Return ``text`` as one line of at most ``max_chars`` characters.
 
-    Long words, for example hashes, are shortened first, then long paths, then the whole line.
+    Long words, for example hashes but not paths, are shortened first, then the whole line.
 
     >>> shorten_line("no such\nthing", 20), shorten_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
     >>> shorten_line("a.onnx: sha256 is " + 64 * "0", 48)
-    'a.onnx: sha256 is 000000000000000…00000000000000'
+    'a.onnx: sha256 is 000000000000…00000000000'
     """
-    words = text.split()
-    for index in sorted(range(len(words)), key=lambda i: ("/" in words[i], -len(words[i]))):
-        excess = len(" ".join(words)) - max_chars
-        if excess <= 0:
-            break
-        words[index] = _shorten_middle(words[index], max(len(words[index]) - excess, 24))
-    return _shorten_middle(" ".join(words), max_chars)
+    text = " ".join(text.split())
+    if len(text) > max_chars:
+        words = [w if "/" in w else _shorten_middle(w, _MAX_WORD_CHARS) for w in text.split()]
+        text = " ".join(words)
+    return _shorten_middle(text, max_chars)
 
 
 def _shorten_middle(text: str, max_chars: int) -> str:

@@ -292,7 +292,7 @@ def get(rewards: RewardWeights) -> Rewards:
         if rewards not in PRESETS:
             raise ValueError(
                 f"{unknown_name_message('rewards', rewards, PRESETS)}; "
-                "or give weights by event, such as {'won': 1} (docs/reference/rewards.md)"
+                "or give weights, such as {'won': 1} (docs/reference/rewards.md)"
             )
         rewards = PRESETS[rewards]
     return Rewards({event: _to_float(weight) for event, weight in rewards.items()})
