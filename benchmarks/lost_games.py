@@ -92,7 +92,7 @@ def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAss
                 if won[0] - won[1] < _MIN_LOSS or won[1] > _MAX_REMAINING_SCORE:
                     break
             else:
-                return mistakes.MoveAssessment(board.turn, snake.id, move, played, *won)
+                return mistakes.MoveAssessment(board.turn, snake.id, move, played, won[0], won[1])
     return None
 
 

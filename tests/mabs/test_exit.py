@@ -126,7 +126,8 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
 
     from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_games
     from battlesnake_rl.mabs.exit.evaluation_fit import label_with_td_lambda
-    from battlesnake_rl.mabs.exit.exit import SelfPlayFragment, label_fragments
+    from battlesnake_rl.mabs.exit.exit import label_fragments
+    from battlesnake_rl.mabs.exit.exit_self_play import SelfPlayFragment
 
     one, other = (
         play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)

@@ -72,7 +72,7 @@ class Tracer:
     @staticmethod
     def is_training(frame: FrameType) -> bool:
         """Whether the sink belongs to the training, and not to a check with a single game."""
-        return frame.f_locals.get("num_games", NUM_GAMES) == NUM_GAMES
+        return bool(frame.f_locals.get("num_games", NUM_GAMES) == NUM_GAMES)
 
     def _callers(self, frame: FrameType | None) -> Iterator[tuple[str, bool]]:
         while frame is not None:

@@ -201,7 +201,7 @@ def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
     runner = DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
     (fragment,) = runner.sample()
     assert fragment.num_agent_steps > 0
-    assert not runner._opponents.learner_seats.all()
+    assert runner._opponents.occupied.any()
     bundle.write_bytes(b"damaged")
     with pytest.raises(ValueError, match=r"mine\.zip"):
         DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)

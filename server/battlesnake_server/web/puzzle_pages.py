@@ -67,7 +67,7 @@ def play_out(puzzle: Scenario, move: str) -> dict[str, Any]:
         puzzle.board.you.id,
         PositionAnalyzer(_NODES),
     )
-    frames = []
+    frames: list[Any] = []
     while board.snake(you).alive and not board.is_over() and len(frames) < _MAX_TURNS:
         moves = {snake.id: analyzer.best_move(board, snake.id) for snake in board.living}
         board.advance(moves if frames else {**moves, you: move})
