@@ -18,7 +18,8 @@ from battlesnake_gym.rules import Game, Settings, Snake, State
 def parse_game(header: Json) -> Game:
     """Create the game that a header line describes."""
     given = {name.lower(): value for name, value in header["settings"].items()}
-    named = {name: given[name.replace("_", "")] for name in Settings.__dataclass_fields__}
+    names = {name: name.replace("_", "") for name in Settings.__dataclass_fields__}
+    named = {name: given[key] for name, key in names.items() if key in given}
     return Game(header["ruleset"], header["map"], Settings(**named), header["seed"], header["solo"])
 
 

@@ -217,7 +217,6 @@ def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
     board = mapping(content, path)
     _check_keys(board, [field.name for field in fields(LeagueBoard) if field.name != "settings"]
            + list(_RULE_SETTING_NAMES), path)  # fmt: skip
-    defaults = Settings()
     league_board = LeagueBoard(
         num_snakes=_parse_positive_integer(board, "num_snakes", path, 2),
         width=_parse_positive_integer(board, "width", path, 11),
@@ -226,8 +225,9 @@ def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
         map=_parse_known_name(board, "map", path, list(rules.known_maps())),
         settings=Settings(
             **{
-                name: integer(board, name, path, getattr(defaults, name))
+                name: integer(board, name, path)
                 for name in _RULE_SETTING_NAMES
+                if board.get(name) is not None
             }
         ),
         max_turns=None
