@@ -87,4 +87,6 @@ def test_message_describes_the_type_of_an_option(
         with pytest.raises(SystemExit):
             parser.parse_known_args([option, *["§"] * int(action.nargs or 1)])
         message = capsys.readouterr().err
-        assert re.search(rf"{option}\b.* (number|NAME=NUMBER|JSON|network)\b", message), message
+        assert re.search(
+            rf"{option}\b.* (number|NAME=NUMBER|NAME=VALUE|JSON|network)\b", message
+        ), message

@@ -70,7 +70,8 @@ TRAINING_NUMBERS = (
 
 def mistakes_of(action: argparse.Action) -> Iterator[list[str]]:
     """Yield the words of each mistake with an option."""
-    option = next(flag for flag in action.option_strings[::-1] if flag.startswith("--"))
+    flags = action.option_strings[::-1]
+    option = next((flag for flag in flags if flag.startswith("--")), flags[0])
     if action.nargs == 0:
         yield [f"{option}=5"]
         return

@@ -299,4 +299,5 @@ def test_the_commands_of_the_page_fit_the_templates() -> None:
                 assert refusal(parameters[key], value) is None, key
         deployed.append(name)
     assert sorted(deployed) == sorted({*templates.NAMES} - {"snake", "everything"})
-    assert "battlesnake-gym aws deploy snake.zip" in page.read_text(), "which makes the other two"
+    other = page.parent / "serve-on-lambda.md"
+    assert "battlesnake-gym aws deploy snake.zip" in other.read_text(), "which makes the other two"

@@ -22,15 +22,16 @@ Plan = Callable[..., Any]
 def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
     """Return a function from arguments to the planned run."""
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
+    from sagemaker_rl.runs.launch import Launch
 
     def make(*arguments: str) -> Any:
         planned: list[Any] = []
 
-        def keep(self: ProcgenLauncher, run: Any, *rest: Any) -> int:
+        def keep(self: Launch, run: Any) -> int:
             planned.append(run)
             return 0
 
-        monkeypatch.setattr(ProcgenLauncher, "_run_training", keep)
+        monkeypatch.setattr(Launch, "_run_training", keep)
         assert ProcgenLauncher.train_main([*arguments, "--runs-dir", str(tmp_path)]) == 0
         return planned[0]
 

@@ -117,7 +117,7 @@ RULES = (
     Rule("battlesnake-gym aws experiment ", also("--help")),
     Rule("battlesnake-gym (arena|evaluate) foreign.onnx", also("--help"), "another trainer made"),
     Rule("battlesnake-gym train .*--name first", also("--num-iters 1"), slow=True),
-    Rule("battlesnake-gym train .*--ray-address", also("--help"), "Ray cluster", slow=True),
+    Rule("battlesnake-gym (train|arena) .*--ray-address", also("--help"), "Ray cluster", slow=True),
     Rule("battlesnake-gym train .*policy:", also("--dry-run"), slow=True),
     Rule("battlesnake-gym (procgen )?train\\b.*--minutes 60", also("--dry-run"), "hour", slow=True),
     Rule("battlesnake-gym (procgen )?train\\b", also("--dry-run"), slow=True),
