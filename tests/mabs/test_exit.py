@@ -329,21 +329,21 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
 @pytest.mark.parametrize(
     ("call", "why"),
     [
-        (["--num-snakes", "2"], r"num_snakes.* 2.* EXIT"),
+        (["--num-snakes", "2"], r"num-snakes.* 2.* EXIT"),
         (["--rewards", "survival"], r"rewards.* 'survival'"),
         (
             ["--start-positions", "[[1, 1], [5, 5], [9, 9], [1, 9]]"],
-            r"start_positions is \[\[1, 1\], \[5, 5\]",
+            r"start-positions is \[\[1, 1\], \[5, 5\]",
         ),
-        (["--food-positions", "[[3, 3]]"], r"food_positions.* \[\[3, 3\]\].* EXIT"),
+        (["--food-positions", "[[3, 3]]"], r"food-positions.* \[\[3, 3\]\].* EXIT"),
         (
             ["--frame-stack", "2"],
-            r"observation.* \{'name': 'planes', 'frame_stack': 2\}.* EXIT",
+            r"frame-stack is 2.* EXIT",
         ),
         (["--rl.training.config.env_config.max_turns", "50"], r"max_turns.* 50.* EXIT"),
         (
             ["--rl.training.config.env_config.settings.food_spawn_chance", "5"],
-            r"env_config\.settings",
+            r"settings\.food_spawn_chance is 5",
         ),
         (
             ["--rl.training.config.moves_per_iteration", "null"],
@@ -359,7 +359,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         (["--rl.training.config.kept_fraction", "1.5"], r"kept_fraction.* 1"),
         (["--rl.training.config.root_noise", "1"], r"root_noise.* 0.* 1"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], r"5 .*0"),
-        (["--opponents", '{"past": 0.3}'], r"opponents.* PPO.* DISTIL.* DQN.* APEX"),
+        (["--opponents", '{"past": 0.3}'], r"opponents is .*EXIT"),
     ],
 )
 def test_mistakes_are_refused_before_any_work(

@@ -67,7 +67,7 @@ INTERNAL_FIELDS = frozenset(
 )
 """Fields that RLlib sets itself, and fields reserved for custom learners."""
 
-_TUNE_FIELDS = frozenset(("stdout_file", "stderr_file", "__trial_info__"))
+_TUNE_FIELDS = frozenset(("__stdout_file__", "__stderr_file__", "__trial_info__"))
 """Fields that Ray Tune adds to the configuration of a trial."""
 
 _FIXED_FIELD_VALUES = {"merge_env_runner_states": False}
