@@ -402,11 +402,9 @@ class EXITSettings(AlgorithmSettings):
     uses_gpu = False
 
     moves_per_iteration: int = setting(100_000, "searched moves per iteration", minimum=1)
-    moves_per_fragment: int = setting(
-        6_000, "maximum number of searched moves requested per fragment", minimum=1
-    )
+    moves_per_fragment: int = setting(6_000, "maximum searched moves per fragment", minimum=1)
     deep_search_after_moves: int = setting(
-        0, "searched moves after which games use the deep search; 0 disables it", minimum=0
+        0, "moves before the deep search; 0 disables it", minimum=0
     )
     epochs: float = setting(1.0, "passes over the buffered samples per iteration", above=0)
     bootstrap_epochs: float = setting(4.0, "value of --epochs before the first promotion", above=0)
@@ -414,29 +412,18 @@ class EXITSettings(AlgorithmSettings):
     bootstrap_lr: float = setting(3e-3, "value of --lr before the first promotion", above=0)
     buffer_iterations: int = setting(16, "latest iterations whose samples are buffered", minimum=1)
     bootstrap_buffer_iterations: int = setting(
-        16, "iterations after which the samples of the first iteration are dropped", minimum=1
+        16, "iterations that keep the first samples", minimum=1
     )
-    kept_fraction: float = setting(
-        1.0, "fraction of each iteration's samples that is buffered", above=0, maximum=1
-    )
-    match_pairs: int = setting(
-        40,
-        "maximum number of game pairs of candidate against champion; 0 promotes always",
-        minimum=0,
-    )
+    kept_fraction: float = setting(1.0, "buffered fraction of the samples", above=0, maximum=1)
+    match_pairs: int = setting(40, "maximum game pairs per match; 0 promotes always", minimum=0)
     match_nodes: int = setting(100, "nodes per move in the match", minimum=1)
     elo0: float = setting(-30.0, "Elo difference of the match's null hypothesis")
     elo1: float = setting(10.0, "Elo difference of the match's alternative hypothesis")
     ladder_cpu_fraction: float = setting(
-        0.04, "maximum fraction of the CPU time used for ladder evaluation", minimum=0, below=1
+        0.04, "maximum CPU fraction of ladder games", minimum=0, below=1
     )
     ladder_nodes: int = setting(100, "nodes per move of the champion in ladder games", minimum=1)
-    root_noise: float = setting(
-        0.25,
-        "weight of Dirichlet noise in games that start with three or more snakes",
-        minimum=0,
-        below=1,
-    )
+    root_noise: float = setting(0.25, "Dirichlet noise from three snakes on", minimum=0, below=1)
 
     @classmethod
     def check_games(
