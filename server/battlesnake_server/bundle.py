@@ -247,7 +247,7 @@ def open_factory(path: str) -> StrategyFactory:
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
     """Return the customization of a bundle or a Python file, or an empty dict for other snakes."""
-    if snake and snake.endswith(".py"):
+    if snake and snake.endswith(".py") and ".onnx+" not in snake:
         return dict(getattr(snakes.factory(snake), "customization", {}))
     return (
         _load_bundle(*file_cache_key(snake)).customization

@@ -301,7 +301,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
     async def analyze(ctx: Context, position: str = "", game: str = "") -> str:
         """Show win probabilities and best moves of a position (board as text) or a game."""
         if game:
-            words = [str(resolve_path(game)), "--move-time", "5"]
+            words = [str(resolve_path(game)), "--nodes", "400"]
             return await run_command(
                 ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of this game", "game", "analyze", *words
             )
