@@ -24,13 +24,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from battlesnake_gym.boards import hidden_segments, json_fields, limited_view
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, VIEW_RADIUS_KEY
-from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_READABLE_BOARD_SIZE = 100
@@ -105,20 +105,22 @@ def parse_request(
             _cells_on_board(state.food, state),
             _cells_on_board(state.hazards, state),
         )
-    game_object = reader.child(root, "game", "")
-    view_radius = reader.read_view_radius(game_object, board)
-    if view_radius is not None:
-        ruleset = reader.text(reader.child(game_object, "ruleset", "game"), "name", "game.ruleset")
-        wrapped = wraps(Game(ruleset=ruleset))
-        root, board = _complete_view(root, board, state, view_radius, wrapped)
+    game = reader.read_game(
+        reader.child(root, "game", ""),
+        UNKNOWN_SEED if seed is None else seed,
+        has_hidden_segments=_has_hidden_segments(board),
+    )
+    is_limited = game.settings.view_radius is not None
+    if is_limited:
+        root, board = _complete_view(root, board, game, state)
         state.new_food = len(state.food)  # All food in the request is visible.
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
-    if view_radius is None:
+    if not is_limited:
         tracker = EliminationTracker() if tracker is None else tracker
         tracker.update(state, you_id if listed else None)
-    solo = sum(snake.alive for snake in state.snakes) < 2
-    game = reader.read_game(game_object, UNKNOWN_SEED if seed is None else seed, solo, view_radius)
+    if sum(snake.alive for snake in state.snakes) < 2:
+        game = replace(game, solo=True)
     return game, state, you_id
 
 
@@ -201,8 +203,8 @@ def snake_to_dict(snake: Snake) -> dict[str, Any]:
 
 def parse_game(game: Mapping[str, Any], seed: int, solo: bool) -> Game:
     """Parse the ``game`` object of a request or of the first line of a recorded game."""
-    reader = _RequestReader(None)
-    return reader.read_game(game, seed, solo, reader.read_view_radius(game, {}))
+    read = _RequestReader(None).read_game(game, seed)
+    return replace(read, solo=solo or read.solo)
 
 
 class _RequestReader:
@@ -278,20 +280,20 @@ class _RequestReader:
                 readable.append(json_fields.point(value, path))
         return readable
 
-    def read_view_radius(self, game: Mapping[str, Any], board: Mapping[str, Any]) -> int | None:
+    def _read_view_radius(
+        self, settings: Mapping[str, Any], has_hidden_segments: bool
+    ) -> int | None:
         """Read the view radius in cells; the result is None if the view is not limited.
 
         A missing or unreadable radius of a board with hidden segments is an error. If errors are
         collected, the radius of the competition is assumed.
         """
-        ruleset = self.child(game, "ruleset", "game")
-        settings = self.child(ruleset, "settings", "game.ruleset")
         path = f"game.ruleset.settings.{VIEW_RADIUS_KEY}"
         value = settings.get(VIEW_RADIUS_KEY)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         view_radius = self.attempt(lambda: limited_view.check_view_radius(value, path), None)
-        if view_radius is None and _has_hidden_segments(board):
+        if view_radius is None and has_hidden_segments:
             self.record_error(
                 BoardError(
                     f"{path} is {json_fields.format_value(value)}, but a snake has hidden segments;"
@@ -302,9 +304,9 @@ class _RequestReader:
         return view_radius
 
     def read_game(
-        self, game: Mapping[str, Any], seed: int, solo: bool, view_radius: int | None
+        self, game: Mapping[str, Any], seed: int, has_hidden_segments: bool = False
     ) -> Game:
-        """Read the ``game`` object of a request."""
+        """Read the ``game`` object of a request whose board may have hidden segments."""
         ruleset = self.child(game, "ruleset", "game")
         path = "game.ruleset.settings"
         settings = self.child(ruleset, "settings", "game.ruleset")
@@ -325,10 +327,10 @@ class _RequestReader:
                 shrink_every_n_turns=self.integer(
                     royale, "shrinkEveryNTurns", f"{path}.royale", defaults.shrink_every_n_turns
                 ),
-                view_radius=view_radius,
+                view_radius=self._read_view_radius(settings, has_hidden_segments),
             ),
             seed=seed,
-            solo=solo or name == "solo",
+            solo=name == "solo",
             id=self.text(game, "id", "game"),
             timeout=self.at_least(0, game, "timeout", "game", 0) or Game().timeout,
             source=self.text(game, "source", "game"),
@@ -459,11 +461,7 @@ def _read_sent_body(snake: object) -> list[Point | None] | None:
 
 
 def _complete_view(
-    root: Mapping[str, Any],
-    board: Mapping[str, Any],
-    state: State,
-    view_radius: int,
-    wrapped: bool,
+    root: Mapping[str, Any], board: Mapping[str, Any], game: Game, state: State
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the request and its board with complete bodies, and with healthy opponents.
 
@@ -475,7 +473,7 @@ def _complete_view(
         return root, board
     snakes = list(json_fields.items(board, "snakes", "board"))
     sent = [_read_sent_body(snake) or [] for snake in snakes]
-    bodies = hidden_segments.complete_bodies(state, own[0], view_radius, sent, wrapped)
+    bodies = hidden_segments.complete_bodies(game, state, own[0], sent)
     completed = []
     for snake, before, body in zip(snakes, sent, bodies, strict=True):
         if not before:

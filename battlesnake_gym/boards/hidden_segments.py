@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from battlesnake_gym.boards.limited_view import distance, is_visible
-from battlesnake_gym.rules.state import OFFSETS, START_LENGTH, Point, State
+from battlesnake_gym.boards.grid import grid
+from battlesnake_gym.boards.limited_view import is_visible
+from battlesnake_gym.rules.rulesets import wraps
+from battlesnake_gym.rules.state import MOVES, START_LENGTH, Game, Point, State, distance
 
 SentBody = Sequence[Point | None]
 """Body of a request with limited view; None stands for a run of hidden segments."""
 
 _Neighbors = Callable[[Point], set[Point]]
-"""Function that returns the four neighbors of a cell, which may be off the board."""
+"""Function that returns the neighbors of a cell on the board."""
 
 
 def complete_bodies(
-    state: State, head: Point, view_radius: int, sent: Sequence[SentBody], wrapped: bool
+    game: Game, state: State, head: Point, sent: Sequence[SentBody]
 ) -> list[list[Point]]:
     """Return complete bodies, in the order of ``sent``.
 
@@ -31,16 +33,17 @@ def complete_bodies(
     fits, the run is left out; the body of a completely hidden snake is then empty.
 
     Args:
+        game: Ruleset, and settings with a view radius.
         state: Position with the board size.
         head: Head of the snake that observes.
-        view_radius: View radius of this snake, in cells.
         sent: Bodies of all snakes in the request.
-        wrapped: Whether the edges of the board are wrapped.
     """
+    view_radius = game.settings.view_radius
+    assert view_radius is not None
+    shape = grid(state.width, state.height, wraps(game))
 
     def neighbors(cell: Point) -> set[Point]:
-        around = {(cell[0] + dx, cell[1] + dy) for dx, dy in OFFSETS.values()}
-        return {(x % state.width, y % state.height) for x, y in around} if wrapped else around
+        return {step for move in MOVES if (step := shape.step(cell, move))}
 
     taken = {cell for body in sent for cell in body if cell is not None}
     hidden = {

@@ -24,18 +24,13 @@ from typing import Any
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_gym.rules.state import Point, Snake, State
+from battlesnake_gym.rules.state import Point, Snake, State, distance
 
 HIDDEN_CELL = {"x": -1, "y": -1}
 """Placeholder of hidden segments in requests that do not use ``null``."""
 
 VIEW_RADIUS_KEY = "viewRadius"
 """Key of the view radius in ``game.ruleset.settings``."""
-
-
-def distance(cell: Point, other: Point) -> int:
-    """Return the Manhattan distance of two cells."""
-    return abs(cell[0] - other[0]) + abs(cell[1] - other[1])
 
 
 def is_visible(cell: Point, head: Point, view_radius: int) -> bool:

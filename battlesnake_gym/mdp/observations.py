@@ -479,8 +479,6 @@ def _encode_planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     for snake in living_snakes(state):
         body = view["own_body" if snake is own else "other_bodies"]
         for (x, y), turns in _turns_until_free(snake).items():
-            if (x, y) == HIDDEN_POINT:
-                continue
             body[y, x] = (
                 _FREE_NEXT_TURN_VALUE
                 if turns == 1
@@ -514,16 +512,13 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
     snakes = [own, *(snake for snake in living_snakes(state) if snake is not own)]
     lengths = [snake.length for snake in snakes]
 
-    def bit(cell: Point) -> int:
-        return 0 if cell == HIDDEN_POINT else shape.bit(cell)
-
     # Entry i of each list is the union of the first i segments of one body.
-    bodies = [list(accumulate(map(bit, snake.body), or_, initial=0)) for snake in snakes]
+    bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
 
     def blocked_cells(turns: int) -> int:
         return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
 
-    exits = [shape.spread(bit(snake.head)) & ~blocked_cells(1) for snake in snakes]
+    exits = [shape.spread(shape.bit(snake.head)) & ~blocked_cells(1) for snake in snakes]
     planes = np.zeros((len(_TERRITORY_PLANES), state.height * state.width), np.uint8)
     for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, blocked_cells)):
         planes[0][_cell_indices(won[0])] = _territory_value(turn)
@@ -590,13 +585,14 @@ def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
 
 
 def _turns_until_free(snake: Snake) -> dict[Point, int]:
-    """Return the number of turns until each body cell is free.
+    """Return the number of turns until each visible body cell is free.
 
     The function assumes that the snake does not eat.
     """
     cells: dict[Point, int] = {}
     for index, cell in enumerate(snake.body):
-        cells.setdefault(cell, snake.length - index)
+        if cell != HIDDEN_POINT:
+            cells.setdefault(cell, snake.length - index)
     return cells
 
 

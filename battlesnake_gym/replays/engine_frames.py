@@ -8,7 +8,6 @@ because some engines write ``Frames`` and some write ``frames``.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -104,9 +103,8 @@ class EngineFrames:
             solo = len(self.positions[0].snakes) < 2
             game = board_json.parse_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
             rule_inference.check_rules(game, found)
-            settings = dataclasses.asdict(game.settings)
-            for key in settings.keys() - {"view_radius"}:
-                limits.check_number(settings[key], f"game.ruleset.settings.{key}")
+            for key, number in game.settings.to_dict().items():
+                limits.check_number(number, f"game.ruleset.settings.{key}")
         if game.map == "snail_mode":
             self.positions = list(rule_inference.add_pending_trails(self.positions))
         info = {"fetched": self.name, "rules": how or "inferred from its frames"}

@@ -260,7 +260,7 @@ class Replay:
         """Return the lines of the file as JSON objects."""
         head = {
             "replay": _FORMAT_VERSION,
-            "game": dataclasses.asdict(self.game),
+            "game": dataclasses.asdict(self.game) | {"settings": self.game.settings.to_dict()},
             "first": _state_to_dict(self.first),
             "info": self.info,
         }

@@ -17,7 +17,7 @@ from typing import Any
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.maps.snail import pending_trails, trails
 from battlesnake_gym.rules.rulesets import RULESETS, grows_always, wraps
-from battlesnake_gym.rules.state import Game, Point, Settings, Snake, State
+from battlesnake_gym.rules.state import Game, Point, Settings, Snake, State, distance
 
 RULES_BY_MODE = {
     "standard": ("standard", "standard"),
@@ -71,7 +71,9 @@ def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
             for _, snake, after in unfed
             if len(set(snake.body[-3:])) > 1
         ),
-        crosses=any(_is_far(snake.head, after.head) for _, snake, after in _snake_steps(frames)),
+        crosses=any(
+            distance(snake.head, after.head) > 1 for _, snake, after in _snake_steps(frames)
+        ),
         hazards=_classify_hazards(frames),
         damage=costs.pop() if len(costs) == 1 else None,
         every=math.gcd(*changed) or None,
@@ -85,10 +87,6 @@ def _snake_steps(frames: Sequence[State]) -> Iterator[tuple[State, Snake, Snake]
         for snake in before.snakes:
             if snake.id in later:
                 yield before, snake, later[snake.id]
-
-
-def _is_far(cell: Point, other: Point) -> bool:
-    return abs(cell[0] - other[0]) + abs(cell[1] - other[1]) > 1
 
 
 def _classify_hazards(frames: Sequence[State]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Point = tuple[int, int]
@@ -11,6 +11,12 @@ Point = tuple[int, int]
 The coordinate x increases to the right, and y increases **upwards**. The cell ``(0, 0)`` is at the
 bottom left.
 """
+
+
+def distance(cell: Point, other: Point) -> int:
+    """Return the Manhattan distance of two cells on a board without wrapped edges."""
+    return abs(cell[0] - other[0]) + abs(cell[1] - other[1])
+
 
 MOVES = ("up", "down", "left", "right")
 """Names of the four moves.
@@ -54,6 +60,10 @@ class Settings:
     hazard_damage_per_turn: int = 14
     shrink_every_n_turns: int = 25
     view_radius: int | None = None
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the settings by name, without ``view_radius`` if the view is not limited."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

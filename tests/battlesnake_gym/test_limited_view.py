@@ -206,3 +206,12 @@ def test_strategies_receive_the_limited_board() -> None:
     for position in seen:
         (other,) = [snake for snake in position.snakes if snake.id != position.you_id]
         assert other.body != board.snake(other.id).body
+
+
+def test_an_unreadable_field_is_reported_once() -> None:
+    body = request(example(), "me")
+    body["game"]["ruleset"] = {"name": 3, "settings": [1]}
+    errors: list[str] = []
+    Board.from_api(body, errors=errors)
+    assert len(errors) == 2
+    assert sum("settings" in error for error in errors) == 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..errors import RulesError
 from ..food import game_rand
 from ..gorand import GoRand
-from ..state import MAX_HEALTH, Game, Point, State
+from ..state import MAX_HEALTH, Game, Point, State, distance
 from .base import Map
 
 _MIN_MAZE_SIZE = 7
@@ -62,11 +62,6 @@ def maze_square(state: State, level: int) -> tuple[int, Point]:
     """Return the side length in cells and the lower left cell of the maze of a level."""
     size = min(_FIRST_MAZE_SIZE + level, max_maze_size(state))
     return size, ((state.width - size) // 2, (state.height - size) // 2)
-
-
-def distance(a: Point, b: Point) -> int:
-    """Return the Manhattan distance between two cells."""
-    return abs(a[0] - b[0]) + abs(a[1] - b[1])
 
 
 def read_level(state: State) -> int:

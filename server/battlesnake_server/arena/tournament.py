@@ -114,7 +114,10 @@ class TournamentSettings:
 
         The dict omits the address policy and unset optional fields.
         """
-        values = asdict(self) | {"snakes": list(self.snakes)}
+        values = asdict(self) | {
+            "snakes": list(self.snakes),
+            "settings": self.settings.to_dict(),
+        }
         for name in ("nodes", "move_time_ms", "is_match"):
             if not values[name]:
                 del values[name]
