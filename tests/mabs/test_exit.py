@@ -354,6 +354,7 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
             ["--rl.training.config.deep_search_after_moves", "-1"],
             r"deep_search_after_moves.* 0",
         ),
+        (["--policy-sharing", "per_seat"], r"policy.sharing.* EXIT"),
         (["--num-env-runners", "0"], "env runner"),
         (["--rl.training.config.moves_per_iteration", "0"], "moves_per_iteration"),
         (["--rl.training.config.kept_fraction", "1.5"], r"kept_fraction.* 1"),

@@ -109,6 +109,7 @@ def public_name(config: AlgorithmConfig, field: str) -> str:
 
     RLlib stores some fields with a leading underscore and exposes these fields as properties.
 
+    >>> from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
     >>> public_name(AlgorithmConfig(), "_train_batch_size_per_learner")
     'train_batch_size_per_learner'
     """

@@ -92,6 +92,8 @@ class AlgorithmSettings(CheckedFields):
     """Whether all fields of RLlib's configuration have an effect."""
     has_games: ClassVar[bool] = True
     """Whether the options of the games have an effect."""
+    samples_in_driver: ClassVar[bool] = False
+    """Whether sampling and training take turns in one process by default."""
     uses_rewards: ClassVar[bool] = True
     """Whether the rewards of the games have an effect."""
     uses_gpu: ClassVar[bool] = True
@@ -124,6 +126,7 @@ class AlgorithmSettings(CheckedFields):
         Raises:
             HyperparameterError: If the algorithm does not support an option.
         """
+        cls._check_own_games(settings, env_config)
         for key in ("curriculum", "opponents"):
             if env_config.get(key) and not cls.supports_game_mixes:
                 raise HyperparameterError(
@@ -143,17 +146,21 @@ class AlgorithmSettings(CheckedFields):
         if policy_sharing == POLICY_PER_SEAT and not cls.supports_policy_per_seat:
             raise HyperparameterError(f"policy_sharing per_seat needs RLLIB_PPO, got {algorithm}")
 
+    @classmethod
+    def _check_own_games(cls, settings: Any, env_config: Mapping[str, Any]) -> None:
+        """Check what only this algorithm requires of the games; see `check_games`."""
+
     @staticmethod
     def install_packages() -> None:
         """Install the packages that only this algorithm needs, or explain how to."""
 
-    @staticmethod
-    def default_num_env_runners(cpus: int) -> int:
+    @classmethod
+    def default_num_env_runners(cls, cpus: int) -> int:
         """Return the default number of env runners on ``cpus`` CPUs.
 
-        By default, one CPU is reserved for the driver.
+        If the driver does not sample, one CPU is reserved for the driver.
         """
-        return max(cpus - 1, 1)
+        return 0 if cls.samples_in_driver else max(cpus - 1, 1)
 
     @staticmethod
     def saturating_env_runners(settings: Any) -> float:
@@ -180,15 +187,7 @@ class BatchedSettings(AlgorithmSettings):
     symmetry_augmentation: bool = _symmetry(False)
 
     @classmethod
-    def check_games(
-        cls,
-        settings: Any,
-        algorithm: str,
-        env_config: Mapping[str, Any],
-        policy_sharing: str = SHARED_POLICY,
-    ) -> None:
-        """Check that the algorithm supports the options of the games."""
-        super().check_games(settings, algorithm, env_config, policy_sharing)
+    def _check_own_games(cls, settings: Any, env_config: Mapping[str, Any]) -> None:
         if settings.symmetry_augmentation:
             games = env_options(env_config)
             seen = games.observation_encoder
@@ -205,6 +204,7 @@ class DQNSettings(BatchedSettings):
     """Settings of DQN."""
 
     config_class = "battlesnake_rl.mabs.dqn.dqn:DQNConfig"
+    samples_in_driver = True
     extra_fields = "tau dueling double_q td_error_loss_fn store_buffer_in_checkpoints"
 
     gamma: float = _discount(0.97)
@@ -246,17 +246,13 @@ class DQNSettings(BatchedSettings):
     grad_clip: float | None = _grad_clip(40.0)
     adam_epsilon: float = setting(1e-8, "epsilon of Adam", above=0)
 
-    @staticmethod
-    def default_num_env_runners(cpus: int) -> int:
-        """Return 0, because sampling and training take turns."""
-        return 0
-
 
 @dataclass(frozen=True)
 class APEXSettings(DQNSettings):
     """Settings of APEX."""
 
     config_class = "battlesnake_rl.mabs.dqn.apex:APEXConfig"
+    samples_in_driver = False
     is_variant = True
 
     epsilon_per_game: list[float] | None = setting(
@@ -272,11 +268,6 @@ class APEXSettings(DQNSettings):
     )
 
     @staticmethod
-    def default_num_env_runners(cpus: int) -> int:
-        """Return the number of CPUs without the driver's CPU."""
-        return AlgorithmSettings.default_num_env_runners(cpus)
-
-    @staticmethod
     def saturating_env_runners(settings: Any) -> float:
         """Return the number of env runners that saturate one learner on a CPU."""
         return float(0.28 / settings.training_intensity)
@@ -287,6 +278,7 @@ class PPOSettings(BatchedSettings):
     """Settings of PPO."""
 
     config_class = "battlesnake_rl.mabs.ppo.ppo:PPOConfig"
+    samples_in_driver = True
 
     lr: float | list[Any] = _learning_rate([[0, 5e-4], [6_000_000, 1e-4], [18_000_000, 3e-5]])
     gamma: float = _discount(0.998)
@@ -304,11 +296,6 @@ class PPOSettings(BatchedSettings):
     async_sampling: bool = setting(False, "let env runners play while the learner trains (V-trace)")
     num_envs_per_env_runner: int = _games(256)
     rollout_fragment_length: int = setting(32, "turns of each game in one fragment", minimum=1)
-
-    @staticmethod
-    def default_num_env_runners(cpus: int) -> int:
-        """Return 0, because sampling and training take turns."""
-        return 0
 
 
 @dataclass(frozen=True)
@@ -335,13 +322,7 @@ class DISTILSettings(BatchedSettings):
     symmetry_augmentation: bool = _symmetry(True)
 
     @classmethod
-    def check_games(
-        cls,
-        settings: Any,
-        algorithm: str,
-        env_config: Mapping[str, Any],
-        policy_sharing: str = SHARED_POLICY,
-    ) -> None:
+    def _check_own_games(cls, settings: Any, env_config: Mapping[str, Any]) -> None:
         """Check that the search supports the games, and that no rewards are set."""
         from battlesnake_heuristics.search.search import MAX_SEARCH_BOARD_SIZE
 
@@ -356,7 +337,7 @@ class DISTILSettings(BatchedSettings):
                 f"board_size is {size}, but DISTIL's search supports at most "
                 f"{MAX_SEARCH_BOARD_SIZE}; use PPO"
             )
-        super().check_games(settings, algorithm, env_config, policy_sharing)
+        super()._check_own_games(settings, env_config)
 
     @staticmethod
     def saturating_env_runners(settings: Any) -> float:
@@ -426,13 +407,7 @@ class EXITSettings(AlgorithmSettings):
     root_noise: float = setting(0.25, "Dirichlet noise from three snakes on", minimum=0, below=1)
 
     @classmethod
-    def check_games(
-        cls,
-        settings: Any,
-        algorithm: str,
-        env_config: Mapping[str, Any],
-        policy_sharing: str = SHARED_POLICY,
-    ) -> None:
+    def _check_own_games(cls, settings: Any, env_config: Mapping[str, Any]) -> None:
         """Reject options of the games, because EXIT plays its own mix of games."""
         for name, value in env_config.items():
             if name not in ENV_CONFIG_DEFAULTS or value != ENV_CONFIG_DEFAULTS[name]:
@@ -443,8 +418,8 @@ class EXITSettings(AlgorithmSettings):
                     "(two to eight snakes, several boards and rulesets); leave the option out"
                 )
 
-    @staticmethod
-    def default_num_env_runners(cpus: int) -> int:
+    @classmethod
+    def default_num_env_runners(cls, cpus: int) -> int:
         """Return the number of CPUs, because the driver sleeps during self-play."""
         return cpus
 
@@ -463,6 +438,7 @@ class MXNETSettings(AlgorithmSettings):
     """Settings of the MXNet baseline; the starter pack published the defaults."""
 
     config_class = "battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn:MXNETConfig"
+    samples_in_driver = True
     is_variant = True
     supports_game_mixes = False
     uses_gpu = False
@@ -491,11 +467,6 @@ class MXNETSettings(AlgorithmSettings):
     )
     epsilon_end: float = setting(0.01, "minimum of this probability", minimum=0, maximum=1)
     turns_per_iteration: int = setting(100, "turns per iteration (not published)", minimum=1)
-
-    @staticmethod
-    def default_num_env_runners(cpus: int) -> int:
-        """Return 0, because one process plays and learns."""
-        return 0
 
     @staticmethod
     def install_packages() -> None:
