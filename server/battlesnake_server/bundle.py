@@ -40,6 +40,7 @@ from battlesnake_server.strategy_loader import (
     PolicySnake,
     file_cache_key,
     filter_by_name,
+    split_policy_and_rules,
 )
 
 _FORMAT_VERSION = 2
@@ -247,7 +248,7 @@ def open_factory(path: str) -> StrategyFactory:
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
     """Return the customization of a bundle or a Python file, or an empty dict for other snakes."""
-    if snake and snake.endswith(".py") and ".onnx+" not in snake:
+    if snake and snake.endswith(".py") and split_policy_and_rules(snake)[1] is None:
         return dict(getattr(snakes.factory(snake), "customization", {}))
     return (
         _load_bundle(*file_cache_key(snake)).customization
