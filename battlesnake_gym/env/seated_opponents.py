@@ -44,7 +44,7 @@ _ABSOLUTE_TO_RELATIVE: NDArray[np.uint8] = np.argsort(RELATIVE_TO_ABSOLUTE, axis
 
 
 class SeatedOpponents:
-    """Opponents at the seats of ``vector``: their assignment and their moves.
+    """Assignment of opponents to the seats of ``vector``, and computation of their moves.
 
     All seats are empty before `assign`. All `PAST_SELF` seats of a game have the same past self
     until the game ends.

@@ -18,9 +18,9 @@ from battlesnake_rl.commands.published_experiment import (
     SIMULATED_X,
     Arm,
     draw,
-    minutes_of,
     missing_reason,
     table_rows,
+    trained_minutes,
 )
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -104,12 +104,12 @@ def test_a_training_trains_and_resumes(
     run = tmp_path / "small" / "small-dqn-1-core"
     words = ("--dir", "small", "--arms", "dqn-1-core", "--minutes")
     assert experiment(*words, "0.02") == 0
-    first = minutes_of(run, SIMULATED_X)
+    first = trained_minutes(run, SIMULATED_X)
     assert first >= 0.02
     assert experiment(*words, "0.01") == 0
     assert "DQN, 1 core: complete" in capfd.readouterr().out
     assert experiment(*words, str(first + 0.01)) == 0
-    assert minutes_of(run, SIMULATED_X) >= first + 0.01
+    assert trained_minutes(run, SIMULATED_X) >= first + 0.01
     assert "resuming from " in (run / "algo-1" / "log").read_text()
 
 
@@ -121,7 +121,7 @@ def test_an_arm_has_the_cores_of_its_instances(
     monkeypatch.chdir(tmp_path)
     assert experiment("--dir", "small", "--arms", name, "--minutes", "0.02") == 0
     run = tmp_path / "small" / f"small-{name}"
-    assert minutes_of(run, SIMULATED_X) >= 0.02
+    assert trained_minutes(run, SIMULATED_X) >= 0.02
     if name != "dqn-4-cores":
         assert "2 of 2 workers are ready" in (run / "algo-1" / "log").read_text()
 
@@ -140,7 +140,7 @@ def test_the_same_command_starts_jobs_in_an_account(
     words = ("--dir", "small", "--arms", "dqn-1-core", "--minutes", "0.05", "--account")
     assert experiment(*words) == 0
     run = tmp_path / "small" / "small-dqn-1-core"
-    assert minutes_of(run, ACCOUNT_X) >= 0.05
+    assert trained_minutes(run, ACCOUNT_X) >= 0.05
     assert (run / "model" / "policy.onnx").exists()
     account.close()
 

@@ -16,7 +16,7 @@ are the best moves, with values and lines. `analysis.mistakes` finds mistakes.
 ... . . . . . . *
 ... ''')
 >>> assessments = PositionAnalyzer(nodes=2000).analyze(board)
->>> sum(assessment.win_probability for assessment in assessments.values())
+>>> round(sum(assessment.win_probability for assessment in assessments.values()), 9)
 1.0
 >>> assessments["b"].candidates[0].move in board.safe_moves("b")
 True

@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
         drawn = {
             name: run
             for name, run in runs.items()
-            if published_experiment.minutes_of(run, x_column) > 0
+            if published_experiment.trained_minutes(run, x_column) > 0
         }
         if not drawn:
             return print_error(_PROG, f"{folder} has no curves; leave out --draw-only")
@@ -126,7 +126,7 @@ class _Experiment:
         started: list[tuple[Arm, Any]] = []
         failed = False
         for arm in arms:
-            minutes = published_experiment.minutes_of(runs[arm.name], self._x_column)
+            minutes = published_experiment.trained_minutes(runs[arm.name], self._x_column)
             reason = published_experiment.missing_reason(arm) if self._simulated else ""
             if minutes >= self._minutes or reason:
                 log_line(f"{titles[arm.name]}: {reason or f'complete, {minutes:.1f} minutes'}")

@@ -120,7 +120,7 @@ def missing_reason(arm: Arm) -> str:
     return MXNET.missing_reason() if arm.algorithm == "MXNET" else ""
 
 
-def minutes_of(run: Path, x_column: str) -> float:
+def trained_minutes(run: Path, x_column: str) -> float:
     """Return the duration of a training so far, in minutes; 0 if it has not started."""
     try:
         duration = load_progress(run)[-1].get(x_column, 0.0)
@@ -182,7 +182,7 @@ def table_rows(
             f"{mean / base:.1f}" if baseline and base > 0 else "-"
             for mean, base in zip(means, baseline or means, strict=True)
         ]
-        minutes = minutes_of(runs[arm.name], x_column)
+        minutes = trained_minutes(runs[arm.name], x_column)
         rows.append([
             *(titles[arm.name], f"{minutes:.1f}", f"{means[0]:.1f}", f"{means[1]:.1f}"),
             *(*factors, _format_claims(arm)),

@@ -46,10 +46,7 @@ def load_progress(run: Path) -> list[dict[str, float]]:
         path = next(found, run / run_dir.CSV_FILE)
     rows = run_dir.read_progress(path)
     if not rows:
-        raise ValueError(
-            f"{path} has no rows; give run directories of `battlesnake-gym train`, or directories "
-            "of simulated jobs"
-        )
+        raise ValueError(f"{path} has no rows; give the directory of a run or of a simulated job")
     return rows
 
 

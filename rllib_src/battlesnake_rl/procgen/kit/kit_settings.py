@@ -86,7 +86,7 @@ _MACHINE_SETTINGS = (
     *("num_workers", "num_cpus_per_worker", "num_gpus_per_worker", "num_cpus_for_driver"),
     "num_gpus",
 )
-"""Settings for the machines of the competition, which an experiment file may contain."""
+"""Settings in experiment files that describe the machines of the competition."""
 
 
 def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
