@@ -136,8 +136,8 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
     digest = hashlib.sha256(model).hexdigest()
     if metadata.get("sha256") != digest:
         raise PolicyError(
-            f"{json_path}: sha256 is {format_value(metadata.get('sha256'))}, but {onnx_path.name} "
-            f"has {digest!r}; export the policy again, or put the two files of one export together"
+            f"{json_path}: sha256 {str(metadata.get('sha256'))[:8]} is not that of "
+            f"{onnx_path.name}, {digest[:8]}; export the policy again, or use two files of one export"
         )
     _check_self_contained(model, onnx_path)
     return model, metadata

@@ -255,6 +255,7 @@ class SageMakerRayLauncher:
                 launcher.parser(prog, given).parse_args(asks[:1])
             check_channels(cls.channels)
             chosen = cls.hyperparameters_class.complete(given)
+            given = hyperparameters.drop_overridden(chosen.hyperparameters_class, given, typed)
             settings, overrides = hyperparameters.fill(
                 chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name
             )

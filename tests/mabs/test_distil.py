@@ -337,6 +337,7 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
             for name, one in begun.value.state_dict().items():
                 assert torch.equal(one, value[name])
             (rollout,) = algorithm.env_runner.sample()
+            learner._kickstart_coeff = 0.5  # Its value at env step 0.
             columns = learner._to_batch(rollout)
             logits = np.where(
                 rollout.action_mask, logits_and_values_numpy(begun, rollout.obs)[0], -np.inf

@@ -89,7 +89,7 @@ def test_a_checkpoint_holds_everything(
     epsilon = algorithm.env_runner._get_epsilons()
     online, target = weights(algorithm), weights(algorithm, "target_network")
     mean = weights(algorithm, "mean")
-    target_updates = algorithm._get_last_target_updates()
+    target_updates = algorithm.get_state()["last_target_updates"]
     rows = algorithm.replay_buffer.stats()
     algorithm.stop()
 
@@ -103,7 +103,7 @@ def test_a_checkpoint_holds_everything(
         assert_same(weights(copy, "target_network"), target)
         assert_same(weights(copy, "mean"), mean)
         assert mean["n_averaged"] > 10
-        assert copy._get_last_target_updates() == target_updates
+        assert copy.get_state()["last_target_updates"] == target_updates
         assert target_updates["default_policy"] > 64
         assert (copy.replay_buffer.stats() == rows) == with_replay
         optimizer = copy.learner_group.get_state()["learner"]["optimizer"]
@@ -126,8 +126,8 @@ def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
     with built(config) as algorithm:
         results = algorithm.train()["evaluation"]["env_runners"]
         evaluating = algorithm.eval_env_runner
-        assert evaluating._opponents.names == ("", "past", "random")
-        assert not evaluating._opponents.learner_seats.all()
+        assert evaluating.config.env_config["opponents"] == {"past": 0.3, "random": 0.2}
+        assert evaluating._opponents.occupied.any()
         assert results["num_episodes"] >= 10
         assert results["episode_len_mean"] > 0
 

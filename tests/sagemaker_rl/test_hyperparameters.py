@@ -12,6 +12,7 @@ from sagemaker_rl.job.hyperparameters import (
     CheckedFields,
     HyperparameterError,
     add_options,
+    drop_overridden,
     fill,
     hyperparameter,
     read_options,
@@ -63,6 +64,17 @@ def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
     assert isinstance(overrides["gamma"], float)
     assert plain == Wanted(num_agents=5, name="snake", masked=False)
     assert overrides == {"lr": 5e-5, "gamma": 1.0}
+
+
+def test_an_option_overrides_sm_hps_under_every_name() -> None:
+    @dataclass(frozen=True)
+    class Renamed(CheckedFields):
+        num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",))
+
+    given = {"num_snakes": "2", "rl.training.config.lr": 5e-5, "num_agents": "3"}
+    kept = drop_overridden(Renamed, given, ["num_agents"])
+    assert kept == {"rl.training.config.lr": 5e-5, "num_agents": "3"}
+    assert drop_overridden(Renamed, given, []) == given
 
 
 def test_values_that_sagemaker_itself_adds_are_left_out() -> None:

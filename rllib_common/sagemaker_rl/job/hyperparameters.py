@@ -137,6 +137,22 @@ def given_fields(cls: type[Any], given: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in found if name))
 
 
+def drop_overridden(
+    cls: type[Any], given: Mapping[str, Any], typed: Iterable[str]
+) -> dict[str, Any]:
+    """Return ``given`` without other names for the fields that the options ``typed`` set.
+
+    An option overrides ``SM_HPS`` under every name of its field.
+    """
+    names = field_names(cls)
+    overriding = set(given_fields(cls, typed))
+    return {
+        name: value
+        for name, value in given.items()
+        if name in typed or names.get(name) not in overriding
+    }
+
+
 class CheckedFields:
     """Base of dataclasses whose fields `hyperparameter` and `setting` made.
 
