@@ -30,11 +30,8 @@ from battlesnake_gym.rules import MOVES
 _INPUT, _OUTPUT = "observations", "q_values"
 """Names of the input and the output of ``policy.onnx``."""
 
-_NUM_GAMES, _NUM_TURNS = 16, 40
-"""Size of the check of an export.
-
-The numbers are the number of parallel games and the minimum number of turns.
-"""
+NUM_CHECK_GAMES, _NUM_TURNS = 16, 40
+"""Number of parallel games and minimum number of turns in the check of an export."""
 
 _MIN_POSITIONS = 500
 """Minimum number of positions in the check of an export."""
@@ -125,7 +122,7 @@ def export(
 
         def check(expected: ScoreFn) -> None:
             """Compare the written file with the original policy's score function."""
-            _check_in_games(_score_fn_from_onnx(draft.read_bytes()), expected, config, shape)
+            check_in_games(draft, expected, VectorBattlesnake.from_config(config, NUM_CHECK_GAMES))
 
         kind = _write_policy(policy, shape, scale, draft, check)
         return {
@@ -639,14 +636,21 @@ def _score_fn_from_onnx(
     return values
 
 
-def _check_in_games(
-    values: ScoreFn, expected: ScoreFn, config: EnvConfig, shape: tuple[int, int, int]
-) -> None:
-    """Compare the written file with the original policy in games.
+def check_in_games(path: Path, expected: ScoreFn, games: VectorBattlesnake) -> None:
+    """Compare the policy file ``path`` with the original policy in several hundred positions.
 
-    The file's network plays these games.
+    The policy in the file plays ``games``.
+
+    Args:
+        path: ONNX file.
+        expected: Score function of the original policy.
+        games: New vector environment.
+
+    Raises:
+        PolicyError: If the file's values have the wrong shape, are not finite, or differ from the
+            values of the original policy.
     """
-    games = VectorBattlesnake.from_config(config, _NUM_GAMES)
+    values, shape = _score_fn_from_onnx(path.read_bytes()), games.single_observation_space.shape
     seen, infos = games.reset(seed=1)
     num_positions = 0
     for turn in itertools.count():
@@ -662,7 +666,7 @@ def _check_in_games(
 
 
 def _compute_checked_scores(
-    values: ScoreFn, expected: ScoreFn, frames: NDArray[np.uint8], shape: tuple[int, int, int]
+    values: ScoreFn, expected: ScoreFn, frames: NDArray[np.uint8], shape: tuple[int, ...]
 ) -> NDArray[np.float32]:
     """Return the network's values for ``frames``, float32 (B, 4).
 

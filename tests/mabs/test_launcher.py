@@ -156,6 +156,30 @@ def test_policy_equals_the_network(trained: Path) -> None:
     assert np.ptp(expected, axis=0).min() > 1e-4
 
 
+def test_an_export_that_differs_from_the_checkpoint_is_not_kept(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from battlesnake_gym.policy_file import PolicyError
+    from battlesnake_rl.mabs import checkpoint_export
+    from battlesnake_rl.onnx_export import write_onnx
+
+    def write_another(network: torch.nn.Module, *arguments: Any) -> None:
+        bias = network.get_parameter("advantage.bias")
+        with torch.no_grad():
+            bias[0] += 1.0
+        write_onnx(network, *arguments)
+        with torch.no_grad():
+            bias[0] -= 1.0
+
+    monkeypatch.setattr(checkpoint_export, "write_onnx", write_another)
+    checkpoint = trained / "checkpoints" / "checkpoint_000004"
+    with pytest.raises(PolicyError, match="differs by"):
+        checkpoint_export.export_checkpoint(checkpoint, tmp_path / "policy.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> None:
     """Its constructors are not read, and weights that are more than weights are refused."""
     copy, ran = tmp_path / trained.name, tmp_path / "ran"

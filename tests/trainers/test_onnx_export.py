@@ -354,7 +354,7 @@ def test_several_hundred_positions_are_compared(
             self.positions += len(seen)
             return self.line(seen.float().flatten(1))
 
-    monkeypatch.setattr(onnx_export, "_NUM_GAMES", 1)
+    monkeypatch.setattr(onnx_export, "NUM_CHECK_GAMES", 1)
     network = Counts()
     exported(network, tmp_path)
     assert network.positions > 500
