@@ -31,6 +31,8 @@ include_patterns = [
     "notebooks/*.ipynb",
     "server/battlesnake_server/default_policy/README.md",
     "heuristics/battlesnake_heuristics/search/evaluations/README.md",
+    "conformance/RULES.md",
+    "conformance/LAYOUTS.md",
     "*.md",
 ]
 exclude_patterns = [
@@ -60,6 +62,7 @@ autodoc_default_options = {
     "exclude-members": "metadata, registry",
 }
 autodoc_typehints = "signature"
+autodoc_mock_imports = ["mxnet"]  # an optional package for Python 3.11 only
 default_role = "code"
 python_display_all_members = True
 

@@ -208,7 +208,7 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
     """Return the first line of the docstring below each field of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
-        (body,) = ast.parse(inspect.cleandoc(inspect.getsource(base))).body
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(body, ast.ClassDef)
         for node, below in zip(body.body, body.body[1:], strict=False):
             if isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr):

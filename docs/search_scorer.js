@@ -8,7 +8,7 @@ var Scorer = {
     if (docname.startsWith("docs/_reference/")) return score - 3;
     const bonus = kind === "title" ? (anchor ? 2 : 12) : 0;
     if (/^docs\/(tutorials|how-to)\//.test(docname)) return score + bonus + 3;
-    if (/^docs\/(research|project)\/|^[A-Z]+$|README|notebooks\//.test(docname)) return score - 5;
+    if (/^docs\/(research|project)\/|^(conformance\/)?[A-Z]+$|README|notebooks\//.test(docname)) return score - 5;
     return score + bonus;
   },
   objNameMatch: 11,

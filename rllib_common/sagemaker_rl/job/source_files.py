@@ -67,6 +67,8 @@ def copy_sources(
 ) -> SourceArguments:
     """Copy a job's folders without compiled files.
 
+    Example::
+
         RLEstimator(entry_point="train-mabs.py",
                     **copy_sources(source_dir=..., dependencies=[...]), ...)
 
@@ -131,6 +133,8 @@ def merge_source_dir(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> str:
     """Copy all folders of a job into one folder for SageMaker SDK 3.
+
+    Example::
 
         SourceCode(
             source_dir=merge_source_dir(source_dir=..., dependencies=[...]),

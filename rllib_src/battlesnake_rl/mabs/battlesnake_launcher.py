@@ -260,6 +260,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
     The run directory RUNS/NAME contains progress.csv, tensorboard/, checkpoints/, and at the end
     model/policy.onnx with policy.json. Examples:
+
       train --minutes 3
       train --algorithm APEX --board-size 7 --num-snakes 2 --num-iters 50 --name small
       train --experiment hill-vanilla --minutes 60

@@ -209,8 +209,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
     Some options differ from RLlib's options:
 
     * ``replay_buffer_config`` has only the keys ``capacity`` (number of observations), ``alpha``
-    and
-      ``beta``.
+      and ``beta``.
     * ``training_intensity`` is the number of trained transitions per sampled transition.
     * All step counts are env steps (turns of single games).
 
