@@ -139,11 +139,12 @@ def help_text(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 def paragraphs(text: str) -> list[str]:
     """Return a parser's text as Markdown; lines with a deeper indentation become a block."""
     lines: list[str] = []
-    for part in re.split(r"\n\s*\n", text.strip("\n")):
-        rows = textwrap.dedent(part).splitlines()
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        rows = part.splitlines()
         words = [row for row in rows if not row.startswith(" ")]
         code = [row.strip() for row in rows if row.startswith(" ")]
-        lines += [escape(" ".join(words)), ""]
+        if words:
+            lines += [escape(" ".join(words)), ""]
         if code:
             lines += ["```text", *code, "```", ""]
     return lines
@@ -172,11 +173,18 @@ def settings_table(cls: type[Any]) -> str:
     lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(cls):
         default = shown_default(field)
-        kind = kinds[field.name]
-        kind = kind.__name__ if isinstance(kind, type) else re.sub(r"\b[a-z_]+\.", "", str(kind))
         text = field.metadata.get("help") or docs.get(field.name, "")
-        lines.append(f"| `{field.name}` | {escape(kind)} | {default} | {escape(text)} |")
+        kind = escape(short_type(kinds[field.name]))
+        lines.append(f"| `{field.name}` | {kind} | {default} | {escape(text)} |")
     return "\n".join(lines) + "\n"
+
+
+def short_type(kind: Any) -> str:
+    """Return the name of a type without modules and without the types of elements."""
+    name = kind.__name__ if type(kind) is type else str(kind)
+    while (shorter := re.sub(r"\[[^\[\]]*\]", "", name)) != name:
+        name = shorter
+    return re.sub(r"\b\w+\.", "", name)
 
 
 def procgen_table() -> str:

@@ -261,11 +261,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     The run directory RUNS/NAME contains progress.csv, tensorboard/, checkpoints/, and at the end
     model/policy.onnx with policy.json. Examples:
 
-      train --minutes 3
-      train --algorithm APEX --board-size 7 --num-snakes 2 --num-iters 50 --name small
-      train --experiment hill-vanilla --minutes 60
-      train --minutes 10 --lr 1e-4
-      train --algorithm PPO --help
+      battlesnake-gym train --minutes 3
+      battlesnake-gym train --algorithm APEX --board-size 7 --num-snakes 2 --num-iters 50
+      battlesnake-gym train --experiment hill-vanilla --minutes 60
+      battlesnake-gym train --minutes 10 --lr 1e-4
+      battlesnake-gym train --algorithm PPO --help
     """
 
     hyperparameters_class = BattlesnakeHyperparameters

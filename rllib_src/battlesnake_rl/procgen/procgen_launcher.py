@@ -118,9 +118,9 @@ class ProcgenLauncher(SageMakerRayLauncher):
     Command-line options override the experiment. The run directory RUNS/NAME contains progress.csv,
     tensorboard/ and checkpoints/. Examples:
 
-      train-procgen --env-name bigfish
-      train-procgen -f starter-example --env-name starpilot
-      train-procgen --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
+      battlesnake-gym procgen train --env-name bigfish
+      battlesnake-gym procgen train -f starter-example --env-name starpilot
+      battlesnake-gym procgen train --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
     """
 
     hyperparameters_class = ProcgenHyperparameters
