@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from html import unescape
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -89,12 +90,14 @@ def public_names() -> Iterator[str]:
 
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
+    from sphinx.ext.autodoc.mock import mock
     from sphinx.util.inventory import InventoryFile
 
     with (site / "objects.inv").open("rb") as file:
         known = InventoryFile.load(file, "", lambda base, name: name)
     documented = {name for kind, names in known.items() if kind.startswith("py:") for name in names}
-    public = set(public_names())
+    with mock([] if find_spec("mxnet") else ["mxnet"]):
+        public = set(public_names())
     assert len(public) > 500
     assert sorted(public - documented) == []
 
@@ -189,7 +192,7 @@ def test_links_and_pictures_lead_to_files_and_parts(site: Path) -> None:
 def test_every_page_has_an_icon_a_description_and_a_preview(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text()
-        assert 'rel="icon"' in text, page
+        assert re.search(r'rel="(shortcut )?icon"', text), page
         if page.name != "search.html":
             assert re.search(r'<meta name="description" content="[^"]{20,}"', text), page
             (picture,) = re.findall(r'<meta property="og:image" content="([^"]+)"', text)
