@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from battlesnake_gym.boards import hidden_segments, json_fields, limited_view
+from battlesnake_gym.boards import hidden_segments, json_fields
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, VIEW_RADIUS_KEY
@@ -285,23 +286,22 @@ class _RequestReader:
     ) -> int | None:
         """Read the view radius in cells; the result is None if the view is not limited.
 
-        A missing or unreadable radius of a board with hidden segments is an error. If errors are
-        collected, the radius of the competition is assumed.
+        An unreadable radius is an error, and so is a missing radius of a board with hidden
+        segments. If errors are collected, the radius of the competition is assumed.
         """
-        path = f"game.ruleset.settings.{VIEW_RADIUS_KEY}"
         value = settings.get(VIEW_RADIUS_KEY)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        view_radius = self.attempt(lambda: limited_view.check_view_radius(value, path), None)
-        if view_radius is None and has_hidden_segments:
-            self.record_error(
-                BoardError(
-                    f"{path} is {json_fields.format_value(value)}, but a snake has hidden segments;"
-                    f" send the radius (assumed: {_ASSUMED_VIEW_RADIUS})"
-                )
+        if value is None and not has_hidden_segments:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+            return int(value)  # Distances are whole numbers.
+        reason = "but a snake has hidden segments" if value is None else "not a valid radius"
+        self.record_error(
+            BoardError(
+                f"game.ruleset.settings.{VIEW_RADIUS_KEY} is {json_fields.format_value(value)}, "
+                f"{reason}; send the radius, at least 0 (assumed: {_ASSUMED_VIEW_RADIUS})"
             )
-            return _ASSUMED_VIEW_RADIUS
-        return view_radius
+        )
+        return _ASSUMED_VIEW_RADIUS
 
     def read_game(
         self, game: Mapping[str, Any], seed: int, has_hidden_segments: bool = False

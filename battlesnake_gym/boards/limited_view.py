@@ -64,6 +64,8 @@ HIDDEN_POINT: Point = (-1000, -1000)
 def limit_state(state: State, snake_id: str, view_radius: int | None) -> State:
     """Return the position that a living snake sees, with `HIDDEN_POINT` for hidden segments.
 
+    The health of opponents is 0, as in a request.
+
     Args:
         state: Complete position, which does not change.
         snake_id: Id of the snake that observes.
@@ -75,7 +77,8 @@ def limit_state(state: State, snake_id: str, view_radius: int | None) -> State:
 
     def limit_snake(snake: Snake) -> Snake:
         seen = limit_body(snake.body, own.head, view_radius)
-        return replace(snake, body=[HIDDEN_POINT if cell is None else cell for cell in seen])
+        body = [HIDDEN_POINT if cell is None else cell for cell in seen]
+        return replace(snake, body=body, health=0)
 
     first_new = len(state.food) - state.new_food
     return State(

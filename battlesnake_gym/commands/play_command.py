@@ -17,8 +17,10 @@ from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.common.command_line import (
     Parser,
+    add_view_radius_option,
     milliseconds,
     output_file,
     print_error,
@@ -28,7 +30,7 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import render_board
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules import RULESETS, Game, default_move, known_maps
+from battlesnake_gym.rules import RULESETS, Game, Settings, default_move, known_maps
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 
@@ -85,7 +87,8 @@ def _new_game(options: argparse.Namespace) -> tuple[Replay, dict[str, snakes.Str
     """
     width, height = options.board_size
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    game = Game(options.ruleset, options.map, seed=seed)
+    settings = Settings(view_radius=options.view_radius)
+    game = Game(options.ruleset, options.map, settings, seed=seed)
     if options.map not in known_maps():
         raise ValueError(
             unknown_name_message("map", options.map, known_maps(), "battlesnake-gym maps")
@@ -144,6 +147,7 @@ def parser() -> Parser:
     )
     add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="name of the ruleset")
     add("--map", default=Game().map, metavar="MAP", help="map name; see `battlesnake-gym maps`")
+    add_view_radius_option(parser)
     add("--seed", type=seed, help="random seed for start positions and food (default: a new seed "
         "for each game)")  # fmt: skip
     add("--move-time", type=milliseconds, default=100, metavar="MS",
@@ -182,9 +186,14 @@ def _choose_action(board: Board, keys: Iterator[str]) -> str:
 
 
 def _show(board: Board, clear: str, last_line: str) -> None:
-    """Draw the board between a title and a last line."""
+    """Draw what you see of the board between a title and a last line.
+
+    After the end of the game, the whole board is visible.
+    """
+    view_radius = None if board.is_over() else board.game.settings.view_radius
+    seen = limit_state(board, _YOU_ID, view_radius)
     title = f"turn {board.turn}, {board.game.ruleset} on {board.game.map}, seed {board.game.seed}"
-    sys.stdout.write(f"{clear}{title}\n{render_board(board, sys.stdout)}{last_line}\n")
+    sys.stdout.write(f"{clear}{title}\n{render_board(seen, sys.stdout)}{last_line}\n")
     sys.stdout.flush()
 
 

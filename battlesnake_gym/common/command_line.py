@@ -339,6 +339,13 @@ def milliseconds(text: str) -> float:
     return value
 
 
+def add_view_radius_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--view-radius``, the field ``view_radius`` of `rules.Settings`."""
+    parser.add_argument("--view-radius", type=natural, metavar="CELLS",
+        help="each snake sees only the cells within this distance of its head, as in Battlesnake "
+        "Blackout (default: all cells)")  # fmt: skip
+
+
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--json``, which prints a table as JSON."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

@@ -401,9 +401,11 @@ class VectorBattlesnake:
     def _encode_in_python(self, which: npt.NDArray[np.bool_]) -> None:
         """Encode the observations of the games that ``which`` (bool [N]) selects."""
         for i in np.flatnonzero(which).tolist():
-            state = self.games.state(i)
+            state, view_radius = self.games.state(i), self.games.game.settings.view_radius
             for seat, snake in enumerate(state.snakes):
-                self.observation.encode(state, snake.id, self._obs[i, seat])
+                self.observation.encode(
+                    state, snake.id, self._obs[i, seat], view_radius=view_radius
+                )
 
     def _start_games(self, which: npt.NDArray[np.bool_]) -> None:
         """Start new games in place of the games that ``which`` (bool [N]) selects."""

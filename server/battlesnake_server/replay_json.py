@@ -63,6 +63,7 @@ def header(board: Board) -> dict[str, Any]:
         "map": board.game.map,
         "seed": None if board.game.seed == UNKNOWN_SEED else str(board.game.seed),
         "timeout": board.game.timeout,
+        "view_radius": board.game.settings.view_radius,
         "width": board.width,
         "height": board.height,
         "snakes": [

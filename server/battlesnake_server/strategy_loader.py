@@ -120,7 +120,9 @@ class PolicySnake:
             self._frame_stack = np.zeros(
                 policy.observation_shape(board.width, board.height), np.uint8
             )
-        policy.observation.encode(board, you.id, out=self._frame_stack)
+        policy.observation.encode(
+            board, you.id, self._frame_stack, view_radius=board.game.settings.view_radius
+        )
         values = policy.action_scores(self._frame_stack[np.newaxis], seconds)[0]
         actions = policy.observation.absolute_actions(
             np.arange(len(MOVES)), np.full(len(MOVES), facing(board, you.id))

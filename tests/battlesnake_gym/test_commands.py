@@ -133,6 +133,20 @@ def test_play_offers_a_rematch_with_a_new_seed(
     assert "rematch" in out
 
 
+def test_play_shows_only_what_the_view_radius_allows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "game.jsonl"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
+    call = ["play", "hungry", "--seed", "3", "--view-radius", "1", "--replay", str(path)]
+    assert main.main(call) == 0
+    *shown, end = capsys.readouterr().out.split("turn ")[1:]
+    assert not re.search("^[^:]*B[^:]*A hungry", shown[0], re.MULTILINE)
+    assert "B" not in shown[0].partition("A you")[0]
+    assert "B" in end.partition("A you")[0]
+    assert Replay.load(path).game.settings.view_radius == 1
+
+
 def test_play_ignores_moves_into_the_neck_and_has_no_hidden_keys(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import battlesnake_gym
-from battlesnake_gym import Board, Game, Settings, snakes
+from battlesnake_gym import Board, Game, Settings, VectorBattlesnake, snakes
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.mdp import masks, observations
+from battlesnake_gym.rules import State
 from battlesnake_gym.snakes import Decision, engine_code
 
 FORMS = [None, HIDDEN_CELL]
@@ -119,7 +121,22 @@ def test_stacked_segments_that_are_sent_once_are_read() -> None:
     assert Board.from_api(seen).you.body == [(5, 5)] + 4 * [(5, 6)]
 
 
-@pytest.mark.parametrize("radius", ["far", [5], None])
+@pytest.mark.parametrize(("radius", "read"), [(5.0, 5), (2.7, 2), (0, 0)])
+def test_any_number_of_at_least_0_is_a_radius(radius: float, read: int) -> None:
+    seen = limit_view(request(example(), "me"), 2)
+    seen["game"]["ruleset"]["settings"]["viewRadius"] = radius
+    assert Board.from_api(seen).game.settings.view_radius == read
+
+
+def test_a_radius_that_cannot_be_read_limits_the_view_of_visible_snakes_too() -> None:
+    seen = limit_view(request(example(), "me"), 9)
+    assert None not in seen["board"]["snakes"][1]["body"]
+    seen["game"]["ruleset"]["settings"]["viewRadius"] = "9"
+    board = Board.from_api(seen, errors=[])
+    assert [snake.alive for snake in board.snakes] == [True, True]
+
+
+@pytest.mark.parametrize("radius", ["far", [5], None, -1, True, float("nan"), float("inf")])
 def test_a_radius_that_cannot_be_read_is_reported_and_assumed(radius: Any) -> None:
     seen = limit_view(request(example(), "me"), 2)
     seen["game"]["ruleset"]["settings"]["viewRadius"] = radius
@@ -215,3 +232,23 @@ def test_an_unreadable_field_is_reported_once() -> None:
     Board.from_api(body, errors=errors)
     assert len(errors) == 2
     assert sum("settings" in error for error in errors) == 1
+
+
+def test_a_custom_observation_shows_only_what_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(state: State, snake_id: str) -> NDArray[np.uint8]:
+        planes = np.zeros((1, state.height, state.width), np.uint8)
+        for snake in state.snakes:
+            for x, y in snake.body:
+                if x >= 0 and snake.id != snake_id:
+                    planes[0, y, x] = 1
+        return planes
+
+    monkeypatch.setattr(observations, "_custom_encoders", {})
+    observations.register("others", ["others"], encode)
+    games = [
+        VectorBattlesnake(2, num_snakes=4, observation="others", settings={"view_radius": radius})
+        for radius in (1, 30)
+    ]
+    seen = [one.reset(seed=3)[0] for one in games]
+    assert seen[0].sum() == 0
+    assert seen[1].sum() == 2 * 4 * 3

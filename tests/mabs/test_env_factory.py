@@ -90,3 +90,12 @@ def test_lists_of_snakes_are_refused_where_no_games_take_turns(
 ) -> None:
     with pytest.raises(ValueError, match=r"num_snakes.* PPO.* DISTIL"):
         algorithms.configure(name, {"num_snakes": counts})
+
+
+def test_the_view_radius_reaches_the_games() -> None:
+    given = launched(view_radius=5, settings={"minimum_food": 3})
+    settings = make_vector_env(2, given).games.game.settings
+    assert (settings.view_radius, settings.minimum_food) == (5, 3)
+    assert env_options(launched(view_radius=0)).game.settings.view_radius == 0
+    with pytest.raises(hyperparameters.HyperparameterError, match=r"view_radius is 5.* 3"):
+        launched(view_radius=5, settings={"view_radius": 3})

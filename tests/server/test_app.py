@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.live.app import create_app, from_environment
 from battlesnake_server.live.log_rate_limit import RateLimitFilter
@@ -159,12 +160,25 @@ NEEDED: set[Place] = {
 NEEDED |= {("board", "width"), ("board", "height")}
 
 
+def limited_requests() -> list[Any]:
+    """Requests with limited view and partly hidden opponents, in both forms."""
+    board = Board.new(11, 11, 4, game=Game(seed=5, id="junk"))
+    board.snakes[0].body = [(5, 5), (5, 6), (5, 7), (5, 8)]
+    board.snakes[1].body = [(8, 5), (7, 5), (6, 5), (6, 4), (6, 3), (6, 2)]
+    board.snakes[2].body = [(4, 4), (3, 4), (2, 4), (2, 5), (3, 5)]
+    return [limit_view(board.to_api("snake_0"), 2, hidden) for hidden in (None, HIDDEN_CELL)]
+
+
+FUZZED = [(body, way) for body in (REQUEST, *limited_requests()) for way in places(body)]
+
+
 @settings(max_examples=300, suppress_health_check=list(HealthCheck))
-@given(way=st.sampled_from(list(places(REQUEST))), junk=JUNK)
+@given(fuzzed=st.sampled_from(FUZZED), junk=JUNK)
 def test_what_a_move_does_not_need_is_passed_over(
-    client: FlaskClient, way: Place, junk: Any
+    client: FlaskClient, fuzzed: tuple[Any, Place], junk: Any
 ) -> None:
-    body = replaced(REQUEST, way, junk)
+    request, way = fuzzed
+    body = replaced(request, way, junk)
     answer = client.post("/move", json=body)
     if way in NEEDED or way[:2] == ("you", "body"):
         assert answer.status_code in (200, 400)

@@ -300,6 +300,31 @@ def test_the_board_shows_the_position(player: Browser) -> None:
     assert player.text("#board .layers") == "2"
 
 
+def test_a_key_shows_what_a_snake_sees(quiet: Browser, folder: Path) -> None:
+    def count(selector: str) -> object:
+        return quiet.run(f"document.querySelectorAll('#board {selector}').length")
+
+    with web_site.serving(replay_pages.create_app([folder], view_radius=3)) as address:
+        quiet.open(f"{address}/replay/deep/story.jsonl.gz")
+        quiet.wait("document.querySelectorAll('#board .snake').length === 3")
+        assert (count(".fog"), count(".food")) == (0, 1)
+        quiet.press("1")
+        assert (count(".snake"), count(".fog"), count(".food")) == (2, 1, 1)
+        assert "?" in quiet.text("#snakes li:nth-child(3) .health")
+        drawn = quiet.run("document.querySelector('[data-snake=\"2\"] .body').getBBox().height")
+        assert drawn < 1  # Only the head of snake C is visible, not its neck.
+        quiet.press("ArrowRight")
+        assert count(".food") == 0
+        quiet.press("3")
+        assert (count(".snake"), count(".food")) == (2, 0)
+        quiet.press("Escape")
+        assert (count(".snake"), count(".fog"), count(".food")) == (3, 0, 1)
+        quiet.open(f"{address}/replay/deep/story.jsonl.gz#turn=1&snake=2")
+        quiet.wait("document.querySelectorAll('#board .snake').length === 1")
+        quiet.run("document.getElementById('play').click()")
+        quiet.wait("document.getElementById('turn').innerText.startsWith('6')")
+
+
 def test_keys_change_the_turn(player: Browser) -> None:
     deaths = sorted({on for on, _, _ in story().deaths()})
     assert player.turn() == 0

@@ -118,7 +118,12 @@ class BattlesnakeHyperparameters(Hyperparameters):
         ENV_CONFIG_DEFAULTS["max_turns"], "turn at which a game ends; null for no limit", minimum=1
     )
     settings: dict[str, int] | None = hyperparameter(
-        None, 'settings of the rules, e.g. {"minimumFood": 3}; see docs/reference'
+        None, 'settings of the rules, e.g. {"minimum_food": 3}; see docs/reference'
+    )
+    view_radius: int | None = hyperparameter(
+        None,
+        "each snake sees only the cells within this distance of its head; sets view_radius in "
+        "--settings (default: all cells)",
     )
     food_rng: str = hyperparameter(
         ENV_CONFIG_DEFAULTS["food_rng"], "random numbers of food: fast, or official"
@@ -174,6 +179,14 @@ class BattlesnakeHyperparameters(Hyperparameters):
             "curriculum": self.curriculum or [],
             "opponents": _resolve_opponents(seat_fractions(self.opponents or {})),
         }
+        if self.view_radius is not None:
+            settings = {"view_radius": self.view_radius} | (self.settings or {})
+            if settings["view_radius"] != self.view_radius:
+                raise HyperparameterError(
+                    f"view_radius is {self.view_radius}, but settings has view_radius "
+                    f"{settings['view_radius']}; set only one of them"
+                )
+            env_config["settings"] = settings
         object.__setattr__(self, "env_config", env_config)
 
     @classmethod

@@ -23,6 +23,7 @@ from battlesnake_gym.boards.json_fields import (
     sanitize_text,
     string,
 )
+from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.yaml_files import YamlError, read_yaml
 from battlesnake_gym.rules import Game, Settings
@@ -234,6 +235,7 @@ def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
         if board.get("max_turns") is None
         else _parse_positive_integer(board, "max_turns", path, 1),
     )
+    check_view_radius(league_board.settings.view_radius, f"{path}.view_radius")
     if not 2 <= league_board.num_snakes <= entrants:
         raise BoardError(
             f"{path}.num_snakes must be between 2 and {entrants}, the number of snakes, got "

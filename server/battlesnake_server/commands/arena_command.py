@@ -23,6 +23,7 @@ from tqdm import tqdm
 from battlesnake_gym import rules
 from battlesnake_gym.common.command_line import (
     Parser,
+    add_view_radius_option,
     bounded_number,
     milliseconds,
     natural,
@@ -570,9 +571,7 @@ def parser() -> Parser:
         help="health points lost per turn in a hazard")  # fmt: skip
     add("--shrink-every-n-turns", type=positive, default=defaults.shrink_every_n_turns,
         help="number of turns between two shrinks of the board in royale games")  # fmt: skip
-    add("--view-radius", type=natural, metavar="CELLS",
-        help="each snake sees only the cells within this distance of its head, as in Battlesnake "
-        "Blackout (default: all cells)")  # fmt: skip
+    add_view_radius_option(parser)
     add(
         "--database",
         default=DEFAULT_DATABASE_URL,

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from urllib.parse import quote
 
-from battlesnake_gym.common.command_line import Parser, print_error
+from battlesnake_gym.common.command_line import Parser, add_view_radius_option, print_error
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy, open_listener
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
         token = create_token(arguments.host, arguments.allow_host)
         addresses = address_policy.from_options(arguments)
         paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
-        app = create_app(paths, token, addresses)
+        app = create_app(paths, token, addresses, arguments.view_radius)
         listener = open_listener(arguments.host, arguments.port)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game watch", error)
@@ -73,6 +73,7 @@ def parser() -> Parser:
     add("paths", nargs="+", metavar="REPLAY", help="replay files, directories of replays, or game "
         "ids and URLs (fetched into the current directory)")  # fmt: skip
     address_policy.add_page_options(parser, _DEFAULT_PORT)
+    add_view_radius_option(parser)
     add("--no-browser", action="store_true", help="do not open a browser")
     game_fetcher.add_options(parser)
     return parser

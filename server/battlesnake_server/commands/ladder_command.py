@@ -18,12 +18,14 @@ from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import (
     Parser,
+    add_view_radius_option,
     bounded_number,
     milliseconds,
     positive,
     print_error,
     seed,
 )
+from battlesnake_gym.rules import Settings
 from battlesnake_heuristics.rating.ladder import (
     DEFAULT_MATCH_SETTINGS,
     Ladder,
@@ -133,6 +135,7 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
         seed=arguments.seed,
         timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT_MS,
         max_turns=1000,
+        settings=Settings(view_radius=arguments.view_radius),
         is_match=True,
         address_policy=address_policy.from_options(arguments),
         **limits,
@@ -165,7 +168,9 @@ def _play_pairs(
     played, move_ms = 0, 0.0
     with pool, tqdm(unit="game", disable=None, initial=run.placement.games) as bar:
         bar.write(
-            f"game pairs against {len(run.ladder.rungs)} opponents of fixed Elo, until the 95% "
+            f"game pairs against {len(run.ladder.rungs)} opponents of fixed Elo"
+            + (" (fixed without a view radius)" if arguments.view_radius is not None else "")
+            + ", until the 95% "
             f"confidence interval is at most +-{arguments.precision:g} Elo or "
             f"{arguments.max_minutes:g} minutes have passed",
             sys.stderr,
@@ -350,6 +355,7 @@ def parser() -> Parser:
         help="stop when the 95%% confidence interval is at most +-ELO")  # fmt: skip
     add("--max-minutes", type=bounded_number(float, 0), default=10.0, metavar="MINUTES",
         help="time limit for the placement, in minutes")  # fmt: skip
+    add_view_radius_option(parser)
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
     add(
         "--jobs",

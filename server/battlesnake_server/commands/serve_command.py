@@ -17,7 +17,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
-from battlesnake_gym.common.command_line import Parser, port, print_error
+from battlesnake_gym.common.command_line import Parser, add_view_radius_option, port, print_error
 from battlesnake_server.address_policy import open_listener, parse_host, url_host
 from battlesnake_server.live.app import DEFAULT_CONFIG, create_app, from_environment
 from battlesnake_server.live.gunicorn_worker import AsyncGunicornWorker
@@ -219,6 +219,7 @@ def parser() -> Parser:
     add("--author", help="your user name on arena.battlesnake.com")
     add("--ponder", action="store_true", default=None,
         help="search on one core while waiting for the opponents' moves")  # fmt: skip
+    add_view_radius_option(parser)
     add("--send-decisions", action="store_true",
         help="include the decision (scores, reasons, line) in every /move response")  # fmt: skip
     add("--reload", action="store_true", help="restart the server when a source file changes")
@@ -237,6 +238,7 @@ def _merge_configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         "TAIL": arguments.tail,
         "AUTHOR": arguments.author,
         "PONDER": arguments.ponder,
+        "VIEW_RADIUS": arguments.view_radius,
     }
     config = from_environment()
     # The policy of the environment variables must not apply to the snake of the options.

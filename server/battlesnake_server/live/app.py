@@ -15,10 +15,11 @@ All configuration keys are optional. Without ``SNAKE`` and ``POLICY``, the defau
 ``COLOR``             snake color, ``#rrggbb``; ``HEAD``, ``TAIL`` and ``AUTHOR`` are names
 ``PONDER``            if true, a search runs on one core while the snake waits for the next move;
                       1 or 0 in the environment
+``VIEW_RADIUS``       view radius in the example game of the snake's page; a real game has its own
 ``SEND_DECISIONS``    if true, every ``/move`` response includes the decision, for an arena
 ====================  ===========================================================================
 
-`from_environment` reads all keys except ``SEND_DECISIONS`` from environment variables such as
+`from_environment` reads all keys except the last two from environment variables such as
 ``BATTLESNAKE_SNAKE``, for containers.
 """
 
@@ -55,6 +56,7 @@ DEFAULT_CONFIG: Mapping[str, Any] = {
     "TAIL": "default",
     "AUTHOR": "",
     "PONDER": False,
+    "VIEW_RADIUS": None,
     "SEND_DECISIONS": False,
     "MAX_CONTENT_LENGTH": _MAX_BODY_BYTES,
 }
@@ -100,7 +102,11 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         filters=app.config["FILTERS"],
         rules=app.config["POLICY_RULES"],
     )
-    app.extensions["live_snake"] = LiveSnake(factory, ponders=app.config["PONDER"])
+    app.extensions["live_snake"] = LiveSnake(
+        factory,
+        ponders=app.config["PONDER"],
+        view_radius=app.config["VIEW_RADIUS"],
+    )
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # A redirect would turn an engine's POST into a GET.
     # Engines append /move to the snake's URL, so the application handles requests below any base
@@ -122,7 +128,7 @@ def from_environment() -> dict[str, Any]:
     Raises:
         ValueError: If ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
     """
-    keys = set(DEFAULT_CONFIG) - {"SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
+    keys = set(DEFAULT_CONFIG) - {"VIEW_RADIUS", "SEND_DECISIONS", "MAX_CONTENT_LENGTH"}
     config: dict[str, Any] = {key: os.environ.get(ENVIRONMENT_PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_gym.rules import MOVES
+from battlesnake_gym.rules import MOVES, Settings
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.builtin_snakes import hungry_snake
 from battlesnake_heuristics.rating.match import MatchSettings, play_game
@@ -35,9 +36,16 @@ class FeaturedGame:
 
     The class is thread-safe. The page shows decisions only after the game, because opponents can
     also read the page.
+
+    Args:
+        factory: Function that builds the strategy of the example game.
+        view_radius: View radius in the example game; None for no limit.
     """
 
-    def __init__(self, factory: StrategyFactory) -> None:
+    def __init__(self, factory: StrategyFactory, view_radius: int | None = None) -> None:
+        self._example_settings = replace(
+            _EXAMPLE_SETTINGS, settings=Settings(view_radius=view_radius)
+        )
         self._factory: StrategyFactory | None = factory  # The factory is None after the first game.
         self._lock = threading.Lock()
         self.key: Key | None = None
@@ -50,8 +58,10 @@ class FeaturedGame:
             tuple[str, str]
         ] = []  # Each frame is stored without and with its decision.
 
-    def record_position(self, key: Key, board: Board, decision: Decision | None = None) -> None:
-        """Add a position of a game, and the decision on that position."""
+    def record_position(
+        self, key: Key, board: Board, decision: Decision | None = None, note: str = ""
+    ) -> None:
+        """Add a position of a game, the decision on that position, and a note for the page."""
         if not is_normal_size(board):
             return
         with self._lock:
@@ -60,6 +70,7 @@ class FeaturedGame:
                     return
                 self._start_game(key, board)
             self._last_move_at = time.monotonic()
+            self._header["note"] = note
             self._add_frame(board, decision)
 
     def end(self, key: Key, board: Board | None) -> None:
@@ -87,8 +98,8 @@ class FeaturedGame:
                 page continues its example game from the same position.
 
         Returns:
-            The game's header with ``version``, ``over``, ``from``, ``frames`` and ``you``, the
-            snake's seat.
+            The game's header with ``version``, ``over``, ``from``, ``frames``, ``you`` (the snake's
+            seat) and ``note`` (an assumption about the requests, or "").
         """
         with self._lock:
             if self._factory is not None and not self._frames:
@@ -108,7 +119,7 @@ class FeaturedGame:
         self._factory, self.key, self._over = None, key, False
         self._version, self._size, self._frames = self._version + 1, 0, []
         you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
-        self._header = {**replay_json.header(board), "you": you}
+        self._header = {**replay_json.header(board), "you": you, "note": ""}
 
     def _add_frame(self, board: Board, decision: Decision | None) -> None:
         """Store a position as JSON, without and with its decision."""
@@ -125,7 +136,7 @@ class FeaturedGame:
         The example game is discarded if a real game has started.
         """
         played = play_game(
-            _EXAMPLE_SETTINGS,
+            self._example_settings,
             [lambda seed: _play_moves_first(factory(seed), moves), hungry_snake],
             7,
             names=["this snake", "hungry"],

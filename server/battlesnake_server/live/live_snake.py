@@ -10,6 +10,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.snakes import Decision, StrategyFactory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
@@ -40,6 +41,7 @@ class LiveSnake:
     Args:
         factory: Function that builds the strategy of a session.
         ponders: Whether the search continues while the snake waits for the next move.
+        view_radius: View radius in the example game of the snake's page; None for no limit.
 
     Attributes:
         is_instant: Whether the strategies move within milliseconds.
@@ -49,7 +51,9 @@ class LiveSnake:
         ValueError: If ``ponders`` is set, but the strategy is not a search.
     """
 
-    def __init__(self, factory: StrategyFactory, *, ponders: bool = False) -> None:
+    def __init__(
+        self, factory: StrategyFactory, *, ponders: bool = False, view_radius: int | None = None
+    ) -> None:
         self._ponders = ponders
         example = factory(0)
         if ponders and not isinstance(example, Search):
@@ -59,7 +63,7 @@ class LiveSnake:
             )
         self.is_instant = is_instant(example)
         self.sessions = Sessions(factory)
-        self.featured_game = FeaturedGame(factory)
+        self.featured_game = FeaturedGame(factory, view_radius)
         self.metrics = Metrics(active_games=self.sessions.count_games)
         self._move_runner = MoveRunner(self.metrics, is_instant=is_instant, low_priority=True)
         self._ponderer = Ponderer()
@@ -80,7 +84,8 @@ class LiveSnake:
     ) -> Decision:
         """Choose a move.
 
-        Unreadable fields are ignored, counted, and logged once per game.
+        Unreadable fields are ignored, counted, and logged once per game. An assumption about the
+        view radius is logged once per game, and the page shows the assumption.
 
         Args:
             key: Game id and snake id.
@@ -96,14 +101,19 @@ class LiveSnake:
         ignored: list[str] = []
         with self.parse_gate.admit(body_bytes), session.lock:
             board = Board.from_api(body, tracker=session.eliminations, errors=ignored)
-            first = bool(ignored) and not session.warned_of_bad_fields
+            assumptions = [message for message in ignored if VIEW_RADIUS_KEY in message]
+            if assumptions and not session.assumption:
+                session.assumption = assumptions[0]
+                log.warning("%s: %s", session.name, session.assumption)
+            others = [message for message in ignored if message not in assumptions]
+            first = bool(others) and not session.warned_of_bad_fields
             session.warned_of_bad_fields |= first
         if board.game.timeout > _MAX_TIMEOUT_MS:
             board.game = replace(board.game, timeout=_MAX_TIMEOUT_MS)
         self.metrics.ignored_fields.inc(len(ignored))
         if first:
             log.warning(
-                "%s: %s; this and other unreadable fields are ignored", session.name, ignored[0]
+                "%s: %s; this and other unreadable fields are ignored", session.name, others[0]
             )
         with self._ponderer.pause():
             decision = self._move_runner.decide(session, board, arrived, client or ClientState())
@@ -111,7 +121,7 @@ class LiveSnake:
         if self._ponders and isinstance(session.strategy, Search) and is_normal_size(board):
             self._ponderer.ponder(session.strategy, board, decision)
         try:
-            self.featured_game.record_position(key, board, decision)
+            self.featured_game.record_position(key, board, decision, session.assumption)
         except Exception:  # User code may return an invalid decision with a valid move.
             log.exception("%s cannot be shown on the page", session.name)
         return decision

@@ -55,6 +55,7 @@ class Session:
         last_request_at: Time of the last request in seconds, by the clock of `Sessions`.
         failed: Whether the strategy has raised an exception in this game.
         warned_of_bad_fields: Whether an unreadable field of a request has been logged.
+        assumption: Logged assumption about the view radius, or "".
     """
 
     strategy: Strategy
@@ -69,6 +70,7 @@ class Session:
     last_request_at: float = 0.0
     failed: bool = False
     warned_of_bad_fields: bool = False
+    assumption: str = ""
 
     def ensure_built(self) -> None:
         """Build the strategy on the first call.

@@ -5,6 +5,7 @@
 //   view.draw(frame, previous, 0.4);        // draws 40% of the movement from `previous`
 //   view.select(2);                         // outlines a snake, shows the scores of the
 //                                           // moves and the expected line
+//   view.limit(frame, before)               // returns what the selected snake sees of a frame
 //   view.cellAt(event)                      // returns the cell [x, y] at a pointer, or null
 //
 // The colors of the board are custom properties of style.css (--cell, --food, ...). The colors of
@@ -37,6 +38,7 @@ export class BoardView {
     this.selected = null;
     this.defaultLineSnake = null; // the snake whose line is drawn if none is selected
     this.shown = null;
+    this.limited = new WeakMap(); // the frames that the selected snake sees, by frame
     const { width, height } = game;
     const edge = coordinates ? LABEL_MARGIN : 0;
     svg.setAttribute("viewBox",
@@ -68,6 +70,29 @@ export class BoardView {
 
   select(index) {
     this.selected = index;
+    this.limited = new WeakMap();
+  }
+
+  /** Returns the part of `frame` that the selected snake sees, if the view is limited.
+   *
+   * Food that `before`, the frame of the previous turn, lacks is visible everywhere.
+   */
+  limit(frame, before) {
+    const own = frame?.snakes[this.selected];
+    const radius = this.game.view_radius ?? null;
+    if (radius === null || !own || own.death) return frame;
+    if (this.limited.has(frame)) return this.limited.get(frame);
+    const [headX, headY] = own.body[0];
+    const visible = ([x, y]) => Math.abs(x - headX) + Math.abs(y - headY) <= radius;
+    const snakes = frame.snakes.map((snake) => (snake === own || snake.death ? snake : {
+      ...snake, body: snake.body.filter(visible), health: null, next: null,
+      hidesHead: !visible(snake.body[0]), hidesTail: !visible(snake.body.at(-1)),
+    }));
+    const food = frame.food.filter((cell) => visible(cell) ||
+      !before?.food.some((old) => same(old, cell)));
+    const limited = { ...frame, snakes, food, visible };
+    this.limited.set(frame, limited);
+    return limited;
   }
 
   /** Returns the cell at the position of a pointer event, or null. */
@@ -121,7 +146,7 @@ export class BoardView {
   drawHints(frame) {
     return this.hints.flatMap(({ index, move, rank }) => {
       const snake = frame.snakes[index];
-      if (snake.death) return [];
+      if (snake.death || snake.hidesHead) return [];
       const [x, y] = this.center(snake.body[0]);
       const [right, up] = OFFSETS[move];
       const at = (ahead, aside) =>
@@ -137,7 +162,8 @@ export class BoardView {
 
   /** Returns annotations beside the heads of snakes whose last move was a mistake. */
   drawBadges(frame) {
-    return this.badges.map(({ index, annotation }) => {
+    const badges = this.badges.filter(({ index }) => !frame.snakes[index].hidesHead);
+    return badges.map(({ index, annotation }) => {
       const [x, y] = this.visibleCenter(frame.snakes[index].body[0]);
       return element("g", { class: annotation === "??" ? "badge blunder" : "badge" },
         element("circle", { cx: x + 0.34, cy: y - 0.34, r: 0.3 }),
@@ -153,7 +179,7 @@ export class BoardView {
   }
 
   drawItems(frame) {
-    const items = [];
+    const items = frame.visible ? this.drawFog(frame.visible) : [];
     for (const [x, y, layers] of frame.hazards) {
       const [left, top] = [x, this.game.height - y - 1];
       const strength = Math.min(0.2 + 0.16 * layers, 0.85);
@@ -179,11 +205,20 @@ export class BoardView {
     this.items.replaceChildren(...items, ...this.drawCrosses(frame, false));
   }
 
+  /** Returns a shade on each cell that the selected snake does not see. */
+  drawFog(visible) {
+    const { width, height } = this.game;
+    const cells = Array.from({ length: width * height }, (_, i) => [i % width, Math.floor(i / width)]);
+    const d = cells.filter((cell) => !visible(cell)).map(([x, y]) => `M${x} ${height - y - 1}h1v1h-1z`);
+    return [element("path", { class: "fog", d: d.join("") })];
+  }
+
   drawSnake(index, frame, previous, fraction) {
     const snake = frame.snakes[index];
     const dying = snake.death && snake.death.turn === frame.turn;
-    if (snake.death && !dying) return [];
-    const moving = fraction < 1 && previous && !previous.death;
+    if ((snake.death && !dying) || !snake.body.length) return [];
+    const whole = !snake.hidesHead && !snake.hidesTail && !previous?.hidesHead && !previous?.hidesTail;
+    const moving = fraction < 1 && previous && !previous.death && whole;
     const body = snake.body;
     const strokes = this.strokes(body, moving ? previous.body : null, fraction);
     const { color, head: headParts = [], tail: tailParts = [] } = this.game.snakes[index];
@@ -195,11 +230,12 @@ export class BoardView {
     group.append(...this.drawBody(strokes));
     const head = strokes[0][0];
     const tail = body.at(-1);
-    group.append(...this.drawTail(strokes.at(-1), tailParts));
+    if (!snake.hidesTail) group.append(...this.drawTail(strokes.at(-1), tailParts));
     if (body.length > 2 && same(tail, body.at(-2)) && !same(tail, body[0])) {
       const [x, y] = this.center(tail);
       group.append(element("circle", { class: "stays", cx: x, cy: y, r: 0.11 }));
     }
+    if (snake.hidesHead) return [group];
     group.append(element("circle", { cx: head[0], cy: head[1], r: 0.42 }));
     group.append(drawParts(headParts, head, this.direction(body)));
     return [group];
@@ -296,7 +332,7 @@ export class BoardView {
     const [halos, lines] = [[], []];
     this.game.snakes.forEach(({ id, color }, i) => {
       const moves = (line[id] ?? []).slice(0, MAX_LINE_TURNS);
-      if (!moves.length) return;
+      if (!moves.length || frame.snakes[i].hidesHead) return;
       let cell = frame.snakes[i].body[0];
       const [headX, headY] = this.center(cell);
       const [right, up] = OFFSETS[moves[0]];

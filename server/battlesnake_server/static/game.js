@@ -48,6 +48,7 @@ function takeSeat(player, seat) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ key: seat.dataset.key, move }),
   }).catch(() => {}); // streamGame reports a lost connection
+  if (player.game.view_radius !== null) player.select(OWN_SEAT);
   player.steer = steer;
   document.body.classList.add("seated");
   for (const button of $("pad").querySelectorAll("button")) {

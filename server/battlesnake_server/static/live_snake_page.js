@@ -16,10 +16,11 @@ new BoardView($("portrait"), { width: 6, height: 1, snakes: [customization] }).d
 });
 
 function show() {
-  const frame = game.frames[turn];
-  if (!frame) return;
-  view.select(game.over ? game.you : null);
+  if (!game.frames[turn]) return;
+  view.select(game.over || game.view_radius !== null ? game.you : null);
+  const frame = view.limit(game.frames[turn], game.frames[turn - 1]);
   view.draw(frame);
+  $("note").textContent = game.note;
   const last = game.frames.at(-1).turn;
   $("caption").textContent = !game.over ? `Live: turn ${frame.turn}`
     : `${game.id ? "Last game" : "No game yet; this is a sample game"}: ` +
@@ -30,7 +31,7 @@ function show() {
     dot.className = "dot";
     dot.style.background = game.snakes[i].color;
     const fate = snake.death ? `eliminated on turn ${snake.death.turn}`
-      : `length ${snake.body.length}, health ${snake.health}`;
+      : `length ${snake.body.length}, health ${snake.health ?? "?"}`;
     item.append(dot, `${game.snakes[i].name}: ${fate}`);
     return item;
   }));
@@ -67,6 +68,7 @@ async function poll() {
       turn = game.over ? Math.min(moves ? shown : 0, game.frames.length - 1) : game.frames.length - 1;
     } else {
       game.frames.push(...update.frames);
+      game.note = update.note;
       if (!game.over) turn = game.frames.length - 1;
     }
     show();

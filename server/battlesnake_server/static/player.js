@@ -201,10 +201,17 @@ export class Player {
   }
 
   select(index) {
+    if (this.steer && this.game.view_radius !== null) return; // the player sees only its own view
     const same = index === this.view.selected;
     this.view.select(same || index >= this.cards.length ? null : index);
     this.shownFrame = null;
     this.show();
+  }
+
+  /** Returns a frame, or what the selected snake sees of the frame if the view is limited. */
+  seen(index) {
+    const { frames } = this.game;
+    return this.view.limit(frames[index], frames[index - 1]);
   }
 
   show() {
@@ -214,14 +221,14 @@ export class Player {
     const { branch } = this.analysis;
     if (this.shownFrame !== index) this.analysis.show(branch?.frame ?? frames[index]);
     if (branch) this.view.draw(branch.frame);
-    else if (fraction === 0 || prefersReducedMotion.matches || this.speed > MAX_SMOOTH_SPEED) this.view.draw(frames[index]);
-    else this.view.draw(frames[index + 1], frames[index], fraction);
+    else if (fraction === 0 || prefersReducedMotion.matches || this.speed > MAX_SMOOTH_SPEED) this.view.draw(this.seen(index));
+    else this.view.draw(this.seen(index + 1), this.seen(index), fraction);
     $("cursor").setAttribute("x1", this.position);
     $("cursor").setAttribute("x2", this.position);
     this.analysis.moveCursor(this.position);
     if (this.shownFrame === index) return;
     this.shownFrame = index;
-    this.showFrame(branch?.frame ?? frames[index]);
+    this.showFrame(branch?.frame ?? this.seen(index));
   }
 
   /** Shows the panels, which change only between turns. */
@@ -271,7 +278,7 @@ export class Player {
       html("span", "name", dot, html("b", "", snake.name), card.winProbability, card.numbers),
       card.meter, card.fate, card.shout);
     button.type = "button";
-    button.title = `Show decisions of ${snake.name} (${index + 1})`;
+    button.title = `Show view and decisions of ${snake.name} (${index + 1})`;
     button.addEventListener("click", () => this.select(index));
     card.root.append(button);
     card.button = button;
@@ -288,9 +295,9 @@ export class Player {
       html("span", "latency", death ? "" : latency),
       html("span", "move", death ? "" : move),
       html("span", "length", `${snake.body.length}`, html("small", "", " long")),
-      html("span", "health", death ? "" : String(snake.health)));
-    card.bar.style.width = `${death ? 0 : snake.health}%`;
-    card.meter.classList.toggle("low", snake.health <= 25);
+      html("span", "health", death ? "" : String(snake.health ?? "?")));
+    card.bar.style.width = `${death ? 0 : snake.health ?? 0}%`;
+    card.meter.classList.toggle("low", (snake.health ?? 100) <= 25);
     card.fate.textContent = death ? this.fate(death, index) : "";
     card.shout.textContent = death ? "" : snake.shout;
   }
@@ -435,6 +442,8 @@ export async function openPlayer(root) {
   const response = await fetch(root.dataset.game);
   const game = await response.json();
   if (!response.ok) throw new Error(game.error);
+  const { viewRadius } = root.dataset; // of `game watch --view-radius`
+  game.view_radius ??= viewRadius ? Number(viewRadius) : null;
   root.hidden = false;
   $("message").hidden = true;
   return new Player(game, root.dataset.turn);

@@ -92,7 +92,10 @@ def add_replay_pages(
 
 
 def create_app(
-    roots: Sequence[Path], token: str | None = None, address_policy: AddressPolicy | None = None
+    roots: Sequence[Path],
+    token: str | None = None,
+    address_policy: AddressPolicy | None = None,
+    view_radius: int | None = None,
 ) -> Flask:
     """Create an application that shows only the games under ``roots``.
 
@@ -101,6 +104,7 @@ def create_app(
         token: Access token required to start analyses and to fetch games; None allows every visitor
             to act.
         address_policy: Addresses from which visitors may fetch games; None uses the default policy.
+        view_radius: View radius of games whose settings have none; None for no limit.
 
     Raises:
         ValueError: If a root does not exist.
@@ -109,6 +113,8 @@ def create_app(
         if not root.exists():
             raise ValueError(f"there is no file or directory {str(root)!r}; check the path")
     app = pages.create_application("Replays", token=token)
+    if view_radius is not None:
+        app.config["VIEW_RADIUS"] = view_radius
     add_replay_pages(app, roots, "", address_policy)
     return app
 
