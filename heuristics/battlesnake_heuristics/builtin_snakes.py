@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from battlesnake_gym import snakes
-from battlesnake_heuristics.rule_based.conditions import crowded, hungry, longest
+from battlesnake_heuristics.rule_based.conditions import crowded, food_reachable, hungry, longest
 from battlesnake_heuristics.rule_based.filters import ALIVE, SAFE, hazards
 from battlesnake_heuristics.rule_based.one_turn_search import foresight
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, When
@@ -16,6 +16,8 @@ from battlesnake_heuristics.rule_based.preferences import (
     edge,
     food,
     hunt,
+    known_food,
+    path_to_tail,
     space,
     straight,
     tail,
@@ -44,6 +46,14 @@ def straight_snake(seed: int) -> Pipeline:
 def hungry_snake(seed: int) -> Pipeline:
     """Go for the nearest food, even at full health; avoid only walls and bodies."""
     return Pipeline(*ALIVE, food, seed=seed)
+
+
+def hungry_blackout_snake(seed: int) -> Pipeline:
+    """Go for seen or remembered food, else for the own tail; made for limited view.
+
+    The starter kit of Battlesnake Blackout has a snake of this description.
+    """
+    return Pipeline(*ALIVE, When(food_reachable, [known_food], [path_to_tail]), seed=seed)
 
 
 def cautious_snake(seed: int) -> Pipeline:
@@ -117,6 +127,7 @@ BUILTIN_SNAKES: dict[str, snakes.StrategyFactory] = {
     "safe-random": safe_random_snake,
     "straight": straight_snake,
     "hungry": hungry_snake,
+    "hungry-blackout": hungry_blackout_snake,
     "cautious": cautious_snake,
     "hunter": hunter,
     "tail-chaser": tail_chaser,

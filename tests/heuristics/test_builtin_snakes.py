@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -71,3 +72,35 @@ def test_careful_snakes_beat_careless_ones(careful: str) -> None:
         last = play_game(MatchSettings(), factories, 1 + 10_007 * number).last
         won += last.snakes[players.index(careful)].alive
     assert won >= 7
+
+
+def limited(row: str, turn: int) -> Board:
+    """What the snake of a row of cells sees within two cells."""
+    empty = " ".join("." * len(row.split()))
+    board = Board.from_text(f"{empty}\n{row}\n{empty}")
+    board.turn, board.game = turn, replace(board.game, settings=Settings(view_radius=2))
+    board.you_id = "a"
+    return board.limited()
+
+
+def test_hungry_blackout_remembers_food() -> None:
+    snake = snakes.make("hungry-blackout", 3)
+    row = "> > A . . . . . *"
+    assert limited(row, 0).food == [(8, 1)], "food is visible everywhere when it appears"
+    snake(limited(row, 0))
+    assert limited(row, 5).food == []
+    assert [snake(limited(row, 5)).move for _ in range(4)] == ["right"] * 4
+    fresh = snakes.make("hungry-blackout", 3)(limited(row, 5))
+    assert fresh.move in ("up", "down"), "the ways to its own tail"
+
+
+def test_hungry_blackout_forgets_food_that_is_gone() -> None:
+    snake = snakes.make("hungry-blackout", 3)
+    assert snake(limited("> A . * . . . . .", 3)).reasons[-1].rule == "known_food"
+    assert snake(limited(". > A . . . . . .", 4)).reasons[-1].rule == "path_to_tail"
+
+
+def test_hungry_blackout_goes_around_visible_bodies_only() -> None:
+    board = Board.from_text(". . . . . .\n> > A B . *\n. . . ^ . .\n. . . ^ < .")
+    board.you_id = "a"
+    assert snakes.make("hungry-blackout", 3)(board).move == "up"

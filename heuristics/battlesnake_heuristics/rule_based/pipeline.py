@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.rule_based.view import View
@@ -188,19 +189,29 @@ def apply_steps(steps: Sequence[PipelineStep], view: View, verdict: Verdict) -> 
 
 
 class Pipeline:
-    """A strategy that consists of steps. Random numbers from ``seed`` break ties."""
+    """A strategy that consists of steps. Random numbers from ``seed`` break ties.
+
+    With limited view, the object remembers what the snake saw in its game. A decision then depends
+    only on the seed, the position and the memory, so that a repeated request gets the same move.
+    """
 
     def __init__(self, *steps: PipelineStep, seed: int = 0) -> None:
         self.steps = steps
+        self._seed = seed
         self._random = random.Random(seed)
+        self._sightings = Sightings()
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you`` within a few milliseconds.
 
         The pipeline ignores the time budget ``seconds``.
         """
-        verdict = Verdict()
-        apply_steps(self.steps, View(board), verdict)
+        verdict, view = Verdict(), View(board)
+        if board.game.settings.view_radius is not None:
+            self._random.seed(f"{self._seed} {board.turn}")
+            self._sightings.update(board)
+            view.sightings = self._sightings
+        apply_steps(self.steps, view, verdict)
         return verdict.decide(self._random.choice)
 
 

@@ -22,6 +22,19 @@ def food(view: View, move: str) -> float:
 
 
 @Preference
+def known_food(view: View, move: str) -> float:
+    """Follows a shortest path to seen or remembered food, around all visible segments."""
+    return _discount_turns(view.path_length(move, view.known_food()))
+
+
+@Preference
+def path_to_tail(view: View, move: str) -> float:
+    """Follows a shortest path to the snake's own tail, around all visible segments."""
+    tail = view.grid.bit(view.you.body[-1])
+    return _discount_turns(view.path_length(move, tail, free=tail))
+
+
+@Preference
 def space(view: View, move: str) -> float:
     """Leads to many reachable cells."""
     return view.num_reachable(move) / view.grid.everything.bit_count()

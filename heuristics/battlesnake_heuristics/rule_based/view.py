@@ -14,6 +14,8 @@ from operator import or_
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.grid import first_reached_by_turn, grid
+from battlesnake_gym.boards.limited_view import is_visible
+from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake
 
 
@@ -35,6 +37,8 @@ class View:
         self.board = board
         self.values: dict[str, float] = {}
         """The policy's values by move; empty without a policy (see `policy_rules`)."""
+        self.sightings: Sightings | None = None
+        """What the snake saw on earlier turns; None without a limited view."""
         self.you: Snake = board.you
         self.opponents = [snake for snake in board.living if snake.id != self.you.id]
         self.grid = grid(board.width, board.height, rules.wraps(board.game))
@@ -74,6 +78,37 @@ class View:
         """Return whether ``move`` leads off the board or to a cell that remains occupied."""
         target = self.grid.bit(self.targets[move])
         return not target or any(target & body[-2] for body in self._bodies)
+
+    def known_food(self) -> int:
+        """Return the visible food and the food that was there when last seen, as bits."""
+        remembered = self.sightings.food(self.board.turn) if self.sightings else ()
+        return self.food | self.grid.bits(remembered)
+
+    def path_length(self, move: str, goals: int, free: int = 0) -> int | None:
+        """Return the number of moves to the nearest of ``goals``, starting with ``move``.
+
+        All visible segments are walls for the whole path. The result is None without a path.
+
+        Args:
+            move: First move.
+            goals: Cells, as bits.
+            free: Cells that are no walls, as bits.
+        """
+        radius = self.board.game.settings.view_radius
+        walls = self.grid.bits(
+            cell
+            for snake in (self.you, *self.opponents)
+            for cell in snake.body
+            if radius is None or is_visible(cell, self.you.head, radius)
+        )
+        allowed = self.grid.everything & ~(walls & ~free)
+        reached, before, moves = self.grid.bit(self.targets[move]) & allowed, 0, 1
+        while reached != before:
+            if reached & goals:
+                return moves
+            before, moves = reached, moves + 1
+            reached |= self.grid.spread(reached) & allowed
+        return None
 
     def exits(self, snake: Snake) -> int:
         """Return the cells that ``snake`` can enter on the next turn, as bits."""
