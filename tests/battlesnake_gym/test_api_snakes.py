@@ -137,13 +137,17 @@ def test_start_and_end_are_called_once_per_game(tmp_path: Path, board: Board) ->
     assert log == ["start", ("end", 1)]
 
 
+@pytest.mark.parametrize("options", [[], ["--rules"]])
 def test_a_new_snake_plays_and_replaces_no_file(
-    tmp_path: Path, board: Board, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, board: Board, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     path = str(tmp_path / "fresh.py")
-    assert main.main(["snakes", "new", path]) == 0
+    assert main.main(["snakes", "new", path, *options]) == 0
     board.food = [(board.you.head[0], board.you.head[1] - 1)]
-    assert snakes.to_decision(snakes.make(path)(board)).move == "down"
+    board.you.health = 20
+    decision = snakes.to_decision(snakes.make(path)(board))
+    assert decision.move == "down"
+    assert bool(decision.reasons) == bool(options), "rules explain their moves"
     assert main.main(["snakes", "new", path]) == 2
     assert "exists" in capsys.readouterr().err
 

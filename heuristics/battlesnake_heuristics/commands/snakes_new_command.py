@@ -37,14 +37,30 @@ def move(game_state):
     return min(safe, key=distance_to_food)
 
 
-# Next step: rules, ordered by importance. Replace `move` by these lines, and see
-# docs/tutorials/first-snake.md.
-#
-# from battlesnake_gym import snakes
-# from battlesnake_heuristics.rule_based import filters, preferences
-# from battlesnake_heuristics.rule_based.pipeline import Pipeline
-#
-# snakes.register("{name}", lambda seed: Pipeline(filters.walls, preferences.food, seed=seed))
+# Next step: a snake of rules, which also explains its moves. See
+# battlesnake-gym snakes new rules_{name}.py --rules
+'''
+
+_RULES_TEMPLATE = '''"""A snake of rules. To run it: battlesnake-gym arena {path} hungry"""
+
+from battlesnake_gym import snakes
+from battlesnake_heuristics import SAFE, Pipeline, When
+from battlesnake_heuristics.rule_based.conditions import hungry
+from battlesnake_heuristics.rule_based.preferences import food, tail, territory
+
+
+def make_snake(seed):
+    """Eat when hungry, otherwise claim territory and stay near the tail."""
+    return Pipeline(
+        *SAFE,  # Filters veto moves, such as moves into walls.
+        When(hungry, [food * 3], [tail * 0.1]),
+        territory,  # A preference scores each move. The move with the highest sum wins.
+        seed=seed,
+    )
+
+
+# All filters, conditions and preferences: docs/reference/rules-of-snakes.md
+snakes.register("{name}", make_snake)
 '''
 
 
@@ -54,10 +70,12 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         0, or 2 if the file exists or its name is invalid.
     """
-    path = parser().parse_args(argv).path
+    options = parser().parse_args(argv)
+    path: Path = options.path
+    template = _RULES_TEMPLATE if options.rules else _TEMPLATE
     try:
         check_new_file(path)
-        path.write_text(_TEMPLATE.format(path=path, name=path.stem))
+        path.write_text(template.format(path=path, name=path.stem))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     sys.stdout.write(
@@ -86,9 +104,12 @@ def parser() -> Parser:
     """Create the command-line parser."""
     parser = Parser(
         prog=_PROG,
-        description="Write a small snake: a function that returns a move, with rules as the next "
-        "step.",
+        description="Write a small snake: a function that returns a move, or with --rules a list "
+        "of rules.",
         epilog="Example: battlesnake-gym snakes new my_snake.py",
     )
     parser.add_argument("path", type=Path, metavar="FILE", help="new file, such as my_snake.py")
+    parser.add_argument(
+        "--rules", action="store_true", help="write a snake of rules, which explains its moves"
+    )
     return parser
