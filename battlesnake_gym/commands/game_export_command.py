@@ -108,9 +108,7 @@ def _save_svg(replay: Replay, output: Path, options: argparse.Namespace) -> None
 def _save_html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     """Write a self-contained HTML page that plays back the game."""
     embedded_player = load_module("battlesnake_server.replay_viewer.embedded_player", "")
-    page = embedded_player.read_package_file("templates/export.html")
-    page = page.replace("@STYLE@", embedded_player.read_style_sheet(), 1)
-    page = page.replace("@PLAYER@", embedded_player.render(replay, options.turns_per_second), 1)
+    page = embedded_player.render_page(replay, options.turns_per_second)
     write_atomically(output, lambda temporary: temporary.write_text(page, "utf-8"))
 
 

@@ -10,6 +10,13 @@ from battlesnake_server import replay_json
 SERVER_DIR = Path(__file__).parents[1]
 
 
+def render_page(replay: Replay, turns_per_second: float) -> str:
+    """Return a page with the player that needs no other files."""
+    page = read_package_file("templates/export.html")
+    page = page.replace("@STYLE@", read_style_sheet(), 1)
+    return page.replace("@PLAYER@", render(replay, turns_per_second), 1)
+
+
 def read_style_sheet() -> str:
     """Return the style sheet of all pages."""
     return read_package_file("static/style.css")
@@ -26,7 +33,7 @@ def render(replay: Replay, turns_per_second: float) -> str:
     The page of the player must contain the style sheet and allow inline scripts.
     """
     script = read_package_file("static/embedded_player.js")
-    script = script.replace('import { BoardView } from "./board.js";\n', "")
+    script = script.replace('import { BoardView, CAUSES } from "./board.js";\n', "")
     parts = {
         "SPEED": f"{turns_per_second:g}",
         "SCRIPT": "\n" + read_package_file("static/board.js").replace("export ", "") + script,

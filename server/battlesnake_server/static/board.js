@@ -18,6 +18,16 @@ const LABEL_MARGIN = 0.45; // space for the coordinates, in cells
 const MAX_LINE_TURNS = 14;
 const OFFSETS = { up: [0, 1], down: [0, -1], left: [-1, 0], right: [1, 0] };
 
+/** Causes of elimination, in the order of their numbers in the engine. */
+export const CAUSES = {
+  "wall-collision": "hit a wall",
+  "snake-self-collision": "ran into itself",
+  "snake-collision": "ran into a body",
+  "head-collision": "lost a head-to-head",
+  "out-of-health": "starved",
+  hazard: "died in a hazard",
+};
+
 /** Creates an SVG element; omits attributes that are null. */
 export function element(name, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, name);

@@ -1,17 +1,19 @@
-// Player of an embedded game, with a button and a slider, for self-contained pages. The page contains
-// these elements:
+// Player of an embedded game, with a button and a slider, for self-contained pages. The game plays at
+// once, or shows the turn in the address (#turn=53). The page contains these elements:
 //
 //   <svg class="board" id="board">, <button id="play">, <input id="turn" type="range">,
 //   <output id="shown">, <ul id="snakes">,
 //   <script type="application/json" id="game" data-speed="TURNS PER SECOND">
 
-import { BoardView } from "./board.js";
+import { BoardView, CAUSES } from "./board.js";
 
 const $ = (id) => document.getElementById(id);
 const game = JSON.parse($("game").textContent);
 const view = new BoardView($("board"), game);
-let playing = !window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+const addressed = new URLSearchParams(location.hash.slice(1)).get("turn"); // #turn=53
+let playing = addressed === null && !window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 $("turn").max = game.frames.length - 1;
+$("turn").value = Number(addressed ?? game.frames[0].turn) - game.frames[0].turn;
 function show() {
   const frame = game.frames[$("turn").value];
   view.draw(frame);
@@ -21,7 +23,7 @@ function show() {
     const dot = document.createElement("span");
     dot.className = "dot";
     dot.style.background = game.snakes[i].color;
-    const fate = snake.death ? `${snake.death.cause}, turn ${snake.death.turn}`
+    const fate = snake.death ? `${CAUSES[snake.death.cause] ?? snake.death.cause}, turn ${snake.death.turn}`
       : `length ${snake.body.length}, health ${snake.health}`;
     item.append(dot, `${game.snakes[i].name}: ${fate}`);
     return item;

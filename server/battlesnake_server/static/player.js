@@ -7,18 +7,10 @@
 //   player.openAnalysis();                         // opens the analysis of a complete game
 
 import { Analysis } from "./analysis.js";
-import { BoardView, element } from "./board.js";
+import { BoardView, CAUSES, element } from "./board.js";
 import "./copy_button.js";
 import { ARROWS, html, renderDecision } from "./decision.js";
 
-const CAUSES = {
-  "wall-collision": "hit a wall",
-  "snake-self-collision": "ran into itself",
-  "snake-collision": "ran into a body",
-  "head-collision": "lost a head-to-head",
-  "out-of-health": "starved",
-  hazard: "died in a hazard",
-};
 /** Reasons why a snake returned no valid move (see server/battlesnake_server/arena/players.py). */
 const PROBLEMS = {
   timeout: "no response in time",
@@ -253,6 +245,7 @@ export class Player {
     if (editor) editor.href = `${editor.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);
     const fragment = this.fragment(frame);
     $("copy").dataset.copy = fragment;
+    $("embed").dataset.copy = `${$("embed").dataset.embed}#turn=${frame.turn}`;
     clearTimeout(this.addressTimer); // browsers limit the rate of address changes
     this.addressTimer = setTimeout(() => {
       if (this.pendingFrame === null) history.replaceState(null, "", fragment);

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_gym.draw.customization import PALETTE
-from battlesnake_gym.replays.replay import ReplayError
+from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_server import replay_json
 from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import SURVIVED_KEY
@@ -271,6 +271,16 @@ def data(game_id: str) -> Response:
         finally:
             _waiting.release()
     return jsonify(found.to_dict(min(since, len(found.boards) - 1)))
+
+
+@blueprint.get("/game/<game_id>/embed")
+def embed(game_id: str) -> Response | tuple[str, int]:
+    """Return the game as a page that other sites may show in a frame."""
+    try:
+        found = load_timeline(game_id)
+    except (GameNotFoundError, ReplayError) as error:
+        return render_missing_page(str(error))
+    return pages.embed_response(Replay(found.boards[0], found.turns[:]))
 
 
 @blueprint.get("/game/<game_id>/last")

@@ -21,8 +21,10 @@ from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.untrusted_text import parse_json
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_server.address_policy import url_host
 from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES, PageServer
+from battlesnake_server.replay_viewer import embedded_player
 from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, AnalysisQueueFullError
 from battlesnake_server.web import access_control
 
@@ -30,6 +32,8 @@ _MIN_COMPRESSED_BYTES = 1024
 """Minimum size of a response to compress, in bytes."""
 
 _COMPRESSED_TYPES = ("text/", "application/json", "application/javascript", "image/svg+xml")
+
+_EMBEDDED_TURNS_PER_SECOND = 6
 
 _MAX_QUERY_INT = 2**31 - 1
 """Maximum integer in a query string; a valid id in all databases."""
@@ -126,9 +130,10 @@ def _set_security_headers(response: Response) -> Response:
     kinds = ("script", "style", "connect")
     sources = "; ".join(f"{kind}-src 'self'" for kind in kinds)
     sources += "; img-src 'self' blob:"  # The GIF encoder draws the board as an image.
-    response.headers["Content-Security-Policy"] = (
+    response.headers.setdefault(
+        "Content-Security-Policy",
         f"default-src 'none'; {sources}; "
-        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     )
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -210,6 +215,18 @@ def start_analysis(game: Path) -> Response:
     except AnalysisQueueFullError as error:
         return error_response(error, 503)
     return jsonify(current_analysis_queue().status_to_dict(game))
+
+
+def embed_response(replay: Replay) -> Response:
+    """Return the player of a game as a page that other sites may show in a frame.
+
+    The page has no actions and loads no files.
+    """
+    response = Response(embedded_player.render_page(replay, _EMBEDDED_TURNS_PER_SECOND))
+    response.headers["Content-Security-Policy"] = (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    )
+    return response
 
 
 def serve(

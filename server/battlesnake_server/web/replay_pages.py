@@ -153,6 +153,15 @@ def data(key: str) -> Response:
         return error_response(str(error), 422)
 
 
+@blueprint.get("/embed/<path:key>")
+def embed(key: str) -> Response:
+    """Return a game as a page that other sites may show in a frame."""
+    try:
+        return pages.embed_response(_find_entry(key).load())
+    except ReplayError as error:
+        return error_response(str(error), 422)
+
+
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
 def position(turn: int, form: str, key: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
