@@ -51,8 +51,8 @@ The limits are the minimum loss of the move, the maximum score after the move, a
 turns until elimination.
 """
 
-_NUM_CHECK_ROLLOUTS, _NUM_FULL_GAMES = 256, 32
-"""Number of rollouts for a loss, and number of full games for the advice."""
+_NUM_ROLLOUTS, _NUM_CHECK_ROLLOUTS, _NUM_FULL_GAMES = 64, 256, 32
+"""Number of rollouts for a move, for the check of a loss, and of full games for the advice."""
 
 GameSummary = dict[str, Any]
 
@@ -84,9 +84,9 @@ def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAss
             loss = score_to_probability(values.get(played, 0)) - score_to_probability(values[move])
             if values[move] < -MIN_FORCED_WIN_VALUE or loss < _MIN_LOSS:
                 continue
-            for games in (12, mistakes.ROLLOUT_GAMES):
+            for games in (12, _NUM_ROLLOUTS):
                 won = [
-                    mistakes.score_after_move(board, snake.id, at, moves, games, 5001 + games)
+                    mistakes.score_after_move(board, snake.id, at, moves, range(5001, 5001 + games))
                     for at in (played, move)
                 ]
                 if won[0] - won[1] < _MIN_LOSS or won[1] > _MAX_REMAINING_SCORE:
@@ -143,7 +143,7 @@ def check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
         """Return the loss of the move played on a turn, and the score after each move."""
         moves = replay.turns[turn].moves
         won = mistakes.assess_move(
-            replay.board(turn), mistake.snake_id, moves, _NUM_CHECK_ROLLOUTS, 7001
+            replay.board(turn), mistake.snake_id, moves, ((_NUM_CHECK_ROLLOUTS, 0.0),), 7001
         ).scores
         after = won[moves[mistake.snake_id]]
         return max(
@@ -234,7 +234,7 @@ def has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
         s.id for s in board.living if s.id != snake_id and {*board.safe_moves(s.id)} - {moves[s.id]}
     ]
     return any(
-        mistakes.assess_move(board, one, moves, mistakes.ROLLOUT_GAMES, 7001).loss
+        mistakes.assess_move(board, one, moves, ((_NUM_ROLLOUTS, 0.0),), 7001).loss
         >= mistakes.MISTAKE_LOSS
         for one in opponents
     )

@@ -24,19 +24,23 @@ from numpy.typing import NDArray
 from battlesnake_gym import snakes
 from battlesnake_gym.rules import Snake, tables
 from battlesnake_heuristics.analysis import mistakes, position_analysis, win_probability
+from battlesnake_heuristics.analysis.puzzles import load_builtin_puzzles
 from battlesnake_heuristics.search.evaluation import BUILTIN_PATH, Evaluation
 from battlesnake_heuristics.search.search import Weights
 from battlesnake_server.replay_json import customizations_to_dicts
 from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH as SHIPPED_POLICY
+from battlesnake_server.web import puzzle_pages
 
 _ROOT = Path(__file__).parents[1]
 _DOCS_FOLDER = _ROOT / "docs"
-PAGE_FILES = ("index.html", "play.js", "worker.js", "policy.js")
+PAGE_FILES = ("index.html", "play.js", "frames.js", "worker.js", "policy.js")
 SHARED_FILES = ("board.js", "copy_button.js", "gif.js", "style.css", "icon.svg")
 """Files that the playable page shares with the other pages.
 
 The other pages belong to the live snake and to the arena.
 """
+
+_PUZZLE_FILES = ("puzzles.js", "decision.js")
 
 _PREVIEW_ADDRESS = "../../_static/preview.png"
 
@@ -105,12 +109,14 @@ def write_play_page(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in PAGE_FILES:
         shutil.copy(_DOCS_FOLDER / "play" / name, folder)
-    for name in SHARED_FILES:
+    for name in (*SHARED_FILES, *_PUZZLE_FILES):
         shutil.copy(_ROOT / "server/battlesnake_server/static" / name, folder)
-    page = folder / "index.html"
+    puzzles = puzzle_pages.render_site_page(load_builtin_puzzles())
+    (folder / "puzzles.html").write_text(puzzles.replace("./static/", ""))
     if "SITE_URL" in os.environ:  # Previews of shared links need an absolute address.
         address = f"{os.environ['SITE_URL'].rstrip('/')}/{_PREVIEW_ADDRESS.removeprefix('../../')}"
-        page.write_text(page.read_text().replace(_PREVIEW_ADDRESS, address))
+        for page in (folder / "index.html", folder / "puzzles.html"):
+            page.write_text(page.read_text().replace(_PREVIEW_ADDRESS, address))
     champion = Evaluation.load(BUILTIN_PATH)
     facts = {
         "CALIBRATION": {
@@ -129,15 +135,11 @@ def write_play_page(folder: Path) -> None:
             "blunder": mistakes.BLUNDER_LOSS,
             "lineTurns": position_analysis.MAX_LINE_TURNS,
             "loss": mistakes.MISTAKE_LOSS,
-            "rounds": mistakes.SCREENING_ROUNDS,
-            "games": mistakes.ROLLOUT_GAMES,
-            "lastMoves": mistakes.NUM_LAST_MOVES,
-            "suspects": mistakes.MAX_SUSPECTS,
-            "tieMargin": mistakes.TIE_MARGIN,
-            "tied": mistakes.MAX_TIED,
+            "rounds": mistakes.ROLLOUT_ROUNDS,
+            "leastRollouts": mistakes.MIN_MISTAKE_ROLLOUTS,
             "nodes": [player.nodes for player in mistakes.ROLLOUT_PLAYERS],
             "doublings": {n: list(r) for n, r in mistakes.ROLLOUT_NODE_DOUBLINGS.items()},
-            "maxTurns": mistakes.ROLLOUT_MAX_TURNS,
+            "turns": mistakes.ROLLOUT_TURNS,
         },
         "NAMED": snakes.ENGINE_SNAKES,
         "TRAINED_FOR": champion.metadata["trained_for"],

@@ -121,7 +121,7 @@ _Alignas(Network) static const uint8_t numbers[] = {
 #embed "numbers"
 };
 _Static_assert(sizeof numbers == sizeof(Network), "these are not the numbers of a network");
-static int32_t report[10];
+static int32_t report[1 + MAX_SNAKES];
 static SearchResult result;
 
 /* Returns the report of the last search: the depth in turns, the number of leaf evaluations, the
@@ -162,10 +162,12 @@ static SearchRequest seen_by(int seat) {
     return request;
 }
 
-/* Returns the score of the snake at a seat, in [0, 1], in a rollout (see analysis/mistakes.py): after
- * the moves in the buffer of `actions_at`, the search plays all snakes. The search visits `nodes`
- * nodes per move, and more nodes during the first `node_doublings` turns (see self_play.h). `seed`
- * determines the food. */
+/* Plays a rollout (see analysis/mistakes.py): after the moves in the buffer of `actions_at`, the
+ * search plays all snakes for `turns` turns. The search visits `nodes` nodes per move, and more nodes
+ * during the first `node_doublings` turns (see self_play.h). `seed` determines the food. Returns the
+ * score of the snake at a seat, in [0, 1], if the game is over for this snake. Otherwise, the report
+ * contains the number of living snakes, and the value of each of them on the last turn in 1/1000 cell
+ * of territory, starting with this snake. In the first case, the number is 0. */
 double EXPORT(rollout)(int seat, int nodes, int node_doublings, int seed, int turns) {
     SelfPlayPlayer player = {weights, (const Network *)numbers, nodes, 0};
     uint8_t moves[MAX_SNAKES];
@@ -183,6 +185,14 @@ double EXPORT(rollout)(int seat, int nodes, int node_doublings, int seed, int tu
     SelfPlayGame record = {0};
     for (int s = 0; s < living; s++) config.player[s] = &player;
     kernel_for(config.start.width * config.start.height)->play_game(&config, &record);
+    int count = 0;
+    if (!record.finished && record.turns && record.points[at] > 0) count = 1;
+    for (int64_t i = 0; count && i < record.count; i++) {
+        const SelfPlayRow *row = &record.rows[i];
+        if (row->turn != record.turns - 1 || !(record.points[row->seat] > 0)) continue;
+        report[row->seat == at ? 1 : ++count] = row->value;
+    }
+    report[0] = count;
     free(record.rows);
     return record.points[at];
 }

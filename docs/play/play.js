@@ -1,6 +1,7 @@
 // Script of the page on which a visitor plays against the search with keys, swipes or buttons.
-import { BoardView, element } from "./board.js";
+import { BoardView, CAUSES, element } from "./board.js";
 import "./copy_button.js";
+import { readFrame } from "./frames.js";
 import { LEARNED_RULES, LOOKS, MISTAKES } from "./facts.js";
 
 const MOVES = ["up", "down", "left", "right"];
@@ -9,8 +10,6 @@ const STEPS = [[0, 1], [0, -1], [-1, 0], [1, 0]];
 const KEYS = {
   ArrowUp: 0, ArrowDown: 1, ArrowLeft: 2, ArrowRight: 3, w: 0, s: 1, a: 2, d: 3,
 };
-const DEATHS = ["", "left the board", "ran into itself", "ran into another snake",
-  "lost a head-to-head", "starved", "died in a hazard"];
 const PLAYERS = {
   champion: { name: "Champion", seconds: 0.1, nodes: 0 },
   club: { name: "Champion (club)", seconds: 0, nodes: 400 },
@@ -42,26 +41,6 @@ const state = {
 };
 const current = () => state.past.at(-1);
 const atEnd = () => state.index === state.past.length - 1;
-
-/** Converts the words of a state into a frame of board.js. */
-function readFrame(words) {
-  let at = 0;
-  const next = () => words[at++];
-  const points = (count) => Array.from({ length: count }, () => [next(), next()]);
-  const [turn, width, height, count] = [next(), next(), next(), next()];
-  const snakes = Array.from({ length: count }, () => {
-    const [cause, , diedOn, health, length] = [next(), next(), next(), next(), next()];
-    return { cause, health, length, death: cause ? { turn: diedOn } : null, body: points(length) };
-  });
-  const food = points(next());
-  const hazardLayers = new Map();
-  for (let runs = next(); runs > 0; runs -= 1) {
-    const [x, y, layers] = [next(), next(), next()];
-    hazardLayers.set(`${x},${y}`, [x, y, (hazardLayers.get(`${x},${y}`)?.[2] ?? 0) + layers]);
-  }
-  const hazards = [...hazardLayers.values()].filter(([x, y]) => x >= 0 && y >= 0 && x < width && y < height);
-  return { turn, width, height, snakes, food, hazards };
-}
 
 const watching = () => $("who").value === "watch";
 const strengthOf = (seat) =>
@@ -313,8 +292,8 @@ function snakeItem(snake, seat, decision) {
   dot.className = "dot";
   dot.style.background = LOOKS[seat].color;
   const search = decision?.depth && atEnd()
-    ? `, searched ${decision.depth} turns ahead, ${decision.leafEvaluations.toLocaleString("en")} positions` : "";
-  const fate = snake.death ? DEATHS[snake.cause] : `length ${snake.length}, health ${snake.health}${search}`;
+    ? `, searched ${decision.depth} turn${decision.depth === 1 ? "" : "s"} ahead, ${decision.leafEvaluations.toLocaleString("en")} positions` : "";
+  const fate = snake.death ? CAUSES[snake.death.cause] : `length ${snake.length}, health ${snake.health}${search}`;
   item.append(dot, `${nameOf(seat)}: ${fate}`);
   return item;
 }
@@ -327,8 +306,8 @@ function verdict(frame) {
 
 function statusText() {
   if (!atEnd()) return `Turn ${current().turn - state.past.length + 1 + state.index} of ${current().turn}: a direction plays on from here.`;
-  const { death, cause } = current().snakes[0];
-  const out = death && !watching() ? `You are out: you ${DEATHS[cause]}. ` : "";
+  const { death } = current().snakes[0];
+  const out = death && !watching() ? `You are out: you ${CAUSES[death.cause]}. ` : "";
   if (state.over) return `${out}${verdict(current())} Press Enter or “New game”.`;
   return out || (waits() ? "Your move: arrow keys, W A S D, a swipe or the buttons." : "");
 }

@@ -196,83 +196,59 @@ function begin(started, moves = []) {
   return [stateWords(), ...moves.map((actions) => { play(actions); return stateWords(); })];
 }
 
-/** Returns the mean score of a seat in rollouts after `move`, from the current position. */
-function scoreAfterMove(turn, seat, move, games, seed) {
-  const { nodes, doublings, maxTurns } = MISTAKES;
+/** Returns the sum of a seat's scores in rollouts after `move`, from the current position. */
+function rolloutScores(turn, seat, move, games, seed) {
+  const { nodes, doublings, turns } = MISTAKES;
   const extra = doublings[Math.min(3, living(stateWords()).filter(Boolean).length)];
   bytes(module.actions_at(), played[turn].length).set(played[turn].with(seat, move));
-  let won = 0;
+  let total = 0;
   for (let i = seed; i < seed + games; i += 1) {
-    won += module.rollout(seat, nodes[i % nodes.length], extra[i % extra.length], i, maxTurns);
+    const points = module.rollout(seat, nodes[i % nodes.length], extra[i % extra.length], i, turns);
+    const [count, ...values] = numbers(module.report_at(), MAX_SNAKES + 1);
+    total += count ? winProbabilities(values.slice(0, count).map((value) => value / 1000), turn + turns, true)[0] : points;
   }
-  return won / games;
+  return total;
 }
 
 /** Returns the safe moves of a seat in the current position. */
 const safeMoves = (seat) => [0, 1, 2, 3].filter((move) => module.safe(seat) >> move & 1);
 
-/** Compares a played move with the best other safe move. */
-function assessMove(turn, seat, games, seed) {
+/** Compares a played move with the best other safe move, as `assess_move` in analysis/mistakes.py does. */
+async function assessMove(turn, seat, onProgress) {
   goTo(turn);
   const move = played[turn][seat];
-  const scores = new Map([...new Set([...safeMoves(seat), move])]
-    .map((one) => [one, scoreAfterMove(turn, seat, one, games, seed)]));
-  const others = [...scores.keys()].filter((one) => one !== move);
-  const better = others.reduce((best, one) => (scores.get(one) > scores.get(best) ? one : best));
-  return { turn, move, better, before: scores.get(better), after: scores.get(move), scores };
+  const totals = new Map([...new Set([...safeMoves(seat), move])].map((one) => [one, 0]));
+  let [count, found] = [0, null];
+  for (const [games, margin] of MISTAKES.rounds) {
+    for (const [one, total] of totals) totals.set(one, total + rolloutScores(turn, seat, one, games, 1 + count));
+    count += games;
+    const scores = new Map([...totals].map(([one, total]) => [one, total / count]));
+    const others = [...scores.keys()].filter((one) => one !== move);
+    const better = others.reduce((best, one) => (scores.get(one) > scores.get(best) ? one : best));
+    found = { turn, move, better, before: scores.get(better), after: scores.get(move), scores };
+    const excess = lossOf(found) - MISTAKES.loss;
+    if (excess < -margin || (count >= MISTAKES.leastRollouts && excess > margin)) break;
+    await onProgress();
+    goTo(turn);
+  }
+  return found;
 }
 
 const lossOf = ({ before, after }) => before - after;
-const byLoss = (a, b) => lossOf(b) - lossOf(a) || b.turn - a.turn;
 
-/** Finds the mistakes of a seat like `find_mistakes` in analysis/mistakes.py, which has the comments. */
+/** Finds the mistakes of a seat, worst first. */
 async function findMistakes(seat, onProgress) {
-  const drops = [];
+  const found = [];
   for (let turn = 0; turn < played.length; turn += 1) {
     goTo(turn);
-    const alive = living(stateWords());
-    if (!alive[seat]) break;
-    const now = assess(turn)[seat].winProbability;
+    if (!living(stateWords())[seat]) break;
     self.postMessage({ assessment: assess(turn), turn });
-    const forced = safeMoves(seat).every((move) => move === played[turn][seat]);
-    goTo(turn + 1);
-    const after = living(stateWords());
-    const later = turn + 1 < played.length ? assess(turn + 1)[seat]?.winProbability ?? 0
-      : module.over() ? finalScore(seat, alive, after) : 0;
-    if (!forced) drops.push({ turn, drop: Math.round(1e6 * (now - later)) });
-    await onProgress(0.3 * turn / played.length);
+    const report = () => onProgress(turn / played.length);
+    await report();
+    goTo(turn);
+    if (safeMoves(seat).some((move) => move !== played[turn][seat])) found.push(await assessMove(turn, seat, report));
   }
-  const suspects = drops.toSorted((a, b) => b.drop - a.drop || b.turn - a.turn).slice(0, MISTAKES.suspects);
-  let turns = [...new Set([...drops.slice(-MISTAKES.lastMoves), ...suspects].map(({ turn }) => turn))];
-  let [seed, found] = [1, []];
-  const measure = async (games, first, from, to) => {
-    const measured = [];
-    for (const turn of turns) {
-      measured.push(assessMove(turn, seat, games, first));
-      await onProgress(from + (to - from) * measured.length / turns.length);
-    }
-    return measured.sort(byLoss);
-  };
-  for (const [games, remaining] of MISTAKES.rounds) {
-    found = (await measure(games, seed, 0.3, 0.6)).slice(0, remaining);
-    turns = found.map(({ turn }) => turn);
-    seed += games;
-  }
-  turns = found.filter((one) => lossOf(one) > 0).map(({ turn }) => turn);
-  found = await measure(MISTAKES.games, seed, 0.6, 0.8);
-  const least = Math.max(found.length ? lossOf(found[0]) - MISTAKES.tieMargin : 1, MISTAKES.loss);
-  turns = found.filter((one) => lossOf(one) >= least).slice(0, MISTAKES.tied).map(({ turn }) => turn);
-  if (turns.length > 1) {
-    const again = await measure(2 * MISTAKES.games, seed + MISTAKES.games, 0.8, 1);
-    found = [...again, ...found.filter(({ turn }) => !turns.includes(turn))];
-  }
-  return found.filter((one) => lossOf(one) >= MISTAKES.loss).sort(byLoss);
-}
-
-/** Returns the score of a seat in a game that is over. */
-function finalScore(seat, before, after) {
-  const winners = after.some(Boolean) ? after : before;
-  return winners[seat] ? 1 / winners.filter(Boolean).length : 0;
+  return found.filter((one) => lossOf(one) >= MISTAKES.loss).sort((a, b) => lossOf(b) - lossOf(a));
 }
 
 /** Replaces the win probabilities of a turn with a mistake (see analysis/game_analysis.py). */

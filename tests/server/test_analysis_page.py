@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from flask import Flask
 from PIL import Image, ImageSequence
 
 from battlesnake_gym.boards.board import Board
@@ -52,11 +53,11 @@ def analyzed(path: Path) -> GameAnalysis:
                 CandidateMove("left", 0.01, -9.0, line),
             )
             judged[snake.id] = SnakeAssessment(probability, choices)
-        found.positions[turn] = AnalyzedPosition(judged, after.moves)
-    found.mistakes = [
-        MoveAssessment(turn, "snake_0", replay.turns[turn].moves["snake_0"], "up", before, 0.2)
-        for turn, before in ((1, 0.6), (4, 0.35))
-    ]
+        mistakes = [
+            MoveAssessment(turn, "snake_0", after.moves["snake_0"], "up", before, 0.2)
+            for before in ([{1: 0.6, 4: 0.35}[turn]] if turn in (1, 4) else [])
+        ]
+        found.positions[turn] = AnalyzedPosition(judged, after.moves, mistakes)
     return found
 
 
@@ -206,4 +207,21 @@ def test_the_viewer_saves_a_gif_up_to_the_shown_turn(browser: Browser, site: str
     picture = Image.open(io.BytesIO(bytes(gif)))
     assert len(list(ImageSequence.Iterator(picture))) == 4
     assert len(set(picture.convert("RGB").get_flattened_data())) > 20, "styles apply"
+    assert browser.complaints() == []
+
+
+def test_the_embed_snippet_frames_the_game_at_the_shown_turn(browser: Browser, site: str) -> None:
+    browser.open(f"{site}/replay/known.jsonl.gz#turn=3", "document.getElementById('embed')")
+    browser.wait("document.getElementById('embed').dataset.copy?.endsWith('#turn=3')")
+    address = browser.run("new URL(document.getElementById('embed').dataset.copy, location).href")
+    with web_site.serving(Flask("another site")) as other:
+        browser.open(other)
+        browser.complaints()  # the other site has no pages
+        browser.run(f"document.body.innerHTML = `<iframe src='{address}'></iframe>`")
+        browser.driver.switch_to.frame(0)
+        try:
+            browser.wait("document.getElementById('shown').textContent === 'turn 3'")
+            assert browser.text("#play") == "Play"
+        finally:
+            browser.driver.switch_to.default_content()
     assert browser.complaints() == []

@@ -159,6 +159,12 @@ def test_puzzles_are_found_in_games(
     assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
 
 
+def test_the_built_in_puzzles_are_saved_as_scenarios(tmp_path: Path) -> None:
+    out = tmp_path / "puzzles.txt"
+    assert game_puzzles_command.main(["--output", str(out)]) == 0
+    assert len(scenarios.load(out)) >= 200
+
+
 def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
     board = Board.from_text(POCKET)
     board.you_id = "a"

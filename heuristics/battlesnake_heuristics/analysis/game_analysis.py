@@ -25,7 +25,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.json_lines import ReplayError, read_lines, write_lines
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES
-from battlesnake_heuristics.analysis.mistakes import MoveAssessment, final_scores, find_mistakes
+from battlesnake_heuristics.analysis.mistakes import (
+    MoveAssessment,
+    final_scores,
+    find_turn_mistakes,
+)
 from battlesnake_heuristics.analysis.position_analysis import (
     ANALYSIS_NODES,
     CandidateMove,
@@ -36,7 +40,7 @@ from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import unsupported_reason
 
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 
 MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
@@ -47,10 +51,11 @@ _OnUpdate = Callable[["GameAnalysis"], object]
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedPosition:
-    """One analyzed position: an assessment per living snake, and the moves played."""
+    """One analyzed position: an assessment per living snake, the moves played, and the mistakes."""
 
     assessments: dict[str, SnakeAssessment]
     moves: dict[str, str]
+    mistakes: list[MoveAssessment] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -65,7 +70,6 @@ class GameAnalysis:
         final_scores: Final score of each snake; None if the game was stopped.
         evaluation_id: Name of the evaluation, with the first digits of its SHA-256 hash.
         positions: Analyzed positions by turn, in the order of their analysis.
-        mistakes: Mistakes in game order; None until all positions are analyzed.
     """
 
     game: str
@@ -75,7 +79,6 @@ class GameAnalysis:
     final_scores: dict[str, float] | None
     evaluation_id: str = ""
     positions: dict[int, AnalyzedPosition] = field(default_factory=dict)
-    mistakes: list[MoveAssessment] | None = None
 
     def __post_init__(self) -> None:
         self.evaluation_id = (
@@ -84,8 +87,13 @@ class GameAnalysis:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all positions are analyzed and all mistakes are found."""
-        return self.mistakes is not None and len(self.positions) == self.last - self.first + 1
+        """Whether all positions are analyzed."""
+        return len(self.positions) == self.last - self.first + 1
+
+    @property
+    def mistakes(self) -> list[MoveAssessment]:
+        """Mistakes of the analyzed positions, in game order."""
+        return [one for turn in sorted(self.positions) for one in self.positions[turn].mistakes]
 
     def win_probabilities(self, turn: int) -> dict[str, float] | None:
         """Return the win probability of each snake on a turn.
@@ -112,11 +120,6 @@ class GameAnalysis:
             "analysis": _FORMAT_VERSION, "game": self.game, "evaluation_id": self.evaluation_id,
             "nodes": self.nodes, "first": self.first, "last": self.last,
             "final_scores": self.final_scores,
-            "mistakes": self.mistakes
-            and [
-                dataclasses.asdict(mistake) | {"annotation": mistake.annotation}
-                for mistake in self.mistakes
-            ],
         }  # fmt: skip
 
     @classmethod
@@ -143,7 +146,6 @@ class GameAnalysis:
                 header["final_scores"],
                 json_fields.string(header, "evaluation_id", ""),
                 dict(map(_position_from_dict, lines)),
-                header["mistakes"] and [_mistake_from_dict(value) for value in header["mistakes"]],
             )
         except ReplayError:
             raise
@@ -193,7 +195,7 @@ def analyze_game(
     """Analyze the recorded game at ``path`` and save the result next to the game file.
 
     An unfinished analysis resumes. Positions that were analyzed with at least the same node limit
-    are not analyzed again. The search for mistakes runs last (see `analysis.mistakes`).
+    are not analyzed again.
 
     Args:
         path: Replay file.
@@ -208,7 +210,6 @@ def analyze_game(
     analysis = _load_or_start(path, replay, nodes)
     boards = list(replay.boards())
     start = analysis.first
-    done = analysis.is_complete
     missing = [
         turn for turn in range(analysis.last, start - 1, -1) if turn not in analysis.positions
     ]
@@ -216,30 +217,18 @@ def analyze_game(
     save_s = 0.0
     on_update(analysis)
     try:
-        positions = [(turn, boards[turn - start]) for turn in missing]
-        with contextlib.closing(_assess_positions(positions, nodes, jobs)) as results:
-            for turn, assessments in results:
-                analysis.positions[turn] = AnalyzedPosition(
-                    assessments, replay.turns[turn - start].moves
-                )
+        turns = [(boards[turn - start], replay.turns[turn - start].moves) for turn in missing]
+        with contextlib.closing(_analyze_turns(turns, nodes, jobs)) as results:
+            for turn, position in results:
+                analysis.positions[turn] = position
                 if time.monotonic() - saved > max(1.0, _SAVE_TIME_RATIO * save_s):
                     began = time.monotonic()
                     analysis.save(analysis_path(path))
                     saved = time.monotonic()
                     save_s = saved - began
                 on_update(analysis)
-        if not done:
-            probabilities = [
-                analysis.win_probabilities(turn) or {}
-                for turn in range(analysis.first, analysis.last + 1)
-            ]
-            found = find_mistakes(replay, [s.id for s in replay.first.snakes], probabilities)
-            analysis.mistakes = sorted(found, key=lambda mistake: mistake.turn)
-            for mistake in found:
-                _apply_rollouts(analysis.positions[mistake.turn].assessments, mistake)
-            on_update(analysis)
     finally:
-        if not done:
+        if missing:
             analysis.save(analysis_path(path))
     return analysis
 
@@ -290,24 +279,28 @@ def _load_or_start(path: Path, replay: Replay, nodes: int) -> GameAnalysis:
     return GameAnalysis(file_sha256(path), nodes, first, last, final_scores(replay.last))
 
 
-def _assess_positions(
-    positions: Sequence[tuple[int, Board]], nodes: int, jobs: int
-) -> Generator[tuple[int, dict[str, SnakeAssessment]], None, None]:
-    """Yield the turn and the assessments of each position, in the order of completion."""
-    work = functools.partial(_assess_position, nodes)
+def _analyze_turns(
+    turns: Sequence[tuple[Board, dict[str, str]]], nodes: int, jobs: int
+) -> Generator[tuple[int, AnalyzedPosition], None, None]:
+    """Yield the number and the analysis of each turn, in the order of completion."""
+    work = functools.partial(_analyze_turn, nodes)
     if jobs == 1:
-        yield from map(work, positions)
+        yield from map(work, turns)
         return
-    with ProcessPool(jobs) as pool, contextlib.closing(run_tasks(pool, work, positions)) as results:
-        yield from (assessed for _, assessed in results)
+    with ProcessPool(jobs) as pool, contextlib.closing(run_tasks(pool, work, turns)) as results:
+        yield from (analyzed for _, analyzed in results)
 
 
-def _assess_position(
-    nodes: int, position: tuple[int, Board]
-) -> tuple[int, dict[str, SnakeAssessment]]:
-    """Return the turn and the assessments of a position."""
-    turn, board = position
-    return turn, PositionAnalyzer(nodes).analyze(board)
+def _analyze_turn(
+    nodes: int, position: tuple[Board, dict[str, str]]
+) -> tuple[int, AnalyzedPosition]:
+    """Return the number and the analysis of a turn, given its board and its moves."""
+    board, moves = position
+    assessments = PositionAnalyzer(nodes).analyze(board)
+    mistakes = find_turn_mistakes(board, moves, assessments)
+    for mistake in mistakes:
+        _apply_rollouts(assessments, mistake)
+    return board.turn, AnalyzedPosition(assessments, moves, mistakes)
 
 
 def position_to_dict(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
@@ -322,6 +315,10 @@ def position_to_dict(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
             name: assessment_to_dict(assessment)
             for name, assessment in position.assessments.items()
         },
+        "mistakes": [
+            dataclasses.asdict(mistake) | {"annotation": mistake.annotation}
+            for mistake in position.mistakes
+        ],
     }
 
 
@@ -346,7 +343,8 @@ def assessment_to_dict(assessment: SnakeAssessment) -> dict[str, Any]:
 def _position_from_dict(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
     """Convert a line of the analysis file to a turn and a position."""
     assessments = {name: _assessment_from_dict(value) for name, value in line["snakes"].items()}
-    position = AnalyzedPosition(assessments, dict(line["moves"]))
+    mistakes = [_mistake_from_dict(value) for value in line["mistakes"]]
+    position = AnalyzedPosition(assessments, dict(line["moves"]), mistakes)
     return json_fields.integer(line, "turn", ""), position
 
 

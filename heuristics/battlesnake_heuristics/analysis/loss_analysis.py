@@ -1,8 +1,7 @@
 """Analysis of a lost game: the move that lost the largest expected score.
 
 `analyze_loss` selects the worst mistake that `analysis.mistakes` finds. This mistake often precedes
-the fatal collision by many turns. `find_puzzle` checks whether a position has exactly one good
-move.
+the fatal collision by many turns.
 """
 
 from __future__ import annotations
@@ -15,20 +14,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis.mistakes import (
-    MIN_BETTER_SCORE,
     MISTAKE_LOSS,
-    ROLLOUT_GAMES,
     MoveAssessment,
     find_mistakes,
-    score_after_move,
 )
 from battlesnake_heuristics.analysis.scenarios import Scenario
-from battlesnake_heuristics.analysis.win_probability import MIN_PROVEN_VALUE
-from battlesnake_heuristics.search.evaluation import load_builtin
-from battlesnake_heuristics.search.search import Search
-
-NODES_BY_GRADE = (100, 400, 1600)
-"""Node limits with which a search solves a puzzle, for the grades 1, 2 and 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,50 +105,3 @@ def analyze_loss(replay: Replay, snake_id: str) -> LossAnalysis | None:
         better_moves=better_moves,
         recorded=turn.decisions.get(snake_id),
     )
-
-
-def find_puzzle(board: Board) -> tuple[str, int] | None:
-    """Return the only good move of ``board.you``, and the grade of the puzzle.
-
-    The result is None if the position is not a puzzle. A position is not a puzzle in three cases:
-
-    * All moves lose.
-    * Rollouts show that several moves are good.
-    * The good move wins immediately because the opponents are eliminated.
-
-    Returns:
-        The move, and the grade from 1 to 3. A search with the node limit of this grade in
-        `NODES_BY_GRADE` finds the move.
-    """
-    safe = board.safe_moves()
-    if len(safe) < 2:
-        return None
-    *easier, hardest = NODES_BY_GRADE
-    only = _only_surviving_move(board, safe, hardest)
-    if only is None:
-        return None
-    you, at = board.you.id, board.copy()
-    moves = {}
-    for at.you_id in (snake.id for snake in board.living):
-        moves[at.you_id] = Search(evaluation=load_builtin(), nodes=hardest)(at).move
-    for move in sorted(safe, key=only.__ne__):  # The rollouts of the only surviving move run first.
-        score = score_after_move(board, you, move, moves, ROLLOUT_GAMES)
-        if score < MISTAKE_LOSS if move == only else score > MIN_BETTER_SCORE:
-            return None
-    solving_grades = (
-        grade
-        for grade, nodes in enumerate(easier, 1)
-        if _only_surviving_move(board, safe, nodes) == only
-    )
-    return only, next(solving_grades, len(NODES_BY_GRADE))
-
-
-def _only_surviving_move(board: Board, safe: list[str], nodes: int) -> str | None:
-    """Return the only safe move without a proven loss.
-
-    The result is None if no move or several moves meet this condition. The search visits up to
-    ``nodes`` nodes.
-    """
-    scores = Search(evaluation=load_builtin(), nodes=nodes)(board).scores
-    held = [move for move in safe if scores.get(move, 0.0) > -MIN_PROVEN_VALUE]
-    return held[0] if len(held) == 1 else None

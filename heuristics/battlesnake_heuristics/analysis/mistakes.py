@@ -1,61 +1,48 @@
 """Mistakes: moves with a clearly lower score in rollouts than another move.
 
-A rollout is a game in which the champion's search plays all snakes to the end. The search visits
-more nodes during the first turns, because traps close in these turns. `find_mistakes` finds the
-mistakes in a recorded game. Game analyses, the coach and puzzles use this definition.
+In a rollout, the champion's search plays all snakes for some turns. The search visits more nodes
+during the first turns, because traps close in these turns. The score is the result of the game, or
+the win probability at the end of the rollout (`analysis.win_probability`). The win probability
+depends less on chance than the result of a longer game. `find_mistakes` finds the mistakes in a
+recorded game. Game analyses, the coach and puzzles use this definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
+from battlesnake_heuristics.analysis.win_probability import win_probabilities
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
-MISTAKE_LOSS, BLUNDER_LOSS = 0.10, 0.30
+MISTAKE_LOSS, BLUNDER_LOSS = 0.20, 0.30
 """Minimum lost win probability of a mistake and of a blunder, in [0, 1].
 
 The annotations are ``?`` for a mistake and ``??`` for a blunder.
 """
 
 MIN_BETTER_SCORE = 0.05
-"""Minimum score of the better move, in [0, 1].
+"""Maximum score of a lost position, in [0, 1]."""
 
-Below this score, the snake has lost anyway, so no mistake is reported.
+ROLLOUT_ROUNDS = ((4, 0.13), (8, 0.09), (36, 0.05), (144, 0.025), (768, 0.0))
+"""Rounds of rollouts: the number of further rollouts per move, and a margin of the loss.
+
+The rollouts of a move end after the round in which its loss is below `MISTAKE_LOSS` minus the
+margin, or after `MIN_MISTAKE_ROLLOUTS` rollouts above `MISTAKE_LOSS` plus the margin.
 """
 
-SCREENING_ROUNDS = ((4, 16), (8, 6), (16, 6))
-"""Rounds of the screening: rollouts per move, and the number of moves that remain.
+MIN_MISTAKE_ROLLOUTS = 48
+"""Minimum number of rollouts per move for a mistake."""
 
-Each round uses different rollouts. After the last round, only moves with a loss remain.
-"""
-
-ROLLOUT_GAMES = 64
-"""Number of rollouts per move for the measurement."""
-
-NUM_LAST_MOVES, MAX_SUSPECTS = 24, 16
-"""Limits per snake.
-
-The numbers limit the last moves to screen, and the suspects to screen. The suspects are the moves
-with the largest decreases of the win probability. Forced moves do not count.
-"""
-
-TIE_MARGIN, MAX_TIED = 0.15, 2
-"""Limits of the second measurement, with twice as many different rollouts.
-
-Moves are measured again if their losses differ from the largest loss by at most this margin.
-"""
-
-ROLLOUT_NODE_DOUBLINGS, ROLLOUT_MAX_TURNS = {2: range(4, 8), 3: range(3, 7)}, 700
+ROLLOUT_NODE_DOUBLINGS, ROLLOUT_TURNS = {2: range(4, 8), 3: range(2, 6)}, 16
 """Rollout settings.
 
-The settings are the numbers of turns with increased node limits, and the maximum number of turns.
-The number of turns with increased node limits (see `play_from_board`) differs between games. The
+The settings are the numbers of turns with increased node limits, and the number of turns. The
+number of turns with increased node limits (see `play_from_board`) differs between rollouts. The
 keys are the numbers of living snakes; 3 stands for three or more.
 """
 
@@ -106,121 +93,117 @@ def final_scores(last: Board) -> dict[str, float] | None:
     return {snake.id: 1 / len(winners) if snake in winners else 0.0 for snake in last.snakes}
 
 
-def score_after_move(
-    board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
-) -> float:
-    """Return a snake's mean score over ``games`` rollouts after ``move``, in [0, 1].
+def rollout_score(board: Board, snake_id: str, moves: Mapping[str, str], seed: int) -> float:
+    """Return a snake's score in one rollout that starts with ``moves``, in [0, 1].
 
-    The opponents play the moves in ``others`` on the first turn. Food and node limits
-    (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) differ between the rollouts. Equal seeds give
-    equal scores.
+    Food and node limits (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) depend on the seed. Equal
+    seeds give equal scores.
+
+    Args:
+        board: Position.
+        snake_id: Id of the snake.
+        moves: Moves of all living snakes on the first turn, by id.
+        seed: Seed of the rollout.
 
     Raises:
         ValueError: If the search does not support the position.
     """
     board = board.without_seed()
     living = [snake.id for snake in board.living]
+    seat = living.index(snake_id)
     doublings = ROLLOUT_NODE_DOUBLINGS[min(len(living), 3)]
-    won = 0.0
-    for game in range(seed, seed + games):
-        won += play_from_board(
-            board,
-            [ROLLOUT_PLAYERS[game % len(ROLLOUT_PLAYERS)]] * len(living),
-            game,
-            ROLLOUT_MAX_TURNS,
-            node_doublings=doublings[game % len(doublings)],
-            first_moves={**others, snake_id: move},
-            only_snake=snake_id,
-        ).points[living.index(snake_id)]
-    return float(won) / games
+    played = play_from_board(
+        board,
+        [ROLLOUT_PLAYERS[seed % len(ROLLOUT_PLAYERS)]] * len(living),
+        seed,
+        ROLLOUT_TURNS,
+        node_doublings=doublings[seed % len(doublings)],
+        first_moves=moves,
+        only_snake=snake_id,
+    )
+    if played.finished or not played.turns or not played.points[seat]:
+        return float(played.points[seat])
+    rows = played.rows[played.rows["turn"] == played.turns - 1]
+    values = {
+        str(row["seat"]): float(row["value"]) / 1000 for row in rows if played.points[row["seat"]]
+    }
+    turn = board.turn + played.turns
+    return win_probabilities(values, turn, learned=True)[str(seat)]
+
+
+def score_after_move(
+    board: Board, snake_id: str, move: str, others: Mapping[str, str], seeds: Sequence[int]
+) -> float:
+    """Return a snake's mean score after ``move`` in one rollout per seed, in [0, 1].
+
+    The opponents play the moves in ``others`` on the first turn.
+    """
+    moves = {**others, snake_id: move}
+    return sum(rollout_score(board, snake_id, moves, seed) for seed in seeds) / len(seeds)
 
 
 def assess_move(
-    board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int
+    board: Board,
+    snake_id: str,
+    moves: Mapping[str, str],
+    rounds: Sequence[tuple[int, float]],
+    seed: int = 1,
 ) -> MoveAssessment:
     """Compare the rollout score of a played move with the best alternative.
 
-    The best alternative is the other safe move with the highest rollout score.
+    The best alternative is the other safe move with the highest rollout score. The playable page
+    assesses moves in the same way (``docs/play/worker.js``).
+
+    Args:
+        board: Position.
+        snake_id: Id of the snake.
+        moves: Played moves of all living snakes, by id.
+        rounds: Rounds of rollouts, as in `ROLLOUT_ROUNDS`.
+        seed: First seed of the rollouts.
+
+    Raises:
+        ValueError: If the snake has no other safe move.
     """
     move = moves[snake_id]
-    scores = {
-        tried: score_after_move(board, snake_id, tried, moves, games, seed)
-        for tried in dict.fromkeys((*board.safe_moves(snake_id), move))
-    }
-    better_move = max((tried for tried in scores if tried != move), key=scores.__getitem__)
+    totals = dict.fromkeys((*board.safe_moves(snake_id), move), 0.0)
+    num_rollouts = 0
+    for games, margin in rounds:
+        seeds = range(seed + num_rollouts, seed + num_rollouts + games)
+        for tried in totals:
+            totals[tried] += games * score_after_move(board, snake_id, tried, moves, seeds)
+        num_rollouts += games
+        scores = {tried: total / num_rollouts for tried, total in totals.items()}
+        better_move = max((tried for tried in scores if tried != move), key=scores.__getitem__)
+        excess = scores[better_move] - scores[move] - MISTAKE_LOSS
+        if excess < -margin or (num_rollouts >= MIN_MISTAKE_ROLLOUTS and excess > margin):
+            break
     return MoveAssessment(
         board.turn, snake_id, move, better_move, scores[better_move], scores[move], scores
     )
 
 
-def assess_moves(
-    places: Collection[int], assess: Callable[[int, int, int], MoveAssessment]
+def find_turn_mistakes(
+    board: Board, moves: Mapping[str, str], snake_ids: Collection[str]
 ) -> list[MoveAssessment]:
-    """Return the mistakes among some moves, worst first.
+    """Return the mistakes of some snakes on a turn with the played ``moves``.
 
-    Each round assesses fewer moves with more rollouts (see `SCREENING_ROUNDS`).
-
-    Args:
-        places: Indices of the moves.
-        assess: Function that assesses a move from an index, a number of rollouts and a seed.
+    A snake without another safe move makes no mistake. The result is empty if the search does not
+    support the position.
     """
-    seed = 1
-    for games, remaining in SCREENING_ROUNDS:
-        losses = {at: assess(at, games, seed).loss for at in places}
-        places = sorted(places, key=lambda at: (-losses[at], -at))[:remaining]
-        seed += games
-    found = {at: assess(at, ROLLOUT_GAMES, seed) for at in places if losses[at] > 0}
-    worst = sorted(found, key=lambda at: (-found[at].loss, -at))
-    tied = [
-        at for at in worst if found[at].loss >= max(found[worst[0]].loss - TIE_MARGIN, MISTAKE_LOSS)
-    ][:MAX_TIED]
-    if len(tied) > 1:
-        found |= {at: assess(at, 2 * ROLLOUT_GAMES, seed + ROLLOUT_GAMES) for at in tied}
-    mistakes = [one for one in found.values() if one.loss >= MISTAKE_LOSS]
-    return sorted(mistakes, key=lambda one: (-one.loss, -one.turn))
-
-
-def find_mistakes(
-    replay: Replay,
-    snake_ids: Collection[str],
-    probabilities: Sequence[Mapping[str, float]] | None = None,
-) -> list[MoveAssessment]:
-    """Find the mistakes of some snakes in a recorded game.
-
-    The playable page finds the same mistakes (``docs/play/worker.js``). The result is empty if the
-    search does not support the game.
-
-    Args:
-        replay: Recorded game.
-        snake_ids: Ids of the snakes whose moves are examined.
-        probabilities: Win probabilities by snake id before each turn (default: analyze the game).
-
-    Returns:
-        The mistakes, worst first.
-    """
-    boards = list(replay.boards())
-    if unsupported_reason(boards[0]) or len(boards[0].living) > 16:
+    if unsupported_reason(board) or len(board.living) > 16:
         return []
-    if probabilities is None:
-        analyzer = PositionAnalyzer()
-        probabilities = [
-            {name: one.win_probability for name, one in analyzer.analyze(board).items()}
-            for board in boards[:-1]
-        ]
-    after = [*probabilities[1:], final_scores(boards[-1]) or {}]
-    mistakes = []
-    for snake_id in snake_ids:
-        drops = {
-            at: round(now[snake_id] - after[at].get(snake_id, 0.0), 6)
-            for at, now in enumerate(probabilities)
-            if snake_id in now
-            and {*boards[at].safe_moves(snake_id)} - {replay.turns[at].moves[snake_id]}
-        }
-        suspects = sorted(drops, key=lambda at: (-drops[at], -at))[:MAX_SUSPECTS]
+    assessed = (
+        assess_move(board, snake.id, moves, ROLLOUT_ROUNDS)
+        for snake in board.living
+        if snake.id in snake_ids and {*board.safe_moves(snake.id)} - {moves[snake.id]}
+    )
+    return [one for one in assessed if one.loss >= MISTAKE_LOSS]
 
-        def assess(at: int, games: int, seed: int, snake_id: str = snake_id) -> MoveAssessment:
-            """Assess the move of the snake on the turn with index ``at``."""
-            return assess_move(boards[at], snake_id, replay.turns[at].moves, games, seed)
 
-        mistakes += assess_moves({*list(drops)[-NUM_LAST_MOVES:], *suspects}, assess)
-    return sorted(mistakes, key=lambda one: -one.loss)
+def find_mistakes(replay: Replay, snake_ids: Collection[str]) -> list[MoveAssessment]:
+    """Return the mistakes of some snakes in a recorded game, worst first."""
+    turns = zip(replay.boards(), replay.turns, strict=False)
+    found = [
+        one for board, turn in turns for one in find_turn_mistakes(board, turn.moves, snake_ids)
+    ]
+    return sorted(found, key=lambda one: -one.loss)

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         )  # fmt: skip
         with tqdm(unit="turn", desc="analyzing", disable=options.quiet or None) as bar:
             if not options.quiet:
-                bar.write(f"analyzing {path_text(path.name)}, then its mistakes", sys.stderr)
+                bar.write(f"analyzing {path_text(path.name)}", sys.stderr)
             analysis = analyze_game(path, options.nodes, options.jobs, _make_progress_callback(bar))
         names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
     """Format the mistakes in game order."""
-    mistakes = analysis.mistakes or []
+    mistakes = analysis.mistakes
     lines = [
         f"{len(analysis.positions)} turns, {analysis.nodes:,} nodes per snake: "
         f"{sum(mistake.annotation == '??' for mistake in mistakes)} blunders (??), "
@@ -86,7 +86,7 @@ def to_dict(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
     mistakes = [
         dataclasses.asdict(mistake)
         | {"name": names[mistake.snake_id], "annotation": mistake.annotation}
-        for mistake in analysis.mistakes or []
+        for mistake in analysis.mistakes
     ]
     return {
         "turns": len(analysis.positions),
@@ -111,8 +111,6 @@ def _make_progress_callback(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
     def update_bar(analysis: GameAnalysis) -> None:
         bar.total = analysis.last - analysis.first + 1
         bar.update(len(analysis.positions) - bar.n)
-        if bar.n == bar.total and not analysis.is_complete:
-            bar.set_description(f"finding mistakes of {len(analysis.final_scores or ())} snakes")
 
     return update_bar
 

@@ -105,7 +105,7 @@ class AnalysisQueue:
                 position_to_dict(turn, position)
                 for turn, position in positions[since : since + _MAX_TURNS_PER_RESPONSE]
             ],
-            "mistakes": [mistake_to_dict(mistake) for mistake in analysis.mistakes or []],
+            "mistakes": [mistake_to_dict(mistake) for mistake in analysis.mistakes],
         }
 
     def close(self) -> None:

@@ -70,15 +70,7 @@ export class Analysis {
   }
 
   async poll(sent) {
-    let running = false;
     for (;;) {
-      // The mistakes, which are found last, change the assessments of their turns.
-      if (running && sent.state === "done") {
-        this.positions.clear();
-        running = false;
-        sent = await fetchJson(this.panel.dataset.address);
-      }
-      running ||= sent.state === "running";
       this.update(sent);
       if (sent.state !== "running" && this.positions.size >= sent.done) return;
       if (this.positions.size >= sent.done) await sleep(POLL_MS);

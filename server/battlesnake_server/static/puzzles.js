@@ -1,12 +1,13 @@
 // The puzzles page: the visitor solves positions with exactly one correct move.
 
-import { BoardView } from "./board.js";
+import { BoardView, CAUSES } from "./board.js";
 import { ARROWS } from "./decision.js";
 
 const $ = (id) => document.getElementById(id);
 const KEYS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 const puzzles = JSON.parse($("puzzles").textContent);
 const FRAME_MS = 300; // duration of a turn that is played out
+const MAX_TURNS = 30; // maximum number of turns that are played out
 const RATING_STEP = 32; // largest change of the visitor's rating per puzzle (the K factor of Elo)
 let rating = Number(localStorage.getItem("puzzle-rating")) || 1200;
 let view = null;
@@ -14,15 +15,24 @@ let playing = null; // timer of the turns that are played out
 const firstAnswers = new Map(); // index of the puzzle -> whether the first move was correct
 let index = Math.min(Math.max(Number(location.hash.slice(1)) - 1 || 0, 0), puzzles.length - 1);
 
+/** Returns the rating of a puzzle: 1000, 1400 or 1800 for grade 1, 2 or 3. */
+function ratingOf({ note }) {
+  const [, grade] = note.match(/grade (\d)/) ?? [0, 2];
+  return 600 + 400 * grade;
+}
+
 function show() {
   const puzzle = puzzles[index];
   clearInterval(playing);
   view = new BoardView($("board"), puzzle, { coordinates: true });
   view.select(puzzle.you);
   view.draw(puzzle.frame);
-  $("name").textContent = puzzle.name;
-  $("task").textContent = `Only one move saves ${puzzle.snakes[puzzle.you].name}. Which one?`;
-  $("note").textContent = puzzle.note;
+  $("name").textContent = `Puzzle ${index + 1}`;
+  $("task").textContent = `You are ${puzzle.snakes[puzzle.you].name}. Only one move saves you. Which one?`;
+  $("you").style.background = puzzle.snakes[puzzle.you].color;
+  $("note").textContent = `Rated ${ratingOf(puzzle)}; from ${puzzle.name}.`;
+  $("source").hidden = !puzzle.source;
+  if (puzzle.source) $("source").href = sourceAddress(puzzle);
   $("verdict").textContent = "";
   for (const button of $("answers").children) button.disabled = false;
   $("previous").disabled = index === 0;
@@ -31,31 +41,55 @@ function show() {
   history.replaceState(null, "", `#${index + 1}`);
 }
 
+/** Returns the address of the source game on the playable page, at the turn of the puzzle. */
+function sourceAddress({ source, width, height, ruleset, snakes }) {
+  return `index.html#${new URLSearchParams({
+    size: `${width}x${height}`, ruleset, opponents: snakes.length - 1, strength: "champion", who: "watch",
+    seed: source.seed, moves: source.moves,
+  })}`;
+}
+
 function showCount() {
   const numRight = [...firstAnswers.values()].filter(Boolean).length;
   $("count").textContent = `${index + 1} of ${puzzles.length}; ` +
     `${numRight} of ${firstAnswers.size} solved at the first attempt; your rating ${Math.round(rating)}`;
 }
 
-/** Updates the visitor's rating; a puzzle of grade 1, 2 or 3 is rated 1000, 1400 or 1800. */
+/** Updates the visitor's rating. */
 function rate(right) {
-  const [, grade] = puzzles[index].note.match(/grade (\d)/) ?? [0, 2];
-  const expected = 1 / (1 + 10 ** ((600 + 400 * grade - rating) / 400));
+  const expected = 1 / (1 + 10 ** ((ratingOf(puzzles[index]) - rating) / 400));
   rating += RATING_STEP * (Number(right) - expected);
   localStorage.setItem("puzzle-rating", rating);
 }
 
+/** Returns the frames after a move; the search plays all snakes. */
+async function framesAfter(puzzle, move) {
+  if (puzzle.source) return (await import("./frames.js")).playOut(puzzle, move, MAX_TURNS);
+  const response = await fetch(`puzzle/${puzzles.indexOf(puzzle)}/${move}?turns=${MAX_TURNS}`);
+  return response.json();
+}
+
+/** Returns the fate of the puzzle's snake, with the number of turns. */
+function fate({ you, snakes }, frames) {
+  const { name } = snakes[you];
+  const last = frames.at(-1).snakes;
+  const turns = `${frames.length} turn${frames.length === 1 ? "" : "s"}`;
+  const { death } = last[you];
+  if (death) return `${name} ${CAUSES[death.cause] ?? death.cause} after ${turns}.`;
+  const wins = last.every((snake, i) => i === you || snake.death);
+  return wins ? `${name} wins after ${turns}.` : `${name} still lives after ${turns}.`;
+}
+
 /** Plays out a move, and shows the reason why it loses or not. */
 async function playOut(move) {
-  const shown = index;
-  const response = await fetch(`puzzle/${index}/${move}`);
-  const { frames, reason } = await response.json();
-  if (!response.ok || index !== shown) return;
-  $("verdict").textContent += ` ${reason}.`;
+  const puzzle = puzzles[index];
+  const frames = await framesAfter(puzzle, move);
+  if (puzzles[index] !== puzzle) return;
+  $("verdict").textContent += ` ${fate(puzzle, frames)}`;
   clearInterval(playing);
   let turn = 0;
   playing = setInterval(() => {
-    view.draw(frames[turn] ?? puzzles[index].frame);
+    view.draw(frames[turn] ?? puzzle.frame);
     if (turn > frames.length) clearInterval(playing);
     turn += 1;
   }, FRAME_MS);
@@ -71,7 +105,10 @@ function answer(move) {
   }
   $("verdict").textContent = right ? `${ARROWS[move]} Correct.` : `${ARROWS[move]} That move loses.`;
   button.disabled = true;
-  if (right) for (const other of $("answers").children) other.disabled = true;
+  if (right) {
+    for (const other of $("answers").children) other.disabled = true;
+    $("next").focus();
+  }
   showCount();
   playOut(move);
 }

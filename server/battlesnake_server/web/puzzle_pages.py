@@ -8,11 +8,11 @@ from typing import Any
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template
 
 from battlesnake_gym.rules.state import MOVES
-from battlesnake_heuristics.analysis.loss_analysis import CAUSE_PHRASES
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
+from battlesnake_heuristics.analysis.puzzles import PuzzleGame
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
-from battlesnake_server.web.pages import create_application
+from battlesnake_server.web.pages import create_application, query_integer
 
 blueprint = Blueprint("puzzles", __name__)
 
@@ -30,6 +30,20 @@ def create_app(puzzles: list[Scenario]) -> Flask:
     return app
 
 
+def render_site_page(games: list[PuzzleGame]) -> str:
+    """Render the page of the documentation site, whose browsers play out the replies."""
+    with create_app([]).test_request_context():
+        return _render(
+            [
+                puzzle_to_dict(puzzle.to_scenario(game.name))
+                | {"source": {"seed": game.seed, "moves": game.moves_before(puzzle.board.turn)}}
+                for game in games
+                for puzzle in game.load_puzzles()
+            ],
+            on_site=True,
+        )
+
+
 def puzzle_to_dict(scenario: Scenario) -> dict[str, object]:
     """Return a puzzle in the page's JSON format."""
     board = scenario.board
@@ -44,39 +58,35 @@ def puzzle_to_dict(scenario: Scenario) -> dict[str, object]:
     }
 
 
+def _render(puzzles: list[dict[str, object]], *, on_site: bool = False) -> str:
+    """Render the page with puzzles in the page's JSON format."""
+    text = json.dumps(puzzles).replace("<", "\\u003c")
+    return render_template("puzzles.html", puzzles=text, moves=MOVES, on_site=on_site)
+
+
 @blueprint.get("/")
 def index() -> str:
     """Render the page with all puzzles."""
-    puzzles = json.dumps([puzzle_to_dict(scenario) for scenario in current_app.config["PUZZLES"]])
-    return render_template("puzzles.html", puzzles=puzzles.replace("<", "\\u003c"), moves=MOVES)
+    return _render([puzzle_to_dict(scenario) for scenario in current_app.config["PUZZLES"]])
 
 
 @blueprint.get("/puzzle/<int:number>/<move>")
 def reply(number: int, move: str) -> Response:
-    """Return the frames after a reply to a puzzle, and the reason why the move loses or not."""
+    """Return the frames after a reply to a puzzle, at most ``?turns=``."""
     puzzles = current_app.config["PUZZLES"]
     if number >= len(puzzles) or move not in MOVES:
         abort(404)
-    return jsonify(play_out(puzzles[number], move))
+    turns = query_integer("turns", _MAX_TURNS, minimum=1, maximum=_MAX_TURNS)
+    return jsonify(play_out(puzzles[number], move, turns))
 
 
-def play_out(puzzle: Scenario, move: str) -> dict[str, Any]:
+def play_out(puzzle: Scenario, move: str, max_turns: int) -> list[dict[str, Any]]:
     """Play ``move`` and then the search's moves of all snakes, until the snake or the game ends."""
-    board, you, analyzer = (
-        puzzle.board.without_seed(),
-        puzzle.board.you.id,
-        PositionAnalyzer(_NODES),
-    )
-    frames: list[Any] = []
-    while board.snake(you).alive and not board.is_over() and len(frames) < _MAX_TURNS:
+    board, you = puzzle.board.without_seed(), puzzle.board.you.id
+    analyzer = PositionAnalyzer(_NODES)
+    frames: list[dict[str, Any]] = []
+    while board.snake(you).alive and not board.is_over() and len(frames) < max_turns:
         moves = {snake.id: analyzer.best_move(board, snake.id) for snake in board.living}
         board.advance(moves if frames else {**moves, you: move})
         frames.append(replay_json.frame(board))
-    snake = board.snake(you)
-    name = snake.name or snake.id
-    if snake.alive:
-        reason = f"{name} wins" if board.is_over() else f"{name} survives {len(frames)} turns"
-    else:
-        cause = CAUSE_PHRASES.get(snake.eliminated_cause, snake.eliminated_cause)
-        reason = f"{name} {cause} after {len(frames)} turn{'s' if len(frames) > 1 else ''}"
-    return {"frames": frames, "reason": reason}
+    return frames

@@ -1,0 +1,46 @@
+"""The built-in puzzles: a deep search confirms the only good move."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from battlesnake_heuristics.analysis.puzzles import (
+    DEEP_NODES,
+    NODES_BY_GRADE,
+    PuzzleGame,
+    load_builtin_puzzles,
+    only_surviving_move,
+)
+
+GAMES = load_builtin_puzzles()
+
+
+def test_there_are_200_puzzles_of_all_grades_from_different_games() -> None:
+    puzzles = [(game.seed, *puzzle) for game in GAMES for puzzle in game.puzzles]
+    assert len(set(puzzles)) == len(puzzles) >= 200
+    assert {grade for *_, grade in puzzles} == {1, 2, 3}
+    assert len({game.seed for game in GAMES}) == len(GAMES) >= 50
+    assert {game.num_snakes for game in GAMES} == {2, 4}
+
+
+def check(game: PuzzleGame) -> None:
+    """Check the game, and each puzzle by a deep search and by the search of its grade."""
+    replay, puzzles = game.replay(), game.load_puzzles()
+    assert PuzzleGame.from_replay(replay, puzzles).moves == game.moves
+    for puzzle in puzzles:
+        assert len(puzzle.board.safe_moves()) > 1
+        assert only_surviving_move(puzzle.board, DEEP_NODES) == puzzle.move
+        assert only_surviving_move(puzzle.board, NODES_BY_GRADE[puzzle.grade - 1]) == puzzle.move
+
+
+@pytest.mark.parametrize("game", random.Random(4).sample(GAMES, 3), ids=lambda game: game.name)
+def test_a_deep_search_confirms_a_sample(game: PuzzleGame) -> None:
+    check(game)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", GAMES, ids=lambda game: game.name)
+def test_a_deep_search_confirms_every_puzzle(game: PuzzleGame) -> None:
+    check(game)
