@@ -255,9 +255,8 @@ class SageMakerRayLauncher:
                 launcher.parser(prog, given).parse_args(asks[:1])
             check_channels(cls.channels)
             chosen = cls.hyperparameters_class.complete(given)
-            given = hyperparameters.drop_overridden(chosen.hyperparameters_class, given, typed)
             settings, overrides = hyperparameters.fill(
-                chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name
+                chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name, typed
             )
             _check_stop_condition(settings)
             if "num_env_runners" in overrides:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -267,7 +268,8 @@ def test_a_killed_runner_restarts_without_the_object_store(
 
     monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.HEALTH_CHECK_INTERVAL_S", 1.0)
     config = made().env_runners(num_env_runners=1)
-    algorithm = build_algorithm(config.fault_tolerance(restart_failed_env_runners=True))
+    config.fault_tolerance(restart_failed_env_runners=True)
+    algorithm = build_algorithm(SimpleNamespace(config=config))  # type: ignore[arg-type]
     try:
         group = algorithm.env_runner_group
         (lost,) = group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)

@@ -12,7 +12,6 @@ from sagemaker_rl.job.hyperparameters import (
     CheckedFields,
     HyperparameterError,
     add_options,
-    drop_overridden,
     fill,
     hyperparameter,
     read_options,
@@ -72,9 +71,11 @@ def test_an_option_overrides_sm_hps_under_every_name() -> None:
         num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",))
 
     given = {"num_snakes": "2", "rl.training.config.lr": 5e-5, "num_agents": "3"}
-    kept = drop_overridden(Renamed, given, ["num_agents"])
-    assert kept == {"rl.training.config.lr": 5e-5, "num_agents": "3"}
-    assert drop_overridden(Renamed, given, []) == given
+    for option, snakes in (("num_agents", 3), ("num_snakes", 2)):
+        filled, overrides = fill(Renamed, given, options=[option])
+        assert (filled.num_snakes, overrides) == (snakes, {"lr": 5e-5})
+    with pytest.raises(HyperparameterError, match=r"num_agents .*num_snakes"):
+        fill(Renamed, given)
 
 
 def test_values_that_sagemaker_itself_adds_are_left_out() -> None:

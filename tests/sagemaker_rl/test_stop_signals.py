@@ -129,7 +129,7 @@ def test_a_worker_leaves_its_cluster(
     assert signal.getsignal(number) == before
 
 
-def test_output_to_a_closed_terminal_is_discarded() -> None:
+def test_output_to_a_closed_terminal_is_discarded(default_signals: None) -> None:
     code = (
         "import os, signal, sys, time\n"
         "from sagemaker_rl.job.stop_signals import deferred_stop_signals\n"

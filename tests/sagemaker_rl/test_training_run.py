@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ class Algorithm:
 
 
 def _build(algorithm: Any) -> Any:
-    return training_run.build_algorithm(algorithm)
+    return training_run.build_algorithm(SimpleNamespace(config=algorithm))  # type: ignore[arg-type]
 
 
 def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,8 +276,8 @@ def test_a_resumed_run_draws_other_random_numbers(
 ) -> None:
     seeds: list[int] = []
 
-    def build(config: Any) -> Any:
-        seeds.append(config.seed)
+    def build(run: training_run.TrainingRun) -> Any:
+        seeds.append(run.config.seed)
         return Counting(PendingSignals())
 
     monkeypatch.setattr(training_run, "build_algorithm", build)

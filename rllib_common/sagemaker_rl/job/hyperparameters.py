@@ -20,7 +20,7 @@ import json
 import operator
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from battlesnake_gym.common.suggestions import nearest_name
@@ -135,22 +135,6 @@ def given_fields(cls: type[Any], given: Iterable[str]) -> list[str]:
     names = field_names(cls)
     found = (names.get(name) or names.get(name.replace("-", "_")) for name in given)
     return list(dict.fromkeys(name for name in found if name))
-
-
-def drop_overridden(
-    cls: type[Any], given: Mapping[str, Any], typed: Iterable[str]
-) -> dict[str, Any]:
-    """Return ``given`` without other names for the fields that the options ``typed`` set.
-
-    An option overrides ``SM_HPS`` under every name of its field.
-    """
-    names = field_names(cls)
-    overriding = set(given_fields(cls, typed))
-    return {
-        name: value
-        for name, value in given.items()
-        if name in typed or names.get(name) not in overriding
-    }
 
 
 class CheckedFields:
@@ -305,6 +289,7 @@ def fill(
     given: Mapping[str, Any],
     presets: Mapping[str, Any] | None = None,
     unknown_name: Callable[[str], HyperparameterError] | None = None,
+    options: Container[str] = (),
 ) -> tuple[_SettingsT, dict[str, Any]]:
     """Convert and check hyperparameters.
 
@@ -313,6 +298,7 @@ def fill(
         given: Values by name or alias. A string may contain JSON.
         presets: Values for names that ``given`` lacks.
         unknown_name: Function that returns the error for an unknown name.
+        options: Names in ``given`` that override the other names of their fields.
 
     Returns:
         The dataclass instance, and the other fields of RLlib's configuration, keyed by dotted names
@@ -331,9 +317,12 @@ def fill(
         for name, value in source.items():
             field = names.get(name) or names.get(name.replace("-", "_"), name)
             if field in seen:
-                raise HyperparameterError(
-                    f"{name} and {seen[field]} set the same value; use only one of the names"
-                )
+                if (name in options) == (seen[field] in options):
+                    raise HyperparameterError(
+                        f"{name} and {seen[field]} set the same value; use only one of the names"
+                    )
+                if seen[field] in options:
+                    continue
             seen[field] = name
             if field in names:
                 values[field] = value

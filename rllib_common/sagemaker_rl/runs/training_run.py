@@ -266,7 +266,7 @@ class TrainingRun:
         is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
         self._change_seed()
-        algorithm = build_algorithm(self.config)
+        algorithm = build_algorithm(self)
         if hasattr(algorithm, "should_stop"):  # Some algorithms can cancel a long iteration.
             algorithm.should_stop = lambda: bool(stop_signals)
         try:
@@ -555,8 +555,8 @@ def _package_versions(*names: str) -> dict[str, str]:
     return found
 
 
-def build_algorithm(config: AlgorithmConfig) -> Algorithm:
-    """Build an algorithm, and check that at least one env runner responds.
+def build_algorithm(run: TrainingRun) -> Algorithm:
+    """Build the algorithm of a run, and check that at least one env runner responds.
 
     Without this check, RLlib would restart failed env runners forever. Env runners receive the
     configuration by value: RLlib would pass a reference to the object store, on which the restart
@@ -566,7 +566,7 @@ def build_algorithm(config: AlgorithmConfig) -> Algorithm:
         RuntimeError: If no env runner starts.
     """
     none_started = RuntimeError(
-        f"none of {config.num_env_runners} env runners started; see Ray's logs, "
+        f"none of {run.config.num_env_runners} env runners started; see Ray's logs, "
         "/tmp/*ray*/session_latest/logs/worker-*.err, or set num_env_runners to 0 to see the error "
         "in the job's log"
     )
@@ -574,13 +574,13 @@ def build_algorithm(config: AlgorithmConfig) -> Algorithm:
         lambda group: group._remote_config, lambda group, reference: None
     )
     try:
-        algorithm = config.build_algo()
+        algorithm = run.config.build_algo()
     except IndexError as error:
         # RLlib requested the environment's spaces from the env runners, and no env runner
         # responded.
         raise none_started from error
     group = algorithm.env_runner_group
-    if group is None or config.num_env_runners == 0:
+    if group is None or run.config.num_env_runners == 0:
         return algorithm
     deadline = time.monotonic() + _ENV_RUNNER_START_TIMEOUT_S
     # On a busy machine, Ray may abort the start of a process and start another process.
