@@ -98,7 +98,10 @@ def _join_runs(
 def _extend_ends(
     body: SentBody, free: set[Point], hidden: set[Point], neighbors: _Neighbors
 ) -> list[Point]:
-    """Return a body whose hidden ends are one cell each; see `_join_runs` for the two sets."""
+    """Return a body whose hidden ends are one cell each; see `_join_runs` for the two sets.
+
+    An end may overlap its own body if no other hidden cell is beside it.
+    """
     cells = [cell for cell in body if cell is not None]
     if not cells:
         return []
@@ -107,7 +110,8 @@ def _extend_ends(
     added: dict[int, list[Point]] = {}
     for end in sorted(ends, key=lambda end: len(around[end] & free)):
         candidates = around[end] - set(cells).union(*added.values())
-        added[end] = (sorted(candidates & free) or sorted(candidates))[:1]
+        options = candidates & free, candidates, around[end]
+        added[end] = next((sorted(cells)[:1] for cells in options if cells), [])
         free -= set(added[end])
     return added.get(0, []) + cells + added.get(len(cells), [])
 

@@ -252,3 +252,14 @@ def test_a_custom_observation_shows_only_what_is_visible(monkeypatch: pytest.Mon
     seen = [one.reset(seed=3)[0] for one in games]
     assert seen[0].sum() == 0
     assert seen[1].sum() == 2 * 4 * 3
+
+
+def test_no_hidden_end_is_lost_if_all_hidden_cells_beside_it_are_taken() -> None:
+    board = Board.new(15, 15, ["me", "other"])
+    board.snakes[0].body = [(10, 6), (10, 7), (10, 8)]
+    board.snakes[1].body = [(14, 4), (14, 3), (14, 2), (14, 1), (14, 0), (13, 0), (12, 0), (12, 1),
+                            (12, 2), (13, 2), (13, 1)]  # fmt: skip
+    seen = limit_view(request(board, "me", 5), 7)
+    assert seen["board"]["snakes"][1]["body"][-1] is None
+    again = limit_view(Board.from_api(seen).to_api("me"), 7)
+    assert again["board"]["snakes"][1]["body"] == seen["board"]["snakes"][1]["body"]

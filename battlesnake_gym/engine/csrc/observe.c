@@ -216,28 +216,31 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
     *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
 }
 
+/* Writes the head of another snake. */
+INLINE void paint_head(const Record *record, const Snake *other, int own, int size,
+                       uint8_t *planes) {
+    int lead = other->length - record->snakes[own].length;
+    uint8_t *heads = planes + (lead < 0 ? SHORTER_HEADS_PLANE : LONGER_HEADS_PLANE) * size;
+    int shown = EQUAL_LENGTH_VALUE + ((lead < 0 ? -lead : lead) << SEGMENT_SHIFT);
+    heads[cell_at(record, other->x, other->y)] = (uint8_t)min_int(255, shown);
+}
+
 /* Writes the planes that change every turn. These planes are adjacent and are written in order.
  * Most of the time is spent on reading cache lines that are only partly overwritten. */
 INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int size,
                          uint8_t *planes) {
-    uint8_t *longer_heads = planes + LONGER_HEADS_PLANE * size;
-    uint8_t *shorter_heads = planes + SHORTER_HEADS_PLANE * size;
     copy_plane(&scene->bodies[own], size, planes + OWN_BODY_PLANE * size);
     others_plane(&scene->all_bodies, &scene->bodies[own], size, planes + OTHER_BODIES_PLANE * size);
-    fill_plane(0, 2 * size, longer_heads);
+    fill_plane(0, 2 * size, planes + LONGER_HEADS_PLANE * size);
     for (unsigned rest = record->alive_mask & ~(1u << own); rest; rest &= rest - 1) {
         const Snake *other = &record->snakes[__builtin_ctz(rest)];
-        if (!head_is_visible(other)) continue;
-        int lead = other->length - record->snakes[own].length;
-        uint8_t *heads = lead < 0 ? shorter_heads : longer_heads;
-        int shown = EQUAL_LENGTH_VALUE + ((lead < 0 ? -lead : lead) << SEGMENT_SHIFT);
-        heads[cell_at(record, other->x, other->y)] = (uint8_t)min_int(255, shown);
+        if (head_is_visible(other)) paint_head(record, other, own, size, planes);
     }
 }
 
-/* Writes the changed planes of one snake, `size` bytes each; `to` must already contain the
- * unchanged planes. */
-INLINE void paint_planes(const Record *before, const Record *record, const Scene *scene, int news,
+/* Writes the changed planes of one snake that show neither snakes nor hidden cells, `size` bytes
+ * each; `planes` must already contain the unchanged planes. */
+INLINE void paint_numbers(const Record *before, const Record *record, const Scene *scene, int news,
                          int own, int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own], *was = before ? &before->snakes[own] : snake;
     bool new_board = news & NEW_BOARD;
@@ -253,8 +256,16 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
     fill_plane(health, size, select_branchless(new_health, planes + HEALTH_PLANE * size, nowhere));
     if (new_board || length != length_value(was->length))
         fill_plane(length, size, planes + LENGTH_PLANE * size);
+}
+
+/* Writes the changed planes of one snake; see paint_numbers(). */
+INLINE void paint_planes(const Record *before, const Record *record, const Scene *scene, int news,
+                         int own, int size, uint8_t *planes) {
+    paint_numbers(before, record, scene, news, own, size, planes);
     paint_snakes(record, scene, own, size, planes);
 }
+
+#include "limited_planes.h"
 
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
                                  int size, uint8_t *planes) {
@@ -431,11 +442,28 @@ void prefetch_planes(const Observation *observation, const Record *record, uint8
     }
 }
 
+/* Writes the planes of a game with limited view on a whole board. */
+INLINE void observe_limited_planes(const Observation *observation, const Game *game,
+                                   const Record *before, uint8_t *out) {
+    const Record *record = game->record;
+    size_t size = observation_size(observation);
+    int news = news_of(before, record) | NEW_FOOD;
+    Scene scene;
+    make_scene(VALUES_PLANES, game->layout, record, news, &scene);
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        paint_limited_planes(game, before, &scene, news, seat, scene.cells,
+                             out + size * (size_t)seat);
+    }
+}
+
 /* Writes the observations of one game, or of the seat `only`; each kind of planes gets specialized
- * code. */
+ * code. If `limited` is set, the function writes what all seats of this game see. */
 INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
-                    const Record *record, int only, uint8_t *out) {
-    if (observation->values == VALUES_PLANES)
+                    const Record *record, int only, const Game *limited, uint8_t *out) {
+    if (limited)
+        observe_limited_planes(observation, limited, before, out);
+    else if (observation->values == VALUES_PLANES)
         observe_values(VALUES_PLANES, observation, layout, before, record, only, out);
     else if (observation->values == VALUES_TERRITORY)
         observe_values(VALUES_TERRITORY, observation, layout, before, record, only, out);
@@ -446,21 +474,22 @@ INLINE void observe(const Observation *observation, const Layout *layout, const 
 }
 
 typedef void Observe(const Observation *observation, const Layout *layout, const Record *before,
-                     const Record *record, int only, uint8_t *out);
+                     const Record *record, int only, const Game *limited, uint8_t *out);
 
 /* X86-64 guarantees vectors of 16 bytes; nearly all processors have 32-byte vectors and many have
  * 64-byte vectors. The loops above are compiled for each size, and the import selects the largest
  * size that the processor supports. */
 static void observe_plain(const Observation *observation, const Layout *layout,
-                          const Record *before, const Record *record, int only, uint8_t *out) {
-    observe(observation, layout, before, record, only, out);
+                          const Record *before, const Record *record, int only,
+                          const Game *limited, uint8_t *out) {
+    observe(observation, layout, before, record, only, limited, out);
 }
 
 #ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void observe_avx2(
     const Observation *observation, const Layout *layout, const Record *before,
-    const Record *record, int only, uint8_t *out) {
-    observe(observation, layout, before, record, only, out);
+    const Record *record, int only, const Game *limited, uint8_t *out) {
+    observe(observation, layout, before, record, only, limited, out);
 }
 
 #ifdef __clang__
@@ -470,8 +499,8 @@ __attribute__((target("avx2"))) static void observe_avx2(
 #endif
 WIDE static void observe_avx512(const Observation *observation, const Layout *layout,
                                 const Record *before, const Record *record, int only,
-                                uint8_t *out) {
-    observe(observation, layout, before, record, only, out);
+                                const Game *limited, uint8_t *out) {
+    observe(observation, layout, before, record, only, limited, out);
 }
 #endif
 
@@ -485,6 +514,7 @@ bool set_observation_isa(const char *isa) {
     if (cpu_has(HAS_AVX512) && (best || !strcmp(isa, "avx512"))) found = observe_avx512;
 #endif
     if (found) selected = found;
+    fill_coordinates();
 #ifdef X86_VECTORS
     territory_isa = selected == observe_avx512 ? ISA_AVX512
                     : selected == observe_avx2 ? ISA_AVX2
@@ -504,7 +534,7 @@ const char *get_observation_isa(void) {
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
     if (before && before->turn == record->turn) return; /* no turn was played */
-    selected(observation, layout, before, record, ALL_SEATS, out);
+    selected(observation, layout, before, record, ALL_SEATS, NULL, out);
 }
 
 void observe_limited_game(const Observation *observation, const Game *game, const Record *before,
@@ -512,9 +542,14 @@ void observe_limited_game(const Observation *observation, const Game *game, cons
     if (before && before->turn == game->record->turn) return; /* no turn was played */
     RecordBuffer view;
     clear_the_dead(game->layout, before, game->record, observation_size(observation), out);
+    if (observation->values == VALUES_PLANES && observation->frame_stack == 1 &&
+        is_whole(observation, game->record)) {
+        selected(observation, game->layout, before, game->record, ALL_SEATS, game, out);
+        return;
+    }
     for (unsigned rest = game->record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         limit_view(game, seat, &view.record);
-        selected(observation, game->layout, before, &view.record, seat, out);
+        selected(observation, game->layout, before, &view.record, seat, NULL, out);
     }
 }
