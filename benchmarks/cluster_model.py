@@ -177,7 +177,7 @@ Fragments have the default sizes.
 """
 
 
-def environment_settings(experiment: str) -> dict[str, Any]:
+def _environment_settings(experiment: str) -> dict[str, Any]:
     """Return the environment settings of a named experiment."""
     from battlesnake_rl.mabs import experiments
 
@@ -194,7 +194,7 @@ def build_algorithm(name: str, runners: int) -> Any:
 
     algorithm = name.split(",")[0]
     named = {"DISTIL": "duel-distil", "PPO": "duel-ppo"}.get(algorithm)
-    config = algorithms.configure(algorithm, environment_settings(named) if named else {})
+    config = algorithms.configure(algorithm, _environment_settings(named) if named else {})
     config.env_runners(num_env_runners=runners)
     config.debugging(seed=1, log_level="ERROR")
     if algorithm == "EXIT":
@@ -216,7 +216,7 @@ def build_algorithm(name: str, runners: int) -> Any:
     return config.build_algo()
 
 
-class CostCounter:
+class _CostCounter:
     """Counters of an algorithm: CPU seconds of each process type, fragments and moves."""
 
     def __init__(self, algorithm: Any) -> None:
@@ -280,14 +280,14 @@ class CostCounter:
         return sums
 
 
-def measure_costs(name: str, runners: int, seconds: float) -> tuple[float, FragmentCosts]:
+def _measure_costs(name: str, runners: int, seconds: float) -> tuple[float, FragmentCosts]:
     """Measure a training.
 
     Returns:
         The number of moves per second of wall-clock time, and the measured costs.
     """
     algorithm = build_algorithm(name, runners)
-    spent = CostCounter(algorithm)
+    spent = _CostCounter(algorithm)
     until = time.monotonic() + seconds / 3
     results = algorithm.train()
     while time.monotonic() < until:
@@ -310,7 +310,7 @@ def measure_costs(name: str, runners: int, seconds: float) -> tuple[float, Fragm
     )
 
 
-def print_measurements(names: list[str], counts: list[int], seconds: float) -> None:
+def _print_measurements(names: list[str], counts: list[int], seconds: float) -> None:
     """Print the measured and the calculated rate for each number in ``counts``.
 
     Args:
@@ -328,7 +328,7 @@ def print_measurements(names: list[str], counts: list[int], seconds: float) -> N
         "|---|---:|---:|---:|---:|"
     )
     for name in names:
-        totals = {runners: measure_costs(name, runners, seconds) for runners in counts}
+        totals = {runners: _measure_costs(name, runners, seconds) for runners in counts}
         (_, one), (_, many) = totals[counts[0]], totals[counts[-1]]
         slowdown = many.play / many.moves / (one.play / one.moves)
         contention = (slowdown - 1) / math.log(counts[-1] / counts[0]) if len(counts) > 1 else 0.0
@@ -340,7 +340,7 @@ def print_measurements(names: list[str], counts: list[int], seconds: float) -> N
     os._exit(0)  # An immediate exit is faster than the shutdown of Ray.
 
 
-def format_tables() -> list[str]:
+def _format_tables() -> list[str]:
     """Format the two tables of docs/how-to/run-on-several-machines.md.
 
     The tables contain speedups and numbers of saturating env runners.
@@ -408,9 +408,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if not arguments.measure:
-        print("\n".join(format_tables()))
+        print("\n".join(_format_tables()))
         return
-    print_measurements(arguments.only, arguments.measure, arguments.seconds)
+    _print_measurements(arguments.only, arguments.measure, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -69,12 +69,12 @@ class Recording:
 
     def start_games(self) -> Games:
         """Create the games at their first turn."""
-        games = create_games(len(self.seeds), self.game, self.food_rng)
+        games = _create_games(len(self.seeds), self.game, self.food_rng)
         games.reset(self.seeds)
         return games
 
 
-def create_games(num_games: int, game: Game, food_rng: str) -> Games:
+def _create_games(num_games: int, game: Game, food_rng: str) -> Games:
     """Create games with 4 snakes on an 11x11 board."""
     return Games(
         num_games,
@@ -89,7 +89,7 @@ def create_games(num_games: int, game: Game, food_rng: str) -> Games:
 def record_games(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
     """Play random games, and record the moves and the resets of the games."""
     rand = np.random.default_rng(7)
-    games = create_games(num_games, game, food_rng)
+    games = _create_games(num_games, game, food_rng)
     seeds = rand.integers(1, 2**62, num_games)
     recording = Recording(game, food_rng, seeds, [], [], 0)
     games.reset(seeds)
@@ -112,7 +112,7 @@ def replay_moves(
 ) -> None:
     """Replay the recorded moves and resets, with a call of ``after`` on each turn.
 
-    `nanoseconds_per_env_step` measures the duration of this function.
+    `_nanoseconds_per_env_step` measures the duration of this function.
     """
     step, reset = games.step, games.reset
     for actions, new in zip(recording.actions, recording.resets, strict=True):
@@ -123,7 +123,7 @@ def replay_moves(
             after()
 
 
-def nanoseconds_per_env_step(
+def _nanoseconds_per_env_step(
     recording: Recording, repetitions: int, extra_work: str | None = None
 ) -> float:
     """Return the median CPU time per env step, in nanoseconds.
@@ -149,7 +149,7 @@ def nanoseconds_per_env_step(
     return statistics.median(samples)
 
 
-def print_engine_speed(repetitions: int) -> None:
+def _print_engine_speed(repetitions: int) -> None:
     """Print one line for each type of game and batch size."""
     shape = observations.get(_ENCODER_NAME).shape(_BOARD_SIZE, _BOARD_SIZE)
     print(
@@ -164,9 +164,9 @@ def print_engine_speed(repetitions: int) -> None:
     for name, (game, food_rng) in _GAME_CASES.items():
         for batch in _BATCH_SIZES:
             recording = record_games(batch, max(360, 40_000 // batch), game, food_rng)
-            bare = nanoseconds_per_env_step(recording, repetitions)
-            with_observations = nanoseconds_per_env_step(recording, repetitions, "observe")
-            memset = nanoseconds_per_env_step(recording, repetitions, "memset") - bare
+            bare = _nanoseconds_per_env_step(recording, repetitions)
+            with_observations = _nanoseconds_per_env_step(recording, repetitions, "observe")
+            memset = _nanoseconds_per_env_step(recording, repetitions, "memset") - bare
             length = recording.num_env_steps / max(recording.ended, 1)
             print(
                 f"{name:24}{batch:6}{length:7.0f}{bare:8.0f} ({1e3 / bare:5.1f})"
@@ -177,7 +177,7 @@ def print_engine_speed(repetitions: int) -> None:
             )
 
 
-def measure_step_seconds(num_games: int, turns: int) -> tuple[float, float]:
+def _measure_step_seconds(num_games: int, turns: int) -> tuple[float, float]:
     """Measure the CPU time of one step of the vector environment.
 
     Returns:
@@ -213,7 +213,7 @@ def measure_step_seconds(num_games: int, turns: int) -> tuple[float, float]:
     return spent["step"] / turns, spent["engine"] / turns
 
 
-def learner_steps_per_cpu_second(num_games: int, opponents: list[str], turns: int) -> float:
+def _learner_steps_per_cpu_second(num_games: int, opponents: list[str], turns: int) -> float:
     """Measure the learner steps per CPU second with one learner per game."""
     envs = BattlesnakeVectorEnv(num_games, opponents)
     rand = np.random.default_rng(0)
@@ -228,16 +228,16 @@ def learner_steps_per_cpu_second(num_games: int, opponents: list[str], turns: in
     return steps / (time.process_time() - start)
 
 
-def print_environment_speed(num_games: int, opponents: str | None, repetitions: int) -> None:
+def _print_environment_speed(num_games: int, opponents: str | None, repetitions: int) -> None:
     """Print the speed of the vector environment for one batch size."""
     if opponents:
-        speed = learner_steps_per_cpu_second(
+        speed = _learner_steps_per_cpu_second(
             num_games, opponents.split(","), max(50, 100_000 // num_games)
         )
         print(f"{num_games:5} games: {speed:,.0f} learner steps per CPU second")
         return
     rounds = [
-        measure_step_seconds(num_games, max(200, 200_000 // num_games)) for _ in range(repetitions)
+        _measure_step_seconds(num_games, max(200, 200_000 // num_games)) for _ in range(repetitions)
     ]
     total, in_engine = (statistics.median(column) for column in zip(*rounds, strict=True))
     print(
@@ -268,9 +268,9 @@ def main() -> None:
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled; run `make build` first")
     if options.environment is None:
-        print_engine_speed(options.repetitions)
+        _print_engine_speed(options.repetitions)
     for num_games in options.environment or ():
-        print_environment_speed(num_games, options.opponents, options.repetitions)
+        _print_environment_speed(num_games, options.opponents, options.repetitions)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ MoveRequest = tuple[bytes, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class FuzzRequest:
+class _FuzzRequest:
     """A request and its expected response.
 
     ``accepted`` is True if the server must respond with status 200, False if the server must reject
@@ -183,23 +183,23 @@ def main() -> int:
     args = parser.parse_args()
     failed = False
     for name in args.snakes:
-        parts = [] if args.results is None else load_results(args.results, name)
+        parts = [] if args.results is None else _load_results(args.results, name)
         seed = args.seed + len(parts)
         games = [
             game
             for i in range(100 * seed, 100 * seed + 8)
-            for game in record_game_requests(i, name)
+            for game in _record_game_requests(i, name)
         ]
         chosen = _SERVE_OPTIONS.get(name, ["--snake", name])
         command = [sys.executable, "-m", "battlesnake_gym", "serve", *chosen, "--port"]
         with tempfile.TemporaryFile() as log, run_server(command, log) as port:
-            counts, history = fuzz_server(
+            counts, history = _fuzz_server(
                 port,
                 games,
                 args.requests,
                 args.connections,
                 seed,
-                max_pipelined_requests(name),
+                _max_pipelined_requests(name),
                 60 * args.minutes,
             )
             logged = log.seek(0, io.SEEK_END)
@@ -227,7 +227,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def load_results(path: Path, name: str) -> list[dict[str, Any]]:
+def _load_results(path: Path, name: str) -> list[dict[str, Any]]:
     """Load the results of the earlier parts for one snake."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [part for part in map(json.loads, lines) if part["snake"] == name]
@@ -251,7 +251,7 @@ OutcomeCounts = collections.Counter[tuple[str, str]]
 
 
 @dataclass
-class MemoryHistory:
+class _MemoryHistory:
     """Memory of the server process over time: times in seconds, memory in bytes."""
 
     seconds: list[float] = field(default_factory=list)
@@ -271,7 +271,7 @@ class MemoryHistory:
         return float(slope * (seconds[-1] - seconds[0])), float(memory.mean())
 
 
-def fuzz_server(
+def _fuzz_server(
     port: int,
     games: list[list[MoveRequest]],
     count: int,
@@ -279,13 +279,13 @@ def fuzz_server(
     seed: int,
     num_pipelined: int,
     seconds: float = math.inf,
-) -> tuple[OutcomeCounts, MemoryHistory]:
+) -> tuple[OutcomeCounts, _MemoryHistory]:
     """Send ``count`` requests, or as many as possible in ``seconds``.
 
     Returns:
         The number of responses for each request type and outcome, and the memory over time.
     """
-    counts, history = OutcomeCounts(), MemoryHistory()
+    counts, history = OutcomeCounts(), _MemoryHistory()
     started = time.perf_counter()
     with (
         ThreadPoolExecutor(connections) as pool,
@@ -341,7 +341,7 @@ class Client:
                 counts[sent.kind, outcome] += 1
         return counts
 
-    def _draw_request(self) -> FuzzRequest:
+    def _draw_request(self) -> _FuzzRequest:
         """Draw a random valid or damaged move request."""
         kind = self._rng.choices(_REQUEST_TYPES, _REQUEST_TYPE_WEIGHTS)[0]
         if kind == _VALID_JSON:
@@ -353,21 +353,23 @@ class Client:
         number = self._rng.randrange(_NUM_DAMAGED_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
         if kind == _DAMAGED_JSON:
-            body = damage_values(json.loads(text), self._rng)
-            return FuzzRequest(
-                kind, format_request(self._draw_path(), encode_json(body)), is_playable(body)
+            body = _damage_values(json.loads(text), self._rng)
+            return _FuzzRequest(
+                kind, _format_request(self._draw_path(), _encode_json(body)), _is_playable(body)
             )
         if kind == _UNUSUAL_JSON:
-            return FuzzRequest(
-                kind, format_request(self._draw_path(), make_unusual_json(text, self._rng))
+            return _FuzzRequest(
+                kind, _format_request(self._draw_path(), _make_unusual_json(text, self._rng))
             )
-        return FuzzRequest(kind, format_request(self._draw_path(), change_bytes(text, self._rng)))
+        return _FuzzRequest(
+            kind, _format_request(self._draw_path(), _change_bytes(text, self._rng))
+        )
 
     def _draw_path(self) -> bytes:
         """Draw the path of a damaged request."""
         return self._rng.choice((b"/move", b"/move", b"/move", b"/a/b/move", b"//move/"))
 
-    def _iter_valid_requests(self) -> Iterator[FuzzRequest]:
+    def _iter_valid_requests(self) -> Iterator[_FuzzRequest]:
         """Yield the move requests and the end request for random games.
 
         The games follow one another.
@@ -377,10 +379,10 @@ class Client:
             name = b'"id":"%d-' % self._rng.getrandbits(60)
             for text, moves in game:
                 text = text.replace(b'"id":"', name, 1)
-                yield FuzzRequest(_VALID_JSON, format_request(b"/move", text), True, moves)
-            yield FuzzRequest(_VALID_JSON, format_request(b"/end", text), True, frozenset([""]))
+                yield _FuzzRequest(_VALID_JSON, _format_request(b"/move", text), True, moves)
+            yield _FuzzRequest(_VALID_JSON, _format_request(b"/end", text), True, frozenset([""]))
 
-    def _send_batch(self, batch: list[FuzzRequest]) -> Iterator[str]:
+    def _send_batch(self, batch: list[_FuzzRequest]) -> Iterator[str]:
         """Send pipelined requests and yield the outcome of each request."""
         try:
             if self._socket is None:
@@ -400,7 +402,7 @@ class Client:
         for sent in batch:
             yield self._classify_response(sent)
 
-    def _classify_response(self, sent: FuzzRequest) -> str:
+    def _classify_response(self, sent: _FuzzRequest) -> str:
         """Read the response to a request and return its outcome."""
         if self._socket is None:
             return _LOST_OUTCOME
@@ -473,7 +475,7 @@ class Client:
         )
 
 
-def max_pipelined_requests(name: str) -> int:
+def _max_pipelined_requests(name: str) -> int:
     """Return the number of requests to pipeline to the snake ``name``.
 
     The limit is 1 for a search, because a search uses its whole time budget for each request.
@@ -481,7 +483,7 @@ def max_pipelined_requests(name: str) -> int:
     return 1 if name == "minimax" else _NUM_PIPELINED_REQUESTS
 
 
-def record_game_requests(seed: int, name: str) -> list[list[MoveRequest]]:
+def _record_game_requests(seed: int, name: str) -> list[list[MoveRequest]]:
     """Play a game and return the move requests of one snake in both formats.
 
     Each request has the set of moves that are not certain death.
@@ -505,24 +507,24 @@ def record_game_requests(seed: int, name: str) -> list[list[MoveRequest]]:
             break
         moves = frozenset(board.safe_moves(me) or MOVES)
         you = board.snake(me)
-        official.append((encode_json(board_json.request_to_dict(game, board, you)), moves))
+        official.append((_encode_json(board_json.request_to_dict(game, board, you)), moves))
         body = {**arena(game, board, you)}
         body["game"] = body["game"] | {"id": "game"}
-        listing.append((encode_json(body), moves))
+        listing.append((_encode_json(body), moves))
     return [official, listing]
 
 
-def encode_json(body: Any) -> bytes:
+def _encode_json(body: Any) -> bytes:
     """Encode ``body`` as JSON without spaces."""
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def format_request(path: bytes, body: bytes) -> bytes:
+def _format_request(path: bytes, body: bytes) -> bytes:
     """Format an HTTP POST request."""
     return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path, len(body), body)
 
 
-def damage_values(body: Any, rng: random.Random) -> Any:
+def _damage_values(body: Any, rng: random.Random) -> Any:
     """Replace or delete one to three random values in ``body``."""
     for _ in range(rng.randint(1, 3)):
         parent, key = body, rng.choice(list(body))
@@ -540,7 +542,7 @@ def damage_values(body: Any, rng: random.Random) -> Any:
     return body
 
 
-def change_bytes(text: bytes, rng: random.Random) -> bytes:
+def _change_bytes(text: bytes, rng: random.Random) -> bytes:
     """Delete, double or replace up to 20 bytes of ``text``."""
     start = rng.randrange(len(text))
     end = start + rng.randint(0, 20)
@@ -548,7 +550,7 @@ def change_bytes(text: bytes, rng: random.Random) -> bytes:
     return text[:start] + by + text[end:]
 
 
-def make_unusual_json(text: bytes, rng: random.Random) -> bytes:
+def _make_unusual_json(text: bytes, rng: random.Random) -> bytes:
     """Nest a value of ``text`` deeply, duplicate a key, or change the text encoding."""
     entry: re.Match[bytes] = rng.choice(list(re.finditer(rb'"\w+":(\d+|"[^"]*")', text)))
     match rng.randrange(3):
@@ -565,14 +567,14 @@ def make_unusual_json(text: bytes, rng: random.Random) -> bytes:
             nested: bytes = left * depth + b"1" + right * depth
             return text[: entry.start(1)] + nested + text[entry.end(1) :]
         case 1:
-            again = entry[0].replace(entry[1], encode_json(rng.choice(_REPLACEMENT_VALUES)))
+            again = entry[0].replace(entry[1], _encode_json(rng.choice(_REPLACEMENT_VALUES)))
             return text[: entry.start()] + again + b"," + text[entry.start() :]
         case _:
             encoding = rng.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "utf-16-le"))
             return text.decode().encode(encoding)
 
 
-def is_playable(body: Any) -> bool:
+def _is_playable(body: Any) -> bool:
     """Return whether a damaged request still contains everything that a move needs.
 
     The game id, the snake id, the board size and the snake's body must be valid.

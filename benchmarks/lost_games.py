@@ -68,7 +68,7 @@ def choose_moves(board: Board, player: Search) -> dict[str, str]:
     return {one: at.move for one, at in decide(board, dict.fromkeys(ids, player)).items()}
 
 
-def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessment | None:
+def _find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessment | None:
     """Find a move that meets the limits of a planted mistake, or None.
 
     A move that is fatal at once does not count.
@@ -96,7 +96,7 @@ def find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAss
     return None
 
 
-def play_game_with_mistake(
+def _play_game_with_mistake(
     snakes: int, number: int
 ) -> tuple[Replay, mistakes.MoveAssessment] | None:
     """Play a game that a snake loses by a planted mistake.
@@ -109,7 +109,7 @@ def play_game_with_mistake(
     first = random.Random(number).randrange(20, 100)
     while not board.is_over() and board.turn < 1000:
         moves = choose_moves(board, player)
-        mistake = find_costly_move(board, moves) if board.turn >= first else None
+        mistake = _find_costly_move(board, moves) if board.turn >= first else None
         if mistake:
             at, rest = board.copy(), [{**moves, mistake.snake_id: mistake.move}]
             at.step(rest[0])
@@ -129,12 +129,12 @@ def play_game_with_mistake(
     return None
 
 
-def check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
+def _check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
     """Run the coach on a game with a planted mistake.
 
     Rollouts measure the result.
     """
-    found = play_game_with_mistake(snakes, number)
+    found = _play_game_with_mistake(snakes, number)
     if found is None:
         return None
     replay, mistake = found
@@ -165,11 +165,11 @@ def check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
         "named_cost": cost,
         "rescue": min(won[move] for move in loss.better_moves),
         "promised": promised,
-        "won": measure_full_game_score(replay, loss.mistake, advice),
+        "won": _measure_full_game_score(replay, loss.mistake, advice),
     }
 
 
-def measure_full_game_score(replay: Replay, mistake: mistakes.MoveAssessment, move: str) -> float:
+def _measure_full_game_score(replay: Replay, mistake: mistakes.MoveAssessment, move: str) -> float:
     """Return the mean score of a snake after ``move`` in games played to the end."""
     board = replay.board(mistake.turn)
     after = board.without_seed()
@@ -183,7 +183,7 @@ def measure_full_game_score(replay: Replay, mistake: mistakes.MoveAssessment, mo
     return float(np.mean(ends, axis=0)[living.index(mistake.snake_id)])
 
 
-def check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
+def _check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
     """Play a game with an analysis of each turn.
 
     The function compares the win probabilities with the result.
@@ -217,7 +217,7 @@ def check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
             )
             if (risen := next(later, None)) is not None:
                 rose += 1
-                unforced += not any(has_opponent_mistake(replay, n, one) for n in range(at, risen))
+                unforced += not any(_has_opponent_mistake(replay, n, one) for n in range(at, risen))
     return {
         "turns": len(probabilities),
         "brier": brier,
@@ -227,7 +227,7 @@ def check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
     }
 
 
-def has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
+def _has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
     """Return whether a snake other than ``snake_id`` made a mistake on a turn."""
     board, moves = replay.board(turn), replay.turns[turn].moves
     opponents = [
@@ -240,7 +240,7 @@ def has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
     )
 
 
-def summarize_planted_mistakes(games: Sequence[GameSummary]) -> str:
+def _summarize_planted_mistakes(games: Sequence[GameSummary]) -> str:
     """Summarize the games with planted mistakes as one line of text."""
     named = [line for line in games if "named" in line]
     exact = sum(line["named"] == line["turn"] for line in named)
@@ -256,7 +256,7 @@ def summarize_planted_mistakes(games: Sequence[GameSummary]) -> str:
     )
 
 
-def summarize_calibration(games: Sequence[GameSummary]) -> str:
+def _summarize_calibration(games: Sequence[GameSummary]) -> str:
     """Summarize the games with an analysis of each turn as one line of text."""
     turns = [turn for line in games for turn in line["brier"]]
     scores = {
@@ -290,12 +290,12 @@ def main() -> None:
         "--file", type=Path, required=True, help="JSON lines file to which the games are appended"
     )
     options = parser.parse_args()
-    play: Callable[[int, int], GameSummary | None] = check_planted_mistake
-    summarize = summarize_planted_mistakes
+    play: Callable[[int, int], GameSummary | None] = _check_planted_mistake
+    summarize = _summarize_planted_mistakes
     if options.kind == "values":
         play, summarize = (
-            functools.partial(check_calibration, nodes=options.nodes),
-            summarize_calibration,
+            functools.partial(_check_calibration, nodes=options.nodes),
+            _summarize_calibration,
         )
     text = options.file.read_text() if options.file.exists() else ""
     lines: list[GameSummary | None] = [json.loads(line) for line in text.splitlines()]

@@ -37,7 +37,7 @@ _GAME_CASES = {
 
 
 @dataclass(frozen=True)
-class ProvenPosition:
+class _ProvenPosition:
     """A position and the proven result of each move.
 
     The results are 2 for a win, 1 for a draw and 0 for a loss.
@@ -47,7 +47,7 @@ class ProvenPosition:
     results: dict[str, int]
 
 
-def prove_moves(board: Board) -> ProvenPosition | None:
+def _prove_moves(board: Board) -> _ProvenPosition | None:
     """Prove the result of each move of a position.
 
     Returns:
@@ -60,10 +60,10 @@ def prove_moves(board: Board) -> ProvenPosition | None:
     results = {
         move: 2 if v > 0 else 0 if v < -MIN_PROVEN_VALUE else 1 for move, v in values.items()
     }
-    return ProvenPosition(board, results) if len(set(results.values())) > 1 else None
+    return _ProvenPosition(board, results) if len(set(results.values())) > 1 else None
 
 
-def iter_proven_positions(kind: str, count: int) -> Iterator[ProvenPosition]:
+def _iter_proven_positions(kind: str, count: int) -> Iterator[_ProvenPosition]:
     """Yield ``count`` proven positions of self-play games, at most one per game."""
     game, turns = _GAME_CASES[kind]
     seed = found = 0
@@ -75,14 +75,14 @@ def iter_proven_positions(kind: str, count: int) -> Iterator[ProvenPosition]:
             if board.turn < first or board.turn not in turns or len(board.living) < 2:
                 continue
             still = replace(board.game, settings=Settings(food_spawn_chance=0, minimum_food=0))
-            one = prove_moves(replace(board.copy(), game=still, you_id=board.living[0].id))
+            one = _prove_moves(replace(board.copy(), game=still, you_id=board.living[0].id))
             if one:
                 found += 1
                 yield one
                 break
 
 
-def count_worse_moves(snake: Strategy, boards: Sequence[ProvenPosition], seconds: float) -> int:
+def _count_worse_moves(snake: Strategy, boards: Sequence[_ProvenPosition], seconds: float) -> int:
     """Count the positions in which the snake does not choose a best move."""
     chosen = ((one, snake(one.board, seconds).move) for one in boards)
     return sum(one.results.get(move, 0) < max(one.results.values()) for one, move in chosen)
@@ -112,11 +112,11 @@ def main() -> None:
     use_cpu_clock(True)
     for kind in _GAME_CASES:
         started = time.process_time()
-        boards = list(iter_proven_positions(kind, options.positions // 2))
+        boards = list(_iter_proven_positions(kind, options.positions // 2))
         spent = time.process_time() - started
         print(f"{kind}: {len(boards)} positions proven in {spent:.0f} CPU seconds")
         for one in options.move_time:
-            fraction = count_worse_moves(make(options.snake), boards, one / 1000) / len(boards)
+            fraction = _count_worse_moves(make(options.snake), boards, one / 1000) / len(boards)
             low, high = wilson_interval(fraction, len(boards))
             print(f"  {one:g} ms per move: worse moves in {fraction:.1%} ({low:.1%} to {high:.1%})")
 

@@ -36,7 +36,7 @@ _GAME_CASES = {
 _TURNS_BETWEEN_POSITIONS = 12
 
 
-def sample_positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
+def _sample_positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
     """Return positions from fast self-play games, several turns apart."""
     quick, seed = Search(nodes=300), 1
     found: list[Board] = []
@@ -52,7 +52,7 @@ def sample_positions(size: int, snakes: int, ruleset: str, count: int) -> list[B
     return found
 
 
-def measure_search(
+def _measure_search(
     search: Search, boards: list[Board], seconds: float, clock: Callable[[], float]
 ) -> tuple[float, float, float]:
     """Measure the speed of a search on several boards.
@@ -75,7 +75,7 @@ def measure_search(
     return statistics.median(leaf_evals), statistics.median(nodes), statistics.median(depths)
 
 
-def measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
+def _measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
     """Measure the relative cost of a learned leaf evaluation in each round."""
     handcrafted, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=load_builtin())
 
@@ -91,16 +91,16 @@ def measure_relative_costs(boards: list[Board], rounds: int, nodes: int = 10_000
     ]
 
 
-def print_relative_costs(count: int, rounds: int = 15) -> None:
+def _print_relative_costs(count: int, rounds: int = 15) -> None:
     """Print the relative cost for each type of game.
 
     The types are the games that the built-in evaluation supports.
     """
     print(f"{'':24}{'learned / handcrafted':>22}{'lowest':>8}{'highest':>8}")
     for name, (size, snakes, ruleset) in _GAME_CASES.items():
-        boards = sample_positions(size, snakes, ruleset, count)
+        boards = _sample_positions(size, snakes, ruleset, count)
         if not load_builtin().unsupported_reason(boards[0]):
-            found = measure_relative_costs(boards, rounds)
+            found = _measure_relative_costs(boards, rounds)
             print(f"{name:24}{statistics.median(found):22.2f}{min(found):8.2f}{max(found):8.2f}")
 
 
@@ -127,18 +127,18 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.learned:
-        print_relative_costs(args.positions)
+        _print_relative_costs(args.positions)
         return
     print(f"{'':24}{'cores':>6}{'leaf evals/s':>14}{'nodes/s':>12}{'depth':>7}")
     for name, (size, snakes, ruleset) in _GAME_CASES.items():
-        boards = sample_positions(size, snakes, ruleset, args.positions)
+        boards = _sample_positions(size, snakes, ruleset, args.positions)
         for cores in sorted({1, args.cores}):
             SEARCH_CORES.configure(cores)
             clock = time.process_time if args.cores == 1 else time.perf_counter
             # Different weights prevent the searches from sharing results in the transposition
             # table.
             search = Search(Weights(draw=Weights().draw + cores))
-            leaf_evals, nodes, depth = measure_search(search, boards, args.seconds, clock)
+            leaf_evals, nodes, depth = _measure_search(search, boards, args.seconds, clock)
             print(f"{name:24}{cores:6}{leaf_evals:14,.0f}{nodes:12,.0f}{depth:7.1f}")
 
 

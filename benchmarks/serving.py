@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.bare:
-        serve_empty_route(args.bare)
+        _serve_empty_route(args.bare)
         return
     recorded = record_games(args.timeout)
     print(
@@ -100,11 +100,11 @@ def main() -> None:
     rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
     for name, command in rows.items():
         with run_server(command) as port:
-            row = measure_server(port, recorded, args)
+            row = _measure_server(port, recorded, args)
         print(f"{name:<22}{row}{os.getloadavg()[0]:8.1f}", flush=True)
 
 
-def measure_server(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
+def _measure_server(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
     """Measure a server and format the results as one row of the table.
 
     Several processes send the requests.
@@ -116,7 +116,7 @@ def measure_server(port: int, recorded: list[PlayedGame], args: argparse.Namespa
     with ProcessPoolExecutor(args.clients, mp_context=context) as clients:
         futures = [
             clients.submit(
-                generate_load, port, recorded, f"client-{i}", count, args.pause, args.seconds
+                _generate_load, port, recorded, f"client-{i}", count, args.pause, args.seconds
             )
             for i, count in enumerate(counts)
         ]
@@ -134,7 +134,7 @@ def measure_server(port: int, recorded: list[PlayedGame], args: argparse.Namespa
     )
 
 
-def generate_load(
+def _generate_load(
     port: int, recorded: list[PlayedGame], client: str, count: int, pause: float, seconds: float
 ) -> ResponseStats:
     """Play ``count`` games concurrently and return the response times.
@@ -163,7 +163,7 @@ def generate_load(
     return tally
 
 
-def serve_empty_route(port: int) -> None:
+def _serve_empty_route(port: int) -> None:
     """Serve an empty Flask route with the gunicorn settings of the live snake.
 
     The route reads the body of the request.

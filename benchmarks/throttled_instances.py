@@ -41,7 +41,7 @@ def throttle(group: Path) -> None:
     )
 
 
-def env_runner_pids(training: psutil.Process) -> list[int]:
+def _env_runner_pids(training: psutil.Process) -> list[int]:
     """Return the process ids of the env runners that are running."""
     try:
         family = training.children(recursive=True)
@@ -74,12 +74,12 @@ def main() -> int:
     ]
     training = subprocess.Popen(command, env=os.environ | {"RAY_worker_niceness": "0"})
     try:
-        while training.poll() is None and len(env_runner_pids(psutil.Process(training.pid))) < int(
+        while training.poll() is None and len(_env_runner_pids(psutil.Process(training.pid))) < int(
             num_env_runners
         ):
             time.sleep(1)
         for group, runner in zip(
-            groups[1:], env_runner_pids(psutil.Process(training.pid)), strict=False
+            groups[1:], _env_runner_pids(psutil.Process(training.pid)), strict=False
         ):
             (group / "cgroup.procs").write_text(str(runner))
         for group in groups:

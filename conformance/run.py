@@ -199,7 +199,7 @@ class Comparison:
                 same = one.get(key) == other.get(key)
                 if key not in lacks and not same and not self._is_tie(want, name, key, one, other):
                     found.append(
-                        (key, describe_difference(f"{name} {key}", one.get(key), other.get(key)))
+                        (key, _describe_difference(f"{name} {key}", one.get(key), other.get(key)))
                     )
         ended = all(one is None for one in played)
         for key in {"f", "hz"} - lacks:
@@ -209,7 +209,7 @@ class Comparison:
             if key == "hz" and not self.header["hazardOrderExact"]:
                 one, other = sorted(parse_cells(one)), sorted(parse_cells(other))
             if one != other:
-                found.append((key, describe_difference(key, one, other)))
+                found.append((key, _describe_difference(key, one, other)))
         return found
 
     def _is_tie(self, want: Json, victim: str, key: str, one: Json, other: Json) -> bool:
@@ -237,7 +237,7 @@ def parse_cells(flat: list[int]) -> list[tuple[int, int]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def describe_difference(label: str, want: object, got: object) -> str:
+def _describe_difference(label: str, want: object, got: object) -> str:
     """Describe the difference between the recorded and the played value of a field.
 
     For long lists, the description contains only the first differing entries.
@@ -345,7 +345,7 @@ def engine_command(word: str) -> tuple[str, list[str]]:
     raise ValueError(f"no adapter {name!r}; choose one of {', '.join(known)}, or NAME=COMMAND")
 
 
-def iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
+def _iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
     """Yield the lines of a table with the numbers of games.
 
     The columns count agreeing, played and rejected games.
@@ -364,7 +364,7 @@ def iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
             yield row
 
 
-def run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outcome | None]]:
+def _run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outcome | None]]:
     """Play recorded games with each mutant of the Python engine.
 
     The games of a mutant end when a game detects the mutant.
@@ -433,7 +433,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     status = 0
     if options.mutants:
-        for rule, outcome in run_mutants(files, options.timeout_s):
+        for rule, outcome in _run_mutants(files, options.timeout_s):
             print(
                 f"{rule}: {'detected, ' + str(outcome) if outcome else 'NOT DETECTED'}", flush=True
             )
@@ -464,7 +464,7 @@ def main(argv: list[str] | None = None) -> int:
         print(*different[: options.differences], sep="\n", end="\n" if different else "")
         status |= bool(different)
     if outcomes:
-        print(*iter_table_lines(outcomes), sep="\n")
+        print(*_iter_table_lines(outcomes), sep="\n")
     return status
 
 

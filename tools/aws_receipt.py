@@ -121,8 +121,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = create_parser().parse_args(argv)
     try:
-        with open_account(options) as place:
-            receipt = create_receipt(
+        with _open_account(options) as place:
+            receipt = _create_receipt(
                 place, require_stack(place.account, options.stack), options.folder
             )
     except (ValueError, OSError, ClientError) as error:
@@ -148,7 +148,7 @@ def create_parser() -> Parser:
 
 
 @contextmanager
-def open_account(options: argparse.Namespace) -> Iterator[ReceiptAccount]:
+def _open_account(options: argparse.Namespace) -> Iterator[ReceiptAccount]:
     """Yield the account that ``options.account`` selects.
 
     Raises:
@@ -184,7 +184,9 @@ def open_account(options: argparse.Namespace) -> Iterator[ReceiptAccount]:
         yield ReceiptAccount(one.account, session, one.deploy, False)
 
 
-def create_receipt(place: ReceiptAccount, stack: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _create_receipt(
+    place: ReceiptAccount, stack: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
     """Run all steps, delete the resources that they created, and return the receipt."""
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
     began = datetime.now(UTC)
@@ -194,16 +196,16 @@ def create_receipt(place: ReceiptAccount, stack: Mapping[str, Any], folder: Path
 
     def finish_job(name: str) -> None:
         """Wait for a job and store its results, or the error, in its step."""
-        with record_errors(steps[name]):
-            steps[name] |= wait_for_job(place, jobs[name], _JOBS[name], folder / name)
+        with _record_errors(steps[name]):
+            steps[name] |= _wait_for_job(place, jobs[name], _JOBS[name], folder / name)
 
     try:
         for name, job in _JOBS.items():
-            with record_errors(steps[name]):
+            with _record_errors(steps[name]):
                 jobs[name] = start_job(place, job, outputs, prefix)
             if name in jobs and not place.side_by_side:
                 finish_job(name)
-        with record_errors(steps["snake"]):
+        with _record_errors(steps["snake"]):
             check_snake(place, folder, steps["snake"])
         for name in jobs if place.side_by_side else ():
             finish_job(name)
@@ -216,12 +218,12 @@ def create_receipt(place: ReceiptAccount, stack: Mapping[str, Any], folder: Path
         "seconds": round((datetime.now(UTC) - began).total_seconds()),
         "dollars": round(sum(one.get("dollars", 0.0) for one in steps.values()), 4),
         "steps": steps,
-        "left": list_remaining_resources(place, outputs["Bucket"], prefix, names),
+        "left": _list_remaining_resources(place, outputs["Bucket"], prefix, names),
     }
 
 
 @contextmanager
-def record_errors(note: dict[str, Any]) -> Iterator[None]:
+def _record_errors(note: dict[str, Any]) -> Iterator[None]:
     """Store the text of an exception in ``note``.
 
     The remaining steps then still run.
@@ -272,7 +274,7 @@ def start_job(
     return estimator
 
 
-def wait_for_job(
+def _wait_for_job(
     place: ReceiptAccount, estimator: Any, job: ReceiptJob, folder: Path
 ) -> dict[str, Any]:
     """Wait until a job ends.
@@ -289,12 +291,12 @@ def wait_for_job(
 
     name = estimator.latest_training_job.name
     asked = False
-    while (described := describe_job(place, name))["TrainingJobStatus"] not in _TERMINAL_STATUSES:
-        if job.stopped and not asked and "training_iteration=" in read_job_log(place, name):
+    while (described := _describe_job(place, name))["TrainingJobStatus"] not in _TERMINAL_STATUSES:
+        if job.stopped and not asked and "training_iteration=" in _read_job_log(place, name):
             place.session.stop_training_job(name)
             asked = True
         time.sleep(_POLL_INTERVAL_S)
-    lines = read_job_log(place, name).splitlines()
+    lines = _read_job_log(place, name).splitlines()
     seconds = described.get("BillableTimeInSeconds", described.get("TrainingTimeInSeconds", 0))
     status = described["TrainingJobStatus"]
     note = {
@@ -310,13 +312,13 @@ def wait_for_job(
     return note | {"log": [one for one in lines if "training_iteration=" in one][-_NUM_LOG_LINES:]}
 
 
-def describe_job(place: ReceiptAccount, name: str) -> dict[str, Any]:
+def _describe_job(place: ReceiptAccount, name: str) -> dict[str, Any]:
     """Return SageMaker's description of a job."""
     described: dict[str, Any] = place.session.describe_training_job(name)
     return described
 
 
-def read_job_log(place: ReceiptAccount, name: str) -> str:
+def _read_job_log(place: ReceiptAccount, name: str) -> str:
     """Return the log of a job, in the format of the SDK."""
     with redirect_stdout(io.StringIO()) as printed:
         place.session.logs_for_job(name)
@@ -330,12 +332,12 @@ def check_snake(place: ReceiptAccount, folder: Path, note: dict[str, Any]) -> No
     """
     began = time.monotonic()
     first, second = (
-        pack_snake(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
+        _pack_snake(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
     )
     url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", _SNAKE_NAME]))
     note |= {"id": _SNAKE_NAME, "deploy_seconds": round(time.monotonic() - began)}
     answers = [
-        send_timed_request(f"{url}/move", move_request_body(seed))
+        _send_timed_request(f"{url}/move", move_request_body(seed))
         for seed in range(1, _NUM_MOVES + 1)
     ]
     took = sorted(milliseconds for milliseconds, _ in answers)
@@ -346,13 +348,13 @@ def check_snake(place: ReceiptAccount, folder: Path, note: dict[str, Any]) -> No
         "most": took[-1],
     }
     publish(second, _SNAKE_NAME, place.account.session)
-    if (color := send_timed_request(url)[1]["color"]) != "#cc6633":
+    if (color := _send_timed_request(url)[1]["color"]) != "#cc6633":
         raise RuntimeError(f"the published snake has the color {color}, not #cc6633")
     note["kept"] = undeploy(place.account, _SNAKE_NAME)
     note["seconds"] = round(time.monotonic() - began)
 
 
-def pack_snake(folder: Path, name: str, color: str) -> Path:
+def _pack_snake(folder: Path, name: str, color: str) -> Path:
     """Pack a built-in snake into a bundle and return the path of the bundle."""
     bundle = folder / f"{name}.zip"
     if pack_command.main(["--snake", name, "--color", color, "-o", str(bundle)]):
@@ -360,7 +362,7 @@ def pack_snake(folder: Path, name: str, color: str) -> Path:
     return bundle
 
 
-def send_timed_request(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
+def _send_timed_request(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
     """Send a request and measure the response time.
 
     Returns:
@@ -381,17 +383,17 @@ def delete_resources(place: ReceiptAccount, bucket: str, prefix: str, names: lis
         undeploy(place.account, _SNAKE_NAME)
     logs = place.account.session.client("logs")
     for name in names:
-        if describe_job(place, name)["TrainingJobStatus"] not in _TERMINAL_STATUSES:
+        if _describe_job(place, name)["TrainingJobStatus"] not in _TERMINAL_STATUSES:
             place.session.stop_training_job(name)
-        while describe_job(place, name)["TrainingJobStatus"] not in _TERMINAL_STATUSES:
+        while _describe_job(place, name)["TrainingJobStatus"] not in _TERMINAL_STATUSES:
             time.sleep(_POLL_INTERVAL_S)
-        for stream in list_log_streams(place, name):
+        for stream in _list_log_streams(place, name):
             logs.delete_log_stream(logGroupName=_LOG_GROUP, logStreamName=stream)
         place.session.sagemaker_client.delete_training_job(TrainingJobName=name)
     place.account.empty_bucket(bucket, prefix)
 
 
-def list_remaining_resources(
+def _list_remaining_resources(
     place: ReceiptAccount, bucket: str, prefix: str, names: list[str]
 ) -> list[str]:
     """List the resources of this test that still exist in the account."""
@@ -403,13 +405,13 @@ def list_remaining_resources(
     there = s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
     found += [f"s3://{bucket}/{one['Key']}" for one in there]
     for name in names:
-        found += [f"the log {stream}" for stream in list_log_streams(place, name)]
+        found += [f"the log {stream}" for stream in _list_log_streams(place, name)]
         with suppress(ClientError):
-            found.append(f"the job {describe_job(place, name)['TrainingJobName']}")
+            found.append(f"the job {_describe_job(place, name)['TrainingJobName']}")
     return found
 
 
-def list_log_streams(place: ReceiptAccount, name: str) -> list[str]:
+def _list_log_streams(place: ReceiptAccount, name: str) -> list[str]:
     """Return the names of a job's log streams."""
     logs = place.account.session.client("logs")
     try:

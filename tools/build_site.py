@@ -88,7 +88,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.only != "play":
         draw_gallery.write_gallery(_DOCS_FOLDER / "_gallery")
-        run_sphinx(arguments.output)
+        _run_sphinx(arguments.output)
     if arguments.only != "pages":
         write_play_page(arguments.output / "docs" / "play")
         write_start_page(arguments.output)
@@ -146,7 +146,7 @@ def write_play_page(folder: Path) -> None:
     }
     lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
     (folder / "facts.js").write_text("".join(lines))
-    compile_game(folder / "game.wasm", champion)
+    _compile_game(folder / "game.wasm", champion)
 
 
 def write_policy(target: Path) -> list[dict[str, Any]]:
@@ -173,7 +173,7 @@ def write_policy(target: Path) -> list[dict[str, Any]]:
             if rows.size > _MIN_LARGE_LAYER_WEIGHTS
             else (8, _MAX_8_BIT_WEIGHT)
         )
-        scale, whole = quantize_rows(rows, top)
+        scale, whole = _quantize_rows(rows, top)
         pairs = whole.reshape(-1, 2) + 8
         packed = pairs[:, 0] * 16 + pairs[:, 1] if bits == 4 else whole
         layers.append({"shape": rows.shape, "bits": bits})
@@ -184,7 +184,7 @@ def write_policy(target: Path) -> list[dict[str, Any]]:
     return layers
 
 
-def quantize_rows(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _quantize_rows(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Quantize the rows of a matrix with the least squared error.
 
     Returns:
@@ -217,7 +217,7 @@ def snake_customizations() -> list[dict[str, Any]]:
     )
 
 
-def compile_game(target: Path, evaluation: Evaluation) -> None:
+def _compile_game(target: Path, evaluation: Evaluation) -> None:
     """Compile the C code of the rules and of the search to WebAssembly.
 
     Zig's C compiler compiles the code. The compiler optimizes for size. The boards are limited to
@@ -234,7 +234,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "numbers").write_bytes(evaluation.network_bytes)
         filled = Path(folder) / "map_layouts.c"
-        filled.write_text(generate_tables(engine))
+        filled.write_text(_generate_tables(engine))
         for level, sources in (
             (
                 "-Oz",
@@ -255,7 +255,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
         subprocess.run([*command, "-o", str(target), *objects], check=True)
 
 
-def generate_tables(engine: Path) -> str:
+def _generate_tables(engine: Path) -> str:
     """Return C code with the tables of the engine.
 
     Other builds of the engine receive these tables from Python.
@@ -272,7 +272,7 @@ def generate_tables(engine: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_sphinx(output: Path) -> None:
+def _run_sphinx(output: Path) -> None:
     """Build the documentation pages with Sphinx and fix their accessibility."""
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -60,14 +60,14 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        plain = build_pure_wheel(arguments.folder, Path(scratch))
-        headers = write_windows_headers(Path(scratch))
+        plain = _build_pure_wheel(arguments.folder, Path(scratch))
+        headers = _write_windows_headers(Path(scratch))
         for platform in arguments.only:
-            compile_extensions(plain, platform, headers)
-            pack_wheel(plain, platform, arguments.folder)
+            _compile_extensions(plain, platform, headers)
+            _pack_wheel(plain, platform, arguments.folder)
 
 
-def build_pure_wheel(folder: Path, scratch: Path) -> Path:
+def _build_pure_wheel(folder: Path, scratch: Path) -> Path:
     """Build the source distribution and a wheel without compiled modules.
 
     Returns:
@@ -82,7 +82,7 @@ def build_pure_wheel(folder: Path, scratch: Path) -> Path:
     return unpacked
 
 
-def write_windows_headers(scratch: Path) -> Path:
+def _write_windows_headers(scratch: Path) -> Path:
     """Write Python's headers for Windows, and an import library for ``python3.dll``.
 
     Returns:
@@ -98,7 +98,7 @@ def write_windows_headers(scratch: Path) -> Path:
     return headers
 
 
-def compile_extensions(unpacked: Path, platform: str, windows: Path) -> None:
+def _compile_extensions(unpacked: Path, platform: str, windows: Path) -> None:
     """Compile the extensions for a platform into the unpacked wheel.
 
     The function deletes the extensions of the previous platform first.
@@ -134,7 +134,7 @@ def compile_extensions(unpacked: Path, platform: str, windows: Path) -> None:
             rest.unlink()
 
 
-def pack_wheel(unpacked: Path, platform: str, folder: Path) -> None:
+def _pack_wheel(unpacked: Path, platform: str, folder: Path) -> None:
     """Pack the unpacked wheel into a wheel file for one platform."""
     (facts,) = unpacked.glob("*.dist-info/WHEEL")
     kept = [line for line in facts.read_text().splitlines() if line and line[:4] != "Tag:"]

@@ -43,7 +43,7 @@ These values apply to the first game.
 """
 
 
-def print_line(text: str) -> None:
+def _print_line(text: str) -> None:
     """Print a line and flush the output.
 
     The flush is necessary because the output may be a pipe.
@@ -58,14 +58,14 @@ def run_command(*arguments: object) -> None:
     The program exits if the command fails.
     """
     command = [str(argument) for argument in arguments]
-    print_line(f"\n$ {shlex.join(displayed_command(command))}")
+    _print_line(f"\n$ {shlex.join(_displayed_command(command))}")
     status = subprocess.run(command, cwd=_ROOT, check=False).returncode
     if status:
-        text = shlex.join(displayed_command(command))
+        text = shlex.join(_displayed_command(command))
         sys.exit(f"demo: this command ended with status {status}: {text}")
 
 
-def displayed_command(command: list[str]) -> list[str]:
+def _displayed_command(command: list[str]) -> list[str]:
     """Return the command as a user types it in the virtual environment."""
     return [Path(command[0]).name, *command[1:]]
 
@@ -78,24 +78,24 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serve_snake(*options: object) -> Iterator[str]:
+def _serve_snake(*options: object) -> Iterator[str]:
     """Serve a snake while the context is active, and yield the URL of the server."""
     port = free_port()
     command = [str(PROGRAM_PATH), "serve", *map(str, options), "--port", str(port)]
-    print_line(f"\n$ {shlex.join(displayed_command(command))} &")
+    _print_line(f"\n$ {shlex.join(_displayed_command(command))} &")
     server = subprocess.Popen(
         command, cwd=_ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
     try:
         url = f"http://127.0.0.1:{port}"
-        wait_for_server(url, server)
+        _wait_for_server(url, server)
         yield url
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(30)
 
 
-def wait_for_server(url: str, server: subprocess.Popen[bytes]) -> None:
+def _wait_for_server(url: str, server: subprocess.Popen[bytes]) -> None:
     """Wait until the server responds.
 
     The program exits if the server ends, or if the server does not respond within
@@ -125,16 +125,16 @@ def play_first_game() -> None:
     moving = sys.stdout.isatty()
     board = Board.new(11, 11, _FIRST_GAME_SNAKES, game=Game(seed=8))
     players = {name: snakes.make(name, seed) for seed, name in enumerate(_FIRST_GAME_SNAKES)}
-    print_line("A first game, while the rest is being installed:\n")
+    _print_line("A first game, while the rest is being installed:\n")
     lines = 0
     for _ in snakes.play(board, players, _MOVE_TIME_S):
         if moving or board.turn % 10 == 0 or board.is_over():
             shown = f"turn {board.turn}\n{render_board(board, sys.stdout)}"
-            print_line(("\x1b[2K\r\x1b[A" * lines if moving else "") + shown)
+            _print_line(("\x1b[2K\r\x1b[A" * lines if moving else "") + shown)
             lines = shown.count("\n") + 1
             time.sleep(_TURN_PAUSE_S)
     winner = ", ".join(snake.id for snake in board.living) or "no snake"
-    print_line(f"{winner} won after {board.turn} turns")
+    _print_line(f"{winner} won after {board.turn} turns")
 
 
 def main() -> None:
@@ -171,18 +171,18 @@ def main() -> None:
             chosen = ("--policy", policy, "--filters") if name == "trained" else ("--snake", name)
             looks = ("--color", color, "--head", head, "--tail", tail)
             urls.append(
-                f"{name}={servers.enter_context(serve_snake(*chosen, *looks, '--send-decisions'))}"
+                f"{name}={servers.enter_context(_serve_snake(*chosen, *looks, '--send-decisions'))}"
             )
         run_command(
             PROGRAM_PATH, "arena", *urls, "--games", args.games, "--replays", replays,
             "--database", results,
         )  # fmt: skip
-    print_line("\nWhat to try next:")
-    for command, what in list_next_steps(args.folder, replays, policy):
-        print_line(f"  {command}\n      {what}")
+    _print_line("\nWhat to try next:")
+    for command, what in _list_next_steps(args.folder, replays, policy):
+        _print_line(f"  {command}\n      {what}")
 
 
-def list_next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
+def _list_next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
     """Return the commands to try next, each with a description."""
     program = (
         PROGRAM_PATH.relative_to(_ROOT) if PROGRAM_PATH.is_relative_to(_ROOT) else PROGRAM_PATH.name

@@ -28,7 +28,7 @@ from battlesnake_heuristics.search import _search  # noqa: E402
 assert Games.__name__ == "EngineGames", "the engine was not compiled"
 
 
-class ByteRandom(random.Random):
+class _ByteRandom(random.Random):
     """Random number generator that consumes the bytes of ``data``.
 
     After the last byte, all random bits are 0.
@@ -54,17 +54,17 @@ def fuzz_once(data: bytes) -> None:
 
     The random numbers come from ``data``.
     """
-    drawn = ByteRandom(data)
+    drawn = _ByteRandom(data)
     match drawn.randrange(3):
         case 0:
             random_searches.search_move(_search, drawn, random_searches.random_position(drawn))
         case 1:
             random_searches.play_turns(_search, drawn, random_searches.random_position(drawn))
         case _:
-            fuzz_games(drawn)
+            _fuzz_games(drawn)
 
 
-def fuzz_games(drawn: ByteRandom) -> None:
+def _fuzz_games(drawn: _ByteRandom) -> None:
     """Play some turns, import a damaged position, and read all outputs."""
     made = random_turns.random_games(drawn)
     if made is None:

@@ -112,13 +112,13 @@ class Mutant(NamedTuple):
 
 def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
     """Select up to ``most`` mutants of a file in a reproducible pseudorandom order."""
-    found = {mutant.name: mutant for mutant in iter_mutants(path, text)}
+    found = {mutant.name: mutant for mutant in _iter_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
-    valid = (found[name] for name in order if is_valid_code(path, found[name].apply_to(text)))
+    valid = (found[name] for name in order if _is_valid_code(path, found[name].apply_to(text)))
     return list(itertools.islice(valid, most))
 
 
-def is_valid_code(path: str, text: str) -> bool:
+def _is_valid_code(path: str, text: str) -> bool:
     """Return whether the text of a Python file can be parsed.
 
     The result is True for other languages.
@@ -128,7 +128,7 @@ def is_valid_code(path: str, text: str) -> bool:
     return False
 
 
-def iter_mutants(path: str, text: str) -> Iterator[Mutant]:
+def _iter_mutants(path: str, text: str) -> Iterator[Mutant]:
     """Yield all mutants of a file.
 
     C loop bounds are excluded, because sanitizers check the bounds.
@@ -152,7 +152,7 @@ def iter_mutants(path: str, text: str) -> Iterator[Mutant]:
                 yield Mutant(path, number, old, old[: found.start()] + new + old[found.end() :])
 
 
-class ProjectCopy:
+class _ProjectCopy:
     """A copy of the project, in which the script changes lines and runs tests."""
 
     def __init__(self, folder: Path) -> None:
@@ -246,8 +246,8 @@ class ProjectCopy:
         return "" if done.returncode == 0 else failed[1] if failed else what
 
 
-def test_module(
-    copy: ProjectCopy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
+def _test_module(
+    copy: _ProjectCopy, path: str, tests: str, results: dict[str, str], accepted: dict[str, str]
 ) -> collections.Counter[str]:
     """Test the mutants of one module and print the result.
 
@@ -300,10 +300,10 @@ def main(modules: list[str]) -> int:
     }
     counts = collections.Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
-        copy = ProjectCopy(Path(folder))
+        copy = _ProjectCopy(Path(folder))
         for path, tests in table["tests"].items():
             if not modules or any(name in path for name in modules):
-                counts += test_module(copy, path, tests, results, table["accepted"])
+                counts += _test_module(copy, path, tests, results, table["accepted"])
     detected = counts["detected"] / max(1, counts["mutants"])
     print(f"{counts['mutants']} mutants, {detected:.1%} detected; {counts['accepted']} accepted")
     return 1 if counts["missed"] or detected < _MIN_DETECTED_FRACTION else 0

@@ -27,7 +27,7 @@ _INVALID_VALUES: tuple[Any, ...] = (
 """Values that are invalid for most fields of a request."""
 
 
-def load_search(path: Path | None) -> ModuleType:
+def _load_search(path: Path | None) -> ModuleType:
     """Load the compiled module of the search.
 
     Args:
@@ -87,7 +87,7 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
     }
     if rand.random() < 0.02:
         limits["seconds"] = 0.001
-    call_function(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
+    _call_function(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
 
 
 def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
@@ -98,12 +98,12 @@ def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]
     turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
-    call_function(
+    _call_function(
         search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves}
     )
 
 
-def call_function(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
+def _call_function(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
     """Call a search function. In 30% of the calls, one field is invalid.
 
     An exception of a call with valid fields propagates.
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=5000, help="number of random requests")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random requests")
     options = parser.parse_args()
-    search, rand = load_search(options.search), random.Random(options.seed)
+    search, rand = _load_search(options.search), random.Random(options.seed)
     for _ in tqdm(range(options.requests), unit=" requests"):
         position = random_position(rand)
         rand.choice((search_move, play_turns))(search, rand, position)

@@ -60,20 +60,20 @@ def is_current(notebook: Notebook) -> bool:
 
     A notebook without outputs counts as current.
     """
-    shown = any(cell["outputs"] for cell in code_cells(notebook))
-    return not shown or bool(notebook["metadata"].get("outputs_of") == code_hash(notebook))
+    shown = any(cell["outputs"] for cell in _code_cells(notebook))
+    return not shown or bool(notebook["metadata"].get("outputs_of") == _code_hash(notebook))
 
 
-def code_hash(notebook: Notebook) -> str:
+def _code_hash(notebook: Notebook) -> str:
     """Return a hash of the notebook's code.
 
     The hash is the first 16 hexadecimal digits of the SHA-256 hash.
     """
-    code = ["".join(cell["source"]) for cell in code_cells(notebook)]
+    code = ["".join(cell["source"]) for cell in _code_cells(notebook)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
 
-def code_cells(notebook: Notebook) -> Iterable[Notebook]:
+def _code_cells(notebook: Notebook) -> Iterable[Notebook]:
     """Return the code cells of a notebook."""
     return (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
 
@@ -97,7 +97,7 @@ def run_notebooks(paths: Iterable[Path]) -> None:
             )  # Kernels then ignore the settings of the user.
         write_startup_code(folder / ".jupyter")
         for path in paths:
-            notebook = run_notebook(json.loads(path.read_text()), folder)
+            notebook = _run_notebook(json.loads(path.read_text()), folder)
             written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
             size = len(written.encode())
             if size > MAX_NOTEBOOK_BYTES:
@@ -134,7 +134,7 @@ def write_startup_code(settings: Path) -> None:
     (startup / "commands.py").write_text(_STARTUP_CODE)
 
 
-def run_notebook(notebook: Notebook, folder: Path) -> Notebook:
+def _run_notebook(notebook: Notebook, folder: Path) -> Notebook:
     """Run a notebook in a directory and return the notebook with its outputs.
 
     Raises:
@@ -153,31 +153,31 @@ def run_notebook(notebook: Notebook, folder: Path) -> Notebook:
     ).execute()
     lines = nbformat.writes(ran)  # type: ignore[no-untyped-call]
     result: Notebook = json.loads(lines)
-    result["metadata"] = {**notebook["metadata"], "outputs_of": code_hash(notebook)}
-    for cell in code_cells(result):
+    result["metadata"] = {**notebook["metadata"], "outputs_of": _code_hash(notebook)}
+    for cell in _code_cells(result):
         cell["metadata"].pop("execution", None)
         cell["execution_count"] = None
-        cell["outputs"] = [clean_output(output, folder) for output in cell["outputs"]]
+        cell["outputs"] = [_clean_output(output, folder) for output in cell["outputs"]]
     return result
 
 
-def clean_output(output: Notebook, folder: Path) -> Notebook:
+def _clean_output(output: Notebook, folder: Path) -> Notebook:
     """Return an output without execution count, widget state and absolute paths."""
     if "execution_count" in output:
         output["execution_count"] = None
     if "text" in output:
-        output["text"] = split_lines(
-            visible_text(replace_local_paths("".join(output["text"]), folder))
+        output["text"] = _split_lines(
+            _visible_text(_replace_local_paths("".join(output["text"]), folder))
         )
     for kind, value in list(output.get("data", {}).items()):
         if kind == "application/vnd.jupyter.widget-view+json":
             del output["data"][kind]
         elif kind.startswith("text/"):
-            output["data"][kind] = split_lines(replace_local_paths("".join(value), folder))
+            output["data"][kind] = _split_lines(_replace_local_paths("".join(value), folder))
     return output
 
 
-def replace_local_paths(text: str, folder: Path) -> str:
+def _replace_local_paths(text: str, folder: Path) -> str:
     """Replace the directories of this machine in ``text`` by portable names."""
     places = {f"{folder}/": "", str(folder): ".", str(folder.parent): ".."}
     places |= {sys.prefix: ".venv", str(_ROOT): "..", str(Path.home()): "~"}
@@ -186,7 +186,7 @@ def replace_local_paths(text: str, folder: Path) -> str:
     return text
 
 
-def visible_text(text: str) -> str:
+def _visible_text(text: str) -> str:
     """Return the last version of each line in ``text``.
 
     A terminal displays only this version. The function removes the ANSI colors of Ray's process
@@ -196,7 +196,7 @@ def visible_text(text: str) -> str:
     return re.sub(r"^.*\r(?=.)", "", plain, flags=re.MULTILINE)
 
 
-def split_lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Split ``text`` into lines with line ends, the format of notebook files."""
     return text.splitlines(keepends=True)
 
