@@ -29,7 +29,7 @@ _Send = Callable[[str, "dict[str, Any] | None"], Any]
 _CUSTOMIZATION_KEYS = ("color", "head", "tail", "author")
 
 
-class ApiSnake:
+class _ApiSnake:
     """Strategy that sends one game's requests to a user's functions or web application.
 
     The snake receives ``end``, with its last position, when the strategy is discarded.
@@ -78,9 +78,9 @@ def find_factory(module: ModuleType) -> StrategyFactory | None:
     else:
         return None
 
-    def make(seed: int) -> ApiSnake:
+    def make(seed: int) -> _ApiSnake:
         """Play the snake of a Python file."""
-        return ApiSnake(send)
+        return _ApiSnake(send)
 
     info = send("", None)
     make.__doc__ = inspect.getdoc(module) or make.__doc__

@@ -80,7 +80,7 @@ class GameSpec:
         Raises:
             ValueError: If a setting is unknown or not an integer.
         """
-        return Game(ruleset=self.ruleset, map=self.map, settings=parse_settings(self.settings))
+        return Game(ruleset=self.ruleset, map=self.map, settings=_parse_settings(self.settings))
 
     @property
     def start_state(self) -> State | None:
@@ -177,7 +177,7 @@ def _parse_cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
     return points
 
 
-def parse_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
+def _parse_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
     """Create `rules.Settings` from a mapping of field names to integers.
 
     Raises:

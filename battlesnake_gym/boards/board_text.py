@@ -75,7 +75,7 @@ def format_board(game: Game, state: State, you_id: str | None) -> str:
     """Return a text drawing of a board."""
     picture: dict[Point, str] = {}
     legend = [
-        _format_snake(snake, snake_letter(i), game, state, picture, snake.id == you_id)
+        _format_snake(snake, _snake_letter(i), game, state, picture, snake.id == you_id)
         for i, snake in enumerate(state.snakes)
     ]
     hidden_food = []
@@ -101,7 +101,7 @@ def format_board(game: Game, state: State, you_id: str | None) -> str:
     return "\n".join([*([attributes] if attributes else []), *rows, *legend, *extra])
 
 
-def snake_letter(index: int) -> str:
+def _snake_letter(index: int) -> str:
     """Return the letter of the snake at ``index``: A to Z, then accented capitals."""
     return chr(ord("A") + index) if index < 26 else chr(0x100 + 2 * (index - 26))
 

@@ -45,7 +45,7 @@ _SLOW_PACKAGE = "rfc3987-syntax"
 
 
 @dataclass(frozen=True, slots=True)
-class ComponentStatus:
+class _ComponentStatus:
     """State of one component of the installation.
 
     Attributes:
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
         The exit status: 1 if a component is broken, or 0 otherwise.
     """
     options = parser().parse_args(argv)
-    found = list(check_components())
+    found = list(_check_components())
     if options.json:
         print_json([dataclasses.asdict(finding) for finding in found])
     else:
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     return int(any(finding.state == _BROKEN for finding in found))
 
 
-def _print_findings(found: list[ComponentStatus]) -> None:
+def _print_findings(found: list[_ComponentStatus]) -> None:
     """Print one row per component, and its remedy."""
     rows = align_columns([(one.state, one.part, one.about) for one in found]).splitlines()
     for finding, row in zip(found, rows, strict=True):
@@ -91,7 +91,7 @@ def _print_findings(found: list[ComponentStatus]) -> None:
             sys.stdout.write(f"{'':9}to fix it: {finding.remedy}\n")
 
 
-def _format_verdict(found: list[ComponentStatus]) -> str:
+def _format_verdict(found: list[_ComponentStatus]) -> str:
     """Return the verdict on the installation as one line."""
     broken = [one.part for one in found if one.state == _BROKEN]
     if broken:
@@ -112,14 +112,14 @@ def parser() -> Parser:
     return parser
 
 
-def check_components() -> Iterator[ComponentStatus]:
+def _check_components() -> Iterator[_ComponentStatus]:
     """Yield the states of all components.
 
     The components are Python, required packages, compiled modules, extras and programs.
     """
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info < (3, 11)
-    yield ComponentStatus(
+    yield _ComponentStatus(
         "python", _BROKEN if old else _GOOD, version, "install 3.11 or later" * old
     )
     required = versions.required_packages()
@@ -129,9 +129,9 @@ def check_components() -> Iterator[ComponentStatus]:
         module = versions.load_compiled_module(importer, name)
         if module is None:
             about = build_check.missing_reason(name) + _CONSEQUENCES.get(part, "")
-            yield ComponentStatus(part, _BROKEN, about, build_check.BUILD_HINT)
+            yield _ComponentStatus(part, _BROKEN, about, build_check.BUILD_HINT)
         else:
-            yield ComponentStatus(part, _GOOD, f"compiled, {module.__file__}")
+            yield _ComponentStatus(part, _GOOD, f"compiled, {module.__file__}")
     for extra, packages in sorted(required.items()):
         commands = [name for name, c in cli_main.COMMANDS.items() if extra in c.extra.split(",")]
         remedy = install_remedy(extra)
@@ -141,20 +141,20 @@ def check_components() -> Iterator[ComponentStatus]:
             f"{_SLOW_PACKAGE} {slow_version} adds 4 CPU seconds to each import of jsonschema "
             "and Ray; training skips it, but notebooks and `ray start` may time out"
         )
-        yield ComponentStatus("jsonschema", _SLOW, about, f"pip uninstall {_SLOW_PACKAGE}")
+        yield _ComponentStatus("jsonschema", _SLOW, about, f"pip uninstall {_SLOW_PACKAGE}")
     for program, use in _PROGRAM_PURPOSES.items():
         path = shutil.which(program)
         remedy = "" if path else "install it with the system package manager"
-        yield ComponentStatus(
+        yield _ComponentStatus(
             program, _GOOD if path else _MISSING, path or f"missing (to {use})", remedy
         )
 
 
 def _check_packages(
     part: str, names: list[str], bad: str, remedy: str, commands: str = ""
-) -> ComponentStatus:
+) -> _ComponentStatus:
     missing = [name for name in names if versions.installed_version(name) is None]
     use = f" (for {commands})" if commands else ""
     if missing:
-        return ComponentStatus(part, bad, f"missing {', '.join(missing)}{use}", remedy)
-    return ComponentStatus(part, _GOOD, f"{len(names)} packages{use}")
+        return _ComponentStatus(part, bad, f"missing {', '.join(missing)}{use}", remedy)
+    return _ComponentStatus(part, _GOOD, f"{len(names)} packages{use}")

@@ -218,19 +218,19 @@ def print_error(prog: str, error: object) -> int:
     name = colorize(f"{prog}:", "bold", sys.stderr)
     if isinstance(error, OSError) and error.filename:
         error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
-    text = shorten_line(replace_unsafe(str(error)), MAX_LINE_CHARS - len(prog) - 2)
+    text = _shorten_line(replace_unsafe(str(error)), MAX_LINE_CHARS - len(prog) - 2)
     sys.stderr.write(f"{name} {text}\n")
     return 2
 
 
-def shorten_line(text: str, max_chars: int) -> str:
+def _shorten_line(text: str, max_chars: int) -> str:
     r"""Return ``text`` as one line of at most ``max_chars`` characters.
 
     Long words, for example hashes but not paths, are shortened first, then the whole line.
 
-    >>> shorten_line("no such\nthing", 20), shorten_line("abcdefghij", 6)
+    >>> _shorten_line("no such\nthing", 20), _shorten_line("abcdefghij", 6)
     ('no such thing', 'abc…ij')
-    >>> shorten_line("a.onnx: sha256 is " + 64 * "0", 48)
+    >>> _shorten_line("a.onnx: sha256 is " + 64 * "0", 48)
     'a.onnx: sha256 is 000000000000…00000000000'
     """
     text = " ".join(text.split())

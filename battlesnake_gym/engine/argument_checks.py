@@ -86,17 +86,17 @@ def check_game_arguments(
     """Check the arguments of new games.
 
     Returns:
-        The results of `game_sizes` and `rule_values`.
+        The results of `_game_sizes` and `_rule_values`.
     """
     if food_rng not in FOOD_RNGS:
         raise ValueError(f"food_rng must be one of {', '.join(FOOD_RNGS)}, got {food_rng!r}")
-    sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
-    numbers = rule_values(game, food_rng)
-    check_map_support(game, sizes)
+    sizes = _game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
+    numbers = _rule_values(game, food_rng)
+    _check_map_support(game, sizes)
     return sizes, numbers
 
 
-def game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
+def _game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
     """Return int32 [N, 3] with one row (width, height, num_snakes) per game.
 
     Raises:
@@ -117,7 +117,7 @@ def game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
     return sizes
 
 
-def check_map_support(game: Game, sizes: NDArray[np.int32]) -> None:
+def _check_map_support(game: Game, sizes: NDArray[np.int32]) -> None:
     """Raise `RulesError` if the map rejects a board size or a number of snakes."""
     if not game.map:
         return
@@ -138,10 +138,10 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
     Raises:
         ValueError: If the games cannot load the position.
     """
-    if shared_rules(given) != shared_rules(games):
+    if _shared_rules(given) != _shared_rules(games):
         raise ValueError(
-            f"rules must equal the rules of these games, {shared_rules(games)}, "
-            f"got {shared_rules(given)}; "
+            f"rules must equal the rules of these games, {_shared_rules(games)}, "
+            f"got {_shared_rules(given)}; "
             "create new Games to use other rules"
         )
     if not 1 <= state.turn + 1 < 2**31 - 10**6:
@@ -160,12 +160,12 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
             raise ValueError(f"state does not fit the games' map: {error}") from error
 
 
-def shared_rules(game: Game) -> tuple[Any, ...]:
+def _shared_rules(game: Game) -> tuple[Any, ...]:
     """Return the rule fields that all games of a batch must share."""
     return ruleset_name(game.ruleset), game.map, game.settings, game.solo
 
 
-def rule_values(game: Game, food_rng: str) -> tuple[Any, ...]:
+def _rule_values(game: Game, food_rng: str) -> tuple[Any, ...]:
     """Return the rules as a tuple in the order of the compiled engine's constructor.
 
     Raises:

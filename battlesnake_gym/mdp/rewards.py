@@ -232,7 +232,7 @@ class Rewards:
 
 
 @dataclass(frozen=True, slots=True)
-class SeatRewards:
+class _SeatRewards:
     """Rewards with separate weights for each seat, which `get_seats` creates."""
 
     by_seat: tuple[Rewards, ...]
@@ -257,7 +257,7 @@ RewardWeights = str | Mapping[str, float] | Rewards
 
 def get_seats(
     rewards: RewardWeights | Sequence[RewardWeights], seats: int
-) -> Rewards | SeatRewards:
+) -> Rewards | _SeatRewards:
     """Create the rewards of all seats.
 
     Args:
@@ -277,7 +277,7 @@ def get_seats(
             f"rewards has {len(rewards)} elements for {seats} seats; give one per seat, or "
             "one for all"
         )
-    return SeatRewards(tuple(get(one) for one in rewards))
+    return _SeatRewards(tuple(get(one) for one in rewards))
 
 
 def get(rewards: RewardWeights) -> Rewards:

@@ -127,7 +127,7 @@ def remove_random_cell(cells: list[Point], rand: GoRand) -> Point:
 
 def _place_on_random_cells(state: State, rand: GoRand) -> None:
     """Place each snake on a random cell with even x + y, so that all heads can meet."""
-    middle = center_cell(state)
+    middle = _center_cell(state)
     for i, snake in enumerate(state.snakes):
         taken = {s.head for s in state.snakes[:i]} | set(state.food) | {middle}
         cells = [
@@ -144,7 +144,7 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
         put_snake(snake, cells[rand.intn(len(cells))])
 
 
-def center_cell(state: State) -> Point:
+def _center_cell(state: State) -> Point:
     """Return the center cell of the board.
 
     For an even width or height, the lower of the two middle coordinates is used.
@@ -166,7 +166,7 @@ def place_start_food(state: State, rand: GoRand) -> None:
         return
     if len(state.snakes) <= _MAX_SNAKES_WITH_FOOD or width * height >= _MIN_LARGE_BOARD_CELLS:
         place_food_beside(state, rand, state.snakes, is_blocked=lambda cell: False)
-    middle = center_cell(state)
+    middle = _center_cell(state)
     if any(middle in snake.body for snake in state.snakes):
         raise RulesError(
             f"a snake starts on the center {middle} of a board of {width}x{height}, which is "
@@ -198,7 +198,7 @@ def place_food_beside(
 
 def diagonal_cells(state: State, head: Point) -> list[Point]:
     """List the diagonal neighbors of ``head`` away from the center, except corners."""
-    middle = center_cell(state)
+    middle = _center_cell(state)
     last = state.width - 1, state.height - 1
     cells = [(head[0] + dx, head[1] + dy) for dx, dy in _DIAGONALS]
     return [

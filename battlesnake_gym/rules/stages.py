@@ -30,7 +30,7 @@ class Stage:
     apply: Callable[[Game, State, Moves], None]
 
 
-def is_initialization(state: State, moves: Moves) -> bool:
+def _is_initialization(state: State, moves: Moves) -> bool:
     """Return whether the stages run for the initialization before the first turn."""
     return state.turn <= 0 and not moves
 
@@ -58,13 +58,13 @@ def move(game: Game, state: State, moves: Moves) -> None:
                 "(text other than the four moves means straight ahead)"
             )
     for snake in players:
-        dx, dy = OFFSETS[to_valid_move(snake, moves[snake.id])]
+        dx, dy = OFFSETS[_to_valid_move(snake, moves[snake.id])]
         x, y = snake.body[0]
         snake.body.insert(0, (x + dx, y + dy))
         snake.body.pop()
 
 
-def to_valid_move(snake: Snake, requested: str) -> str:
+def _to_valid_move(snake: Snake, requested: str) -> str:
     """Return ``requested``, or the default move if ``requested`` is not a valid move."""
     return requested if requested in OFFSETS else default_move(snake.body)
 
@@ -112,7 +112,7 @@ def wrap(coordinate: int, size: int) -> int:
 
 def starve(game: Game, state: State, moves: Moves) -> None:
     """Subtract one health from every living snake."""
-    if is_initialization(state, moves):
+    if _is_initialization(state, moves):
         return
     for snake in living_snakes(state):
         snake.health -= 1
@@ -120,7 +120,7 @@ def starve(game: Game, state: State, moves: Moves) -> None:
 
 def damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
     """Reduce the health of snakes with the head on hazards without food."""
-    if is_initialization(state, moves):
+    if _is_initialization(state, moves):
         return
     for snake in living_snakes(state):
         layers = state.hazards.count(snake.head)
@@ -186,13 +186,13 @@ def grow(snake: Snake) -> None:
 
 def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
     """Eliminate snakes without health or off the board, and then colliding snakes."""
-    if is_initialization(state, moves):
+    if _is_initialization(state, moves):
         return
     turn = state.turn + 1
     for snake in living_snakes(state):
         if snake.health <= 0:
             eliminate(snake, "out-of-health", turn)
-        elif is_off_board(snake, state.width, state.height):
+        elif _is_off_board(snake, state.width, state.height):
             eliminate(snake, "wall-collision", turn)
     players = living_snakes(state)
     longest_first = sorted(players, key=lambda snake: -snake.length)
@@ -202,7 +202,7 @@ def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
             eliminate(snake, cause, turn, by)
 
 
-def is_off_board(snake: Snake, width: int, height: int) -> bool:
+def _is_off_board(snake: Snake, width: int, height: int) -> bool:
     """Return whether any segment of ``snake`` is off the board."""
     return any(not (0 <= x < width and 0 <= y < height) for x, y in snake.body)
 
@@ -240,6 +240,6 @@ def always_grow(game: Game, state: State, moves: Moves) -> None:
 
 def shrink(game: Game, state: State, moves: Moves) -> None:
     """Replace all hazards by the hazards of the royale ruleset."""
-    if is_initialization(state, moves):
+    if _is_initialization(state, moves):
         return
     state.hazards = royale_hazards(game, state)

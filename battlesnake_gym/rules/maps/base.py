@@ -15,7 +15,7 @@ MapFunction = Callable[[Game, State], None]
 _ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
 
 
-def accept_position(game: Game, state: State) -> None:
+def _accept_position(game: Game, state: State) -> None:
     """Accept every position; this function is the default turn check of a map."""
 
 
@@ -45,7 +45,7 @@ class Map:
     sizes_enforced: bool = False
     players_enforced: bool = False
     min_size: int = 1
-    check_turn: MapFunction = accept_position
+    check_turn: MapFunction = _accept_position
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
         """Raise `RulesError` if the official engine rejects the size or number of snakes."""

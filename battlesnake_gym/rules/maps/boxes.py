@@ -22,15 +22,15 @@ def is_due(state: State, every: int) -> bool:
     return state.turn % every == 0 and not full
 
 
-def update_grow(game: Game, state: State) -> None:
+def _update_grow(game: Game, state: State) -> None:
     """Place the standard food, and then hazards on the next side of the box."""
     standard_food(game, state)
     if is_due(state, _GROWTH_INTERVAL_TURNS):
         steps = state.turn // _GROWTH_INTERVAL_TURNS
-        state.hazards += grown_side(game_rand(game), state.width, state.height, steps)
+        state.hazards += _grown_side(game_rand(game), state.width, state.height, steps)
 
 
-def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]:
+def _grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]:
     """List the cells that growth step ``steps`` adds to a box.
 
     The box starts as one random cell. The list is empty if the box fills the board.
@@ -102,7 +102,7 @@ def update_expand_scatter(game: Game, state: State) -> None:
     state.hazards += cells[index : index + 1]
 
 
-GROW_BOX = Map("hz_grow_box", "a box that grows a random side", setup, update_grow, min_size=4)
+GROW_BOX = Map("hz_grow_box", "a box that grows a random side", setup, _update_grow, min_size=4)
 EXPAND_BOX = Map(
     "hz_expand_box", "rings around a random cell", setup, update_expand_box, min_size=4
 )

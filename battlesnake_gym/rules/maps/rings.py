@@ -9,7 +9,7 @@ from . import standard
 from .base import Map
 
 
-def ring_cells(width: int, height: int, number: int) -> list[Point]:
+def _ring_cells(width: int, height: int, number: int) -> list[Point]:
     """List a rectangular ring of cells around the center of the board.
 
     The ring leaves ``number - 1`` free cells on each side of the board.
@@ -34,14 +34,14 @@ def setup_inner_wall(game: Game, state: State) -> None:
     The ring is one cell away from the border.
     """
     standard.setup(game, state)
-    state.hazards = ring_cells(state.width, state.height, 2)
+    state.hazards = _ring_cells(state.width, state.height, 2)
 
 
 def setup_rings(game: Game, state: State) -> None:
     """Create the standard start position and hazards on every second ring."""
     standard.setup(game, state)
     for number in range(2, state.width // 2, 2):
-        state.hazards += ring_cells(state.width, state.height, number)
+        state.hazards += _ring_cells(state.width, state.height, number)
 
 
 def setup_columns(game: Game, state: State) -> None:

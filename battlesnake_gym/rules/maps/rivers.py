@@ -89,7 +89,7 @@ ISLANDS_LARGE_STARTS = [
 ]
 
 
-def create_setup(hazards: Sequence[Point], quadrants: Sequence[Sequence[Point]]) -> MapFunction:
+def _create_setup(hazards: Sequence[Point], quadrants: Sequence[Sequence[Point]]) -> MapFunction:
     """Create a setup function that places hazards, snakes in quadrants, and food."""
 
     def setup(game: Game, state: State) -> None:
@@ -122,11 +122,13 @@ def _create_map(map_id: str, size: int, most: int, hook: MapFunction) -> Map:
 
 
 RIVERS_AND_ISLANDS = (
-    _create_map("hz_rivers_bridges", 11, 8, create_setup(RIVERS, RIVERS_STARTS)),
-    _create_map("hz_rivers_bridges_lg", 19, 12, create_setup(RIVERS_LARGE, RIVERS_LARGE_STARTS)),
+    _create_map("hz_rivers_bridges", 11, 8, _create_setup(RIVERS, RIVERS_STARTS)),
+    _create_map("hz_rivers_bridges_lg", 19, 12, _create_setup(RIVERS_LARGE, RIVERS_LARGE_STARTS)),
     _create_map(
-        "hz_rivers_bridges_xl", 25, 12, create_setup(RIVERS_EXTRA_LARGE, RIVERS_EXTRA_LARGE_STARTS)
+        "hz_rivers_bridges_xl", 25, 12, _create_setup(RIVERS_EXTRA_LARGE, RIVERS_EXTRA_LARGE_STARTS)
     ),
-    _create_map("hz_islands_bridges", 11, 4, create_setup(ISLANDS, ISLANDS_STARTS)),
-    _create_map("hz_islands_bridges_lg", 19, 16, create_setup(ISLANDS_LARGE, ISLANDS_LARGE_STARTS)),
+    _create_map("hz_islands_bridges", 11, 4, _create_setup(ISLANDS, ISLANDS_STARTS)),
+    _create_map(
+        "hz_islands_bridges_lg", 19, 16, _create_setup(ISLANDS_LARGE, ISLANDS_LARGE_STARTS)
+    ),
 )

@@ -34,7 +34,7 @@ def update(game: Game, state: State) -> None:
     level = read_level(state)
     if not state.food:
         build_level(game, state, level + 1)
-    elif level - _LEVELS_AFTER_FULL_SIZE > max_maze_size(state) - _FIRST_MAZE_SIZE:
+    elif level - _LEVELS_AFTER_FULL_SIZE > _max_maze_size(state) - _FIRST_MAZE_SIZE:
         head = state.snakes[0].head
         if distance(head, state.food[0]) < _MIN_FOOD_DISTANCE:
             walls = set(state.hazards)
@@ -50,7 +50,7 @@ def check_turn(game: Game, state: State) -> None:
         )
 
 
-def max_maze_size(state: State) -> int:
+def _max_maze_size(state: State) -> int:
     """Return the side length of the largest maze, in cells.
 
     The bottom row and the top row stay free.
@@ -60,7 +60,7 @@ def max_maze_size(state: State) -> int:
 
 def maze_square(state: State, level: int) -> tuple[int, Point]:
     """Return the side length in cells and the lower left cell of the maze of a level."""
-    size = min(_FIRST_MAZE_SIZE + level, max_maze_size(state))
+    size = min(_FIRST_MAZE_SIZE + level, _max_maze_size(state))
     return size, ((state.width - size) // 2, (state.height - size) // 2)
 
 
@@ -98,11 +98,11 @@ def build_level(game: Game, state: State, level: int) -> None:
         )
     size, corner = maze_square(state, level)
     old_walls = set(state.hazards)
-    inside = MazeGenerator(game_rand(game, state.turn)).walls(size)
+    inside = _MazeGenerator(game_rand(game, state.turn)).walls(size)
     state.hazards = (
         level_cells(level, state.width)
         + [(x + corner[0], y + corner[1]) for x, y in inside]
-        + cells_outside(state, size, corner)
+        + _cells_outside(state, size, corner)
     )
     snake = state.snakes[0]
     snake.body = [corner] + [(corner[0], corner[1] - 1)] * (level + 2)
@@ -111,7 +111,7 @@ def build_level(game: Game, state: State, level: int) -> None:
     place_food(game, state, level, old_walls.union(state.hazards))
 
 
-def cells_outside(state: State, size: int, corner: Point) -> list[Point]:
+def _cells_outside(state: State, size: int, corner: Point) -> list[Point]:
     """List all cells outside the maze except the bottom row."""
     columns = range(corner[0], corner[0] + size)
     rows = range(corner[1], corner[1] + size)
@@ -141,7 +141,7 @@ def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
 
 
 @dataclass(slots=True)
-class MazeGenerator:
+class _MazeGenerator:
     """Maze generator by recursive division.
 
     Walls with holes divide rooms into smaller rooms.

@@ -15,7 +15,7 @@ from .standard import setup
 _SPAWN_INTERVAL_TURNS = 3
 
 
-def spiral_cells(center: Point, rings: int) -> Iterator[Point]:
+def _spiral_cells(center: Point, rings: int) -> Iterator[Point]:
     """Yield a clockwise spiral around ``center``, including cells off the board.
 
     Each ring of the spiral starts beside its upper left corner and ends in the corner.
@@ -42,7 +42,7 @@ def update(game: Game, state: State) -> None:
     margin_x, margin_y = width * 3 // 10, height * 3 // 10
     x = rand.between(margin_x, width - 1 - margin_x)
     y = rand.between(margin_y, height - 1 - margin_y)
-    spiral = [(x, y), *spiral_cells((x, y), max(x, y, width - x, height - y))]
+    spiral = [(x, y), *_spiral_cells((x, y), max(x, y, width - x, height - y))]
     index = turn // _SPAWN_INTERVAL_TURNS - 1
     if index < len(spiral):
         x, y = spiral[index]

@@ -13,14 +13,14 @@ def setup(game: Game, state: State) -> None:
     place_standard_start(state, game_rand(game))
 
 
-def setup_snakes_only(game: Game, state: State) -> None:
+def _setup_snakes_only(game: Game, state: State) -> None:
     """Place the snakes as in the standard game, without food."""
     place_snakes(state, game_rand(game))
 
 
-def no_update(game: Game, state: State) -> None:
+def _no_update(game: Game, state: State) -> None:
     """Do nothing; this function is the update of a map that does not change the board."""
 
 
 STANDARD_MAP = Map("standard", "the plain board", setup, standard_food)
-EMPTY_MAP = Map("empty", "no food at all", setup_snakes_only, no_update)
+EMPTY_MAP = Map("empty", "no food at all", _setup_snakes_only, _no_update)
