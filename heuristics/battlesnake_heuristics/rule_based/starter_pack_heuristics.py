@@ -49,7 +49,7 @@ class Heuristics:
 
 
 @dataclass
-class StarterPackRule:
+class _StarterPackRule:
     """A pipeline step that selects the move returned by ``run`` for a policy's values.
 
     Without a policy, ``run`` receives random values.
@@ -129,5 +129,7 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
 
     if rules:
         masks.register(name, compute_mask)
-    snakes.register(name, lambda seed: Pipeline(StarterPackRule(heuristics, name, seed), seed=seed))
-    return [StarterPackRule(heuristics, name)]
+    snakes.register(
+        name, lambda seed: Pipeline(_StarterPackRule(heuristics, name, seed), seed=seed)
+    )
+    return [_StarterPackRule(heuristics, name)]
