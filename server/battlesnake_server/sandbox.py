@@ -116,7 +116,7 @@ def kill_children() -> None:
                 os.waitpid(child, 0)
 
 
-def restrict_files(writable: Iterable[Path], readable: Iterable[str | Path]) -> bool:
+def _restrict_files(writable: Iterable[Path], readable: Iterable[str | Path]) -> bool:
     """Restrict the files that this thread can access.
 
     The restriction also applies to threads and child processes that this thread starts later.
@@ -174,7 +174,7 @@ def _code() -> Iterable[str | Path]:
 def main() -> None:
     """Restrict this process and run ``battlesnake-gym``."""
     folder, temporary, *words = sys.argv[1:]
-    restrict_files([Path(folder), Path(temporary)], _code())
+    _restrict_files([Path(folder), Path(temporary)], _code())
     sys.argv = ["battlesnake-gym", *words]
     runpy.run_module("battlesnake_gym", run_name="__main__", alter_sys=True)
 

@@ -71,7 +71,7 @@ def iter_matchups(plan: LeagueConfig) -> Iterator[Matchup]:
             yield Matchup((ours, *group), board)
 
 
-class CpuMeteredPlayer(HttpPlayer):
+class _CpuMeteredPlayer(HttpPlayer):
     """Player for a local program whose CPU time per move is measured.
 
     ``meter`` returns the total CPU time of the program in seconds.
@@ -103,14 +103,14 @@ class CpuMeteredPlayer(HttpPlayer):
 CpuMeter = Callable[[], float]
 
 
-class EqualCpuPlayer(LocalPlayer):
+class _EqualCpuPlayer(LocalPlayer):
     """Player for a strategy with the mean CPU time of its opponents.
 
     The opponents' CPU times are measured on the same turn.
     """
 
     def __init__(
-        self, strategy: Strategy, timeout: float, opponents: Sequence[CpuMeteredPlayer]
+        self, strategy: Strategy, timeout: float, opponents: Sequence[_CpuMeteredPlayer]
     ) -> None:
         super().__init__(strategy, timeout)
         self._guard = GuardedStrategy(strategy)
@@ -152,7 +152,7 @@ def make_equal_cpu_player_opener(meter: Callable[[str], float]) -> OpenPlayers:
             for entrant in seated:
                 if entrant.is_remote:
                     client = await stack.enter_async_context(open_client(entrant.address_policy))
-                    opponents[entrant.label] = CpuMeteredPlayer(
+                    opponents[entrant.label] = _CpuMeteredPlayer(
                         entrant.source,
                         _CPU_TIMEOUT_FACTOR * timeout,
                         client,
@@ -160,7 +160,7 @@ def make_equal_cpu_player_opener(meter: Callable[[str], float]) -> OpenPlayers:
                     )
             yield [
                 opponents.get(entrant.label)
-                or EqualCpuPlayer(
+                or _EqualCpuPlayer(
                     make_strategy(local_strategy_factory(entrant), seed),
                     timeout,
                     list(opponents.values()),

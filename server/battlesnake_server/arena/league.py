@@ -175,7 +175,7 @@ def end_season(session: Session, league: str, now: datetime) -> None:
     session.commit()
 
 
-def get_or_create_league_snake(session: Session, league: str, snake: str) -> LeagueSnake:
+def _get_or_create_league_snake(session: Session, league: str, snake: str) -> LeagueSnake:
     """Return the database row of a snake, and create the row if it is missing."""
     row = session.scalar(
         select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake == snake)
@@ -191,7 +191,7 @@ def set_benched(session: Session, league: str, snake: str, benched: bool) -> Non
 
     An unbenched snake plays again after its next successful health check.
     """
-    row = get_or_create_league_snake(session, league, snake)
+    row = _get_or_create_league_snake(session, league, snake)
     row.benched = benched
     if not benched:
         row.cooldown_until = _EXPIRED_COOLDOWN_END
@@ -407,7 +407,7 @@ class League:
         now = self._clock.now()
 
         def write(session: Session) -> timedelta:
-            row = get_or_create_league_snake(session, self.plan.name, name)
+            row = _get_or_create_league_snake(session, self.plan.name, name)
             cooldown = _cooldown_duration(row.failures)
             row.failures += 1
             row.cooldown_until, row.reason = now + cooldown, reason[:200]
@@ -430,7 +430,7 @@ class League:
         """Store the end of a snake's cooldown."""
 
         def write(session: Session) -> None:
-            row = get_or_create_league_snake(session, self.plan.name, name)
+            row = _get_or_create_league_snake(session, self.plan.name, name)
             row.cooldown_until, row.reason = None, ""
             session.commit()
 
@@ -441,7 +441,7 @@ class League:
         """Set a snake's number of consecutive failures to 0."""
 
         def write(session: Session) -> None:
-            row = get_or_create_league_snake(session, self.plan.name, name)
+            row = _get_or_create_league_snake(session, self.plan.name, name)
             if row.failures:
                 row.failures = 0
                 session.commit()

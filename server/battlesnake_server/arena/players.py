@@ -57,7 +57,7 @@ class InvalidResponseError(ValueError):
     """Error raised if a snake's response is invalid."""
 
 
-class RedirectError(aiohttp.ClientError):
+class _RedirectError(aiohttp.ClientError):
     """Error raised if a redirect is not allowed."""
 
 
@@ -213,7 +213,7 @@ class HttpPlayer:
 
         If an earlier request used the connection, the method appends True to ``reused``.
         """
-        data = None if body is None else serialize_body(body)
+        data = None if body is None else _serialize_body(body)
         async with self._client.request(
             method,
             url,
@@ -226,7 +226,7 @@ class HttpPlayer:
         ) as response:
             reused.clear()  # The server has responded, so a retry is not allowed.
             if response.status in _REDIRECT_STATUSES:
-                raise RedirectError(
+                raise _RedirectError(
                     f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
                     "use the redirect target as the URL"
                 )
@@ -237,7 +237,7 @@ class HttpPlayer:
     ) -> aiohttp.ClientResponse:
         """Reject redirects to another host or port."""
         if request.url.origin() != self._url.origin():
-            raise RedirectError(f"{self._url} redirects to another host, {request.url.origin()}")
+            raise _RedirectError(f"{self._url} redirects to another host, {request.url.origin()}")
         return await handler(request)
 
 
@@ -255,7 +255,7 @@ def _classify_error(error: Exception) -> str:
     """Return the value of `MoveResponse.problem` for a request error."""
     if isinstance(error, TimeoutError):
         return "timeout"
-    if isinstance(error, RedirectError | aiohttp.TooManyRedirects):
+    if isinstance(error, _RedirectError | aiohttp.TooManyRedirects):
         return "redirect"
     if isinstance(getattr(error, "os_error", None), AddressError):
         return "address"
@@ -317,7 +317,7 @@ async def check_responds(
         raise ValueError(f"{url} does not respond with a JSON object; is it a Battlesnake?")
 
 
-def serialize_body(body: Body) -> bytes:
+def _serialize_body(body: Body) -> bytes:
     """Serialize a request body as compact JSON in UTF-8."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 

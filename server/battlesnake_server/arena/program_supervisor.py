@@ -104,7 +104,7 @@ def _find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run_watchdog(command: list[str]) -> int:
+def _run_watchdog(command: list[str]) -> int:
     """Run a program until the program exits or standard input closes.
 
     Returns:
@@ -141,4 +141,4 @@ def _signal_process_group(program: subprocess.Popen[bytes], number: int) -> None
 
 
 if __name__ == "__main__":
-    sys.exit(run_watchdog(sys.argv[1:]))
+    sys.exit(_run_watchdog(sys.argv[1:]))

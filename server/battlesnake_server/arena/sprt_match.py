@@ -51,7 +51,7 @@ class MatchScore:
 
     def add_game(self, game: StoredGame) -> None:
         """Add the result of a game."""
-        self.points[game.number] = side_0_score(game)
+        self.points[game.number] = _side_0_score(game)
         self.total_move_ms += sum(sum(seat.latencies) for seat in game.seats)
 
     def outcome(self, first: int) -> int:
@@ -74,7 +74,7 @@ class MatchScore:
         return estimate_elo(self.pair_counts)
 
 
-def side_0_score(game: StoredGame) -> float:
+def _side_0_score(game: StoredGame) -> float:
     """Return the score of side 0 in a game of a match: 0, 1/2 or 1."""
     if not game.finished:
         return 0.5

@@ -371,11 +371,11 @@ def open_ray_pool(address: str, settings: TournamentSettings) -> ProcessPool:
         MissingExtraError: If Ray is not installed.
     """
     module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
-    pool: ProcessPool = module.RayPool(address, entrant_files(parse_entrants(settings.snakes)))
+    pool: ProcessPool = module.RayPool(address, _entrant_files(parse_entrants(settings.snakes)))
     return pool
 
 
-def entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
+def _entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
     """Return the snakes' files below the current directory."""
     parts = [
         Path(part) for snake in snakes for part in split_policy_and_rules(snake.source) if part

@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         check_options(options)
         if options.simulate:
-            simulate_deployment(options)
+            _simulate_deployment(options)
             return 0
         sys.stdout.write(deploy(account_from_environment(), options) + "\n")
     except (ValueError, OSError) as error:
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def simulate_deployment(options: argparse.Namespace) -> None:
+def _simulate_deployment(options: argparse.Namespace) -> None:
     """Create the stack in a simulated account, request a move, and delete the stack."""
     try:
         from battlesnake_server.aws.lambda_simulator import SimulatedAccount

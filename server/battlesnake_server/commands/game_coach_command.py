@@ -73,9 +73,9 @@ def main(argv: list[str] | None = None) -> int:
             with contextlib.redirect_stdout(sys.stderr):
                 return _test_snake(losses, options)
         for path, replay, loss in losses:
-            sys.stdout.write(describe_loss(path, replay, loss, options.strategy or options.snake))
+            sys.stdout.write(_describe_loss(path, replay, loss, options.strategy or options.snake))
         if len(losses) > 1:
-            sys.stdout.write(format_cause_table([loss for _, _, loss in losses]))
+            sys.stdout.write(_format_cause_table([loss for _, _, loss in losses]))
         return _test_snake(losses, options)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game coach", error)
@@ -102,7 +102,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
     sys.stdout.write(
         f"{sanitize_text(name, 40)}: {len(games)} games, {len(lost)} lost\n"
-        f"{format_latency_report(games)}\n"
+        f"{_format_latency_report(games)}\n"
     )
     analyzed = [
         (path, replay, analyze_loss(replay, snake_id))
@@ -117,12 +117,12 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
         sys.stdout.write(
             f"{path_text(path.name)}: {loss.cause_text} on turn {loss.eliminated_on}{move}\n"
         )
-    sys.stdout.write("\n" + format_cause_table([loss for _, _, loss in losses]))
+    sys.stdout.write("\n" + _format_cause_table([loss for _, _, loss in losses]))
     options.game, options.strategy = Path(name), options.strategy or "champion"
     return _test_snake(losses, options)
 
 
-def format_latency_report(games: list[tuple[Path, Replay, str]]) -> str:
+def _format_latency_report(games: list[tuple[Path, Replay, str]]) -> str:
     """Format the distribution of the snake's response times, and the late moves."""
     times, late = [], []
     for path, replay, snake_id in games:
@@ -221,7 +221,7 @@ def to_dict(path: Path, found: LossAnalysis) -> dict[str, Any]:
     }
 
 
-def describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -> str:
+def _describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -> str:
     """Format the analysis of a lost game: position, move, better moves and reasons."""
     snake = sanitize_text(replay.last.snake(found.snake_id).name or found.snake_id, 40)
     head = f"{path_text(path.name)}: {snake} {found.cause_text} on turn {found.eliminated_on}\n"
@@ -269,7 +269,7 @@ def _current_decision(found: LossAnalysis, name: str) -> Decision | None:
     return strategy(board, board.game.timeout / 1000)
 
 
-def format_cause_table(losses: list[LossAnalysis]) -> str:
+def _format_cause_table(losses: list[LossAnalysis]) -> str:
     """Format a table of the causes of elimination, the largest total loss first."""
     groups: dict[str, list[LossAnalysis]] = defaultdict(list)
     for analysis in losses:

@@ -89,7 +89,7 @@ def format_result(result: ScenarioResult) -> str:
     return "\n".join(line for line in details if line) + "\n"
 
 
-def run_with_strategy(scenario: Scenario, number: int, factory: StrategyFactory) -> ScenarioResult:
+def _run_with_strategy(scenario: Scenario, number: int, factory: StrategyFactory) -> ScenarioResult:
     """Run a scenario with a new strategy.
 
     If the strategy rejects the board, the move is ``""``.
@@ -100,7 +100,7 @@ def run_with_strategy(scenario: Scenario, number: int, factory: StrategyFactory)
         return ScenarioResult(scenario, Decision("", (Reason("refused", note=str(error)),)))
 
 
-def run_with_url(
+def _run_with_url(
     scenario: Scenario, number: int, url: str, addresses: AddressPolicy
 ) -> ScenarioResult:
     """Run a scenario with a snake behind a URL.
@@ -120,12 +120,12 @@ def make_scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int
     if options.url:
         addresses = address_policy.from_options(options).with_typed_address(options.url)
         asyncio.run(check_responds(options.url, addresses, json_required=False))
-        return functools.partial(run_with_url, url=options.url, addresses=addresses)
+        return functools.partial(_run_with_url, url=options.url, addresses=addresses)
     if options.policy:
         factory = strategy_factory(policy=options.policy)
     else:
         factory = strategy_factory(snake=options.snake)
-    return functools.partial(run_with_strategy, factory=factory)
+    return functools.partial(_run_with_strategy, factory=factory)
 
 
 def parser() -> Parser:

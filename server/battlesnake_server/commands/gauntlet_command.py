@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         plan = load_league_config(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
         check_snakes(plan)
         if arguments.clock == "cpu":
-            check_equal_cpu(plan)
+            _check_equal_cpu(plan)
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym gauntlet", error)
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         with raise_on_stop_signal(), ProgramSupervisor(commands) as programs, lock_database(engine):
             players = SnakeHealthChecker(plan, programs, address_policy.from_options(arguments))
             try:
-                start_programs(players, plan)
+                _start_programs(players, plan)
             except ConnectionError as error:
                 return print_error("battlesnake-gym gauntlet", error)
             return _play_missing_games(arguments, plan, players, programs, engine)
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         engine.dispose()
 
 
-def check_equal_cpu(plan: LeagueConfig) -> None:
+def _check_equal_cpu(plan: LeagueConfig) -> None:
     """Check that ``--clock cpu`` can measure and limit the CPU time of the snakes.
 
     Raises:
@@ -108,7 +108,7 @@ def check_equal_cpu(plan: LeagueConfig) -> None:
             )
 
 
-def start_programs(players: SnakeHealthChecker, plan: LeagueConfig) -> None:
+def _start_programs(players: SnakeHealthChecker, plan: LeagueConfig) -> None:
     """Start the programs that are not running.
 
     Raises:
@@ -156,7 +156,7 @@ def _play_missing_games(
                 count = len(matchup.names)
                 for scheduled in generate_schedule(count, count, arguments.games, plan.seed):
                     if scheduled.number not in done:
-                        start_programs(players, plan)
+                        _start_programs(players, plan)
                         result = play_scheduled_game(
                             setup, scheduled, arguments.replays, open_seats=open_seats
                         )

@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         with raise_on_stop_signal(), ProgramSupervisor(commands) as programs:
             players = SnakeHealthChecker(plan, programs, address_policy.from_options(arguments))
             if arguments.check_health:
-                return print_health(players)
+                return _print_health(players)
             with lock_database(engine):
                 return _run_league(arguments, plan, players, engine, token)
     except KeyboardInterrupt:
@@ -224,7 +224,7 @@ def check_snakes(plan: LeagueConfig) -> None:
             raise ValueError(f"snakes.{snake.name}: {error}") from error
 
 
-def print_health(players: SnakeHealthChecker) -> int:
+def _print_health(players: SnakeHealthChecker) -> int:
     """Print the state of every snake; return 1 if any snake is unhealthy."""
     names = list(players.sources)
     problems = players.find_problems(names)

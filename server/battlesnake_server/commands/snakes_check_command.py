@@ -53,8 +53,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        new = checked_factory(limited_factory(options.snake), options.max_move_time)
-        old = limited_factory(options.against) if options.against else None
+        new = checked_factory(_limited_factory(options.snake), options.max_move_time)
+        old = _limited_factory(options.against) if options.against else None
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     except Exception as error:  # A user's file may raise any exception.
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
             _PROG, f"{options.snake} cannot be loaded: {type(error).__name__}: {error}"
         )
     try:
-        for line in iter_findings(new, old, options.max_pairs):
+        for line in _iter_findings(new, old, options.max_pairs):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     except SnakeCheckError as error:
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def limited_factory(name: str) -> StrategyFactory:
+def _limited_factory(name: str) -> StrategyFactory:
     """Load a snake whose calls end the process after `_MAX_CALL_S` seconds."""
 
     def reject(board: Board | None) -> None:
@@ -142,7 +142,7 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
     return factory
 
 
-def iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> Iterator[str]:
+def _iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> Iterator[str]:
     """Check a snake, and yield the findings, one line each.
 
     Args:
@@ -157,7 +157,7 @@ def iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int)
     results = [one.run(new(0)) for one in scenarios]
     failed = [one for one in results if not one.passed]
     yield f"legal and in time: {len(scenarios) - len(failed)} of {len(scenarios)} scenarios passed"
-    yield from map(describe_failure, failed)
+    yield from map(_describe_failure, failed)
     if old is None:
         score = statistics.fmean(
             PAIR_SCORES[
@@ -183,7 +183,7 @@ def iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int)
     yield summary
 
 
-def describe_failure(failed: ScenarioResult) -> str:
+def _describe_failure(failed: ScenarioResult) -> str:
     """Describe a failed scenario.
 
     The description names the filters that would have vetoed the move.

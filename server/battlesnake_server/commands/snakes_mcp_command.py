@@ -85,7 +85,7 @@ def parser() -> Parser:
     return parser
 
 
-def make_resource_limiter(seconds: float) -> Callable[[], None]:
+def _make_resource_limiter(seconds: float) -> Callable[[], None]:
     """Return a function that limits the resources of a child process.
 
     The limits apply to CPU time, memory and file size.
@@ -107,7 +107,7 @@ def shorten(text: str, max_chars: int = MAX_REPLY_CHARS) -> str:
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
 
 
-def format_reply(text: str, following: str) -> str:
+def _format_reply(text: str, following: str) -> str:
     """Format a tool's reply, followed by the suggested next step."""
     next_step = f"\n\nNext: {following}"
     return shorten(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
@@ -160,7 +160,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
         async with one_command:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
                 output = await run_isolated(ctx, seconds, Path(temporary), words)
-        return format_reply(output.decode(errors="replace"), following)
+        return _format_reply(output.decode(errors="replace"), following)
 
     async def run_isolated(
         ctx: Context, seconds: float, temporary: Path, words: Iterable[str]
@@ -175,7 +175,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=make_resource_limiter(seconds),
+            preexec_fn=_make_resource_limiter(seconds),
         )
         assert process.stdout is not None
         began, output = time.monotonic(), b""
@@ -219,20 +219,20 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
                 'and /end get the body below; /move returns {"move": "up"} (or down, left, right; '
                 f"y grows upwards) within game.timeout milliseconds.\n{request}"
             )
-            return format_reply(text, "new_snake, whose file needs no server")
+            return _format_reply(text, "new_snake, whose file needs no server")
         seen = {stage.name: stage for stages in RULESETS.values() for stage in stages}
         lines = [
             f"{name}: {', '.join(s.name for s in stages)}" for name, stages in RULESETS.items()
         ]
         lines += [f"- {n}: {inspect.getdoc(s.apply) or ''}" for n, s in seen.items()]
-        return format_reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
+        return _format_reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
 
     @tool
     async def list_snakes() -> str:
         """List the built-in snakes, and the Python files in the folder."""
         lines = [f"{name}: {snakes.description(name)}" for name in snakes.names()]
         files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.py"))[:50]
-        return format_reply(
+        return _format_reply(
             "\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check"
         )
 
@@ -245,7 +245,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
         path = resolve_path(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_template(path)
-        return format_reply(path.read_text(), f"check {file}, then edit RULES")
+        return _format_reply(path.read_text(), f"check {file}, then edit RULES")
 
     @tool
     async def check(ctx: Context, file: str, against: str = "") -> str:
@@ -310,7 +310,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             analysis = await asyncio.to_thread(PositionAnalyzer().analyze, board)
         except (BoardError, ValueError) as error:
             example = str(Board.new(5, 5, ["a", "b"]))
-            return format_reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
+            return _format_reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
         lines = []
         for name, one in analysis.items():
             best = ", ".join(
@@ -319,6 +319,8 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             lines.append(
                 f"{name}: win probability {one.win_probability:.0%}; best moves: {best or 'none'}"
             )
-        return format_reply("\n".join(lines), "check that your snake plays the best move, or match")
+        return _format_reply(
+            "\n".join(lines), "check that your snake plays the best move, or match"
+        )
 
     return app

@@ -92,7 +92,7 @@ async def _start_listening(table: ConnectionTable, listener: socket.socket) -> a
     return server
 
 
-class TooLargeError(Exception):
+class _TooLargeError(Exception):
     """Error raised if a request exceeds a limit.
 
     Attributes:
@@ -146,14 +146,14 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
             if not self._in_body and self._head_bytes > self._table.limits.max_header_bytes:
-                raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+                raise _TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
-        except TooLargeError as error:
+        except _TooLargeError as error:
             self._reject(error.status)
         except httptools.HttpParserError as error:
             why = error.__context__
-            self._reject(why.status if isinstance(why, TooLargeError) else HTTPStatus.BAD_REQUEST)
+            self._reject(why.status if isinstance(why, _TooLargeError) else HTTPStatus.BAD_REQUEST)
         self._table.evict()
 
     def eof_received(self) -> bool:
@@ -208,9 +208,9 @@ class Connection(asyncio.Protocol):
         self._headers.append((name, value))
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > self._table.limits.max_header_bytes:
-            raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            raise _TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if name == b"content-length" and int(value) > self._table.limits.max_body_bytes:
-            raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise _TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """Send ``100 Continue`` to an HTTP/1.1 client that expects this status."""
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         self._body += body
         self._table.pending_body_bytes += len(body)
         if len(self._body) > self._table.limits.max_body_bytes:
-            raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise _TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
         """Queue a complete request.

@@ -71,7 +71,7 @@ class WsgiPool:
         """Run the application on a request, in a thread of the pool."""
         status, headers, body = STATUS_TIMEOUT, TEXT_HEADERS, b"you have left"
         if not request.client.disconnected:
-            status, headers, body = call_wsgi_app(self._application, request)
+            status, headers, body = _call_wsgi_app(self._application, request)
         with contextlib.suppress(RuntimeError):  # The event loop may be closed.
             loop.call_soon_threadsafe(self._send_response, answer, status, headers, body)
 
@@ -87,7 +87,7 @@ class WsgiPool:
         self._threads.close()
 
 
-def call_wsgi_app(application: Application, request: Request) -> tuple[str, Headers, bytes]:
+def _call_wsgi_app(application: Application, request: Request) -> tuple[str, Headers, bytes]:
     """Return the status, headers and body of a WSGI application's response.
 
     The status is 500 if the application raises an exception.
@@ -98,7 +98,7 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
         started[:] = status, headers
 
     try:
-        content = application(wsgi_environ(request), start_response)
+        content = application(_wsgi_environ(request), start_response)
         try:
             body = b"".join(content)
         finally:
@@ -111,7 +111,7 @@ def call_wsgi_app(application: Application, request: Request) -> tuple[str, Head
     return status, headers, body
 
 
-def wsgi_environ(request: Request) -> dict[str, Any]:
+def _wsgi_environ(request: Request) -> dict[str, Any]:
     """Convert a request to a WSGI environment.
 
     Two keys are specific to this server. ``server.arrived`` is the arrival time of the first byte

@@ -32,7 +32,7 @@ def is_browser_request() -> bool:
 
 
 @functools.cache
-def read_page_file(name: str) -> str:
+def _read_page_file(name: str) -> str:
     """Return the contents of one of the page's files.
 
     Each file is read only once.
@@ -46,8 +46,8 @@ def render_page() -> Response:
     The page requests only ``/now`` from the server.
     """
     config = current_app.config
-    board = read_page_file("static/board.js").replace("export ", "")
-    script = read_page_file("static/live_snake_page.js")
+    board = _read_page_file("static/board.js").replace("export ", "")
+    script = _read_page_file("static/live_snake_page.js")
     script = script.replace('import { BoardView } from "./board.js";\n', "")
     appearance = {
         "color": config["COLOR"],
@@ -55,9 +55,9 @@ def render_page() -> Response:
         "tail": customization.parts_to_dicts(customization.tail_parts(config["TAIL"])),
     }
     text = render_template_string(
-        read_page_file("templates/live_snake_page.html"),
+        _read_page_file("templates/live_snake_page.html"),
         config=config,
-        style=read_page_file("static/style.css"),
+        style=_read_page_file("static/style.css"),
         customization=appearance,
         script=board + script,
         name=config["SNAKE"] or config["POLICY"] or DEFAULT_SNAKE,
@@ -80,11 +80,11 @@ def current_game(base: str = "") -> Response:
         abort(400, "moves must contain up to 400 letters u, d, l and r")
     return jsonify(
         game=snake.featured_game.to_dict(max(0, since), version, moves),
-        moves=move_statistics(snake.metrics),
+        moves=_move_statistics(snake.metrics),
     )
 
 
-def move_statistics(metrics: Metrics) -> dict[str, Any]:
+def _move_statistics(metrics: Metrics) -> dict[str, Any]:
     """Return the move statistics.
 
     Returns:

@@ -63,11 +63,11 @@ class StrategyExitError(Exception):
     """Error raised if a strategy tries to exit the process, for example by SystemExit."""
 
 
-class DeadlineExceededError(Exception):
+class _DeadlineExceededError(Exception):
     """Error raised if a strategy returns no move before the deadline."""
 
 
-_TIMEOUT_ERRORS = (FutureTimeoutError, DeadlineExceededError, NoSlotError, InterruptedError)
+_TIMEOUT_ERRORS = (FutureTimeoutError, _DeadlineExceededError, NoSlotError, InterruptedError)
 
 
 class MoveRunner:
@@ -198,7 +198,7 @@ class MoveRunner:
         # A strategy plays one move at a time. Two concurrent requests of the same game are an
         # anomaly.
         if seconds < _MIN_TIME_BUDGET_S or not session.strategy_lock.acquire(blocking=False):
-            raise DeadlineExceededError
+            raise _DeadlineExceededError
         try:
             return session.strategy(board, seconds)
         finally:
@@ -224,11 +224,11 @@ class MoveRunner:
     ) -> Decision:
         """Run the strategy on an oversized board in another thread.
 
-        The method raises `DeadlineExceededError` if another oversized board is being searched.
+        The method raises `_DeadlineExceededError` if another oversized board is being searched.
         """
         seconds = min(deadline - time.perf_counter(), MAX_BUSY_SEARCH_S)
         if seconds < _MIN_TIME_BUDGET_S or not self._oversized_slot.acquire(blocking=False):
-            raise DeadlineExceededError
+            raise _DeadlineExceededError
         try:
             work = self._start_strategy(session, board, seconds, client)
         except BaseException:
@@ -243,7 +243,7 @@ class MoveRunner:
         """Start the strategy on the board, unless the strategy is still busy."""
         with session.lock:
             if session.pending_move is not None:
-                raise DeadlineExceededError
+                raise _DeadlineExceededError
             work: Future[Decision] = Future()
             session.pending_move = work
         run = functools.partial(_run_strategy, work, session, board, seconds, client)

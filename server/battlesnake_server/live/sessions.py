@@ -112,7 +112,7 @@ class Sessions:
             if session is None:
                 session = self._sessions[digest] = Session(
                     _unbuilt_strategy,
-                    session_name(key),
+                    _session_name(key),
                     functools.partial(self._factory, _session_seed(key)),
                 )
                 if len(self._sessions) > _MAX_SESSIONS:
@@ -147,10 +147,10 @@ def _unbuilt_strategy(board: Board, seconds: float | None = None) -> Decision:
     raise RuntimeError("the strategy is not built")
 
 
-def session_name(key: Key) -> str:
+def _session_name(key: Key) -> str:
     """Return the game id and the snake id for the log, shortened if necessary.
 
-    >>> session_name(("a" * 1000, "b"))[:20]
+    >>> _session_name(("a" * 1000, "b"))[:20]
     "game 'aaaaaaaaaaaaaa"
     """
     game, snake = key

@@ -20,7 +20,7 @@ blueprint = Blueprint("snake", __name__)
 operations = Blueprint("operations", __name__)
 
 
-def get_live_snake() -> LiveSnake:
+def _get_live_snake() -> LiveSnake:
     """Return the live snake of the current application."""
     return cast(LiveSnake, current_app.extensions["live_snake"])
 
@@ -54,7 +54,7 @@ def index() -> Response:
 @blueprint.post("/start")
 def start() -> Response:
     """Handle ``/start``: prepare the strategy for a game."""
-    get_live_snake().start(_session_key(_parse_body()))
+    _get_live_snake().start(_session_key(_parse_body()))
     return jsonify({})
 
 
@@ -64,7 +64,7 @@ def move() -> Response:
     body = _parse_body()
     environ = request.environ
     try:
-        decision = get_live_snake().move(
+        decision = _get_live_snake().move(
             _session_key(body),
             body,
             environ["server.arrived"],
@@ -83,7 +83,7 @@ def move() -> Response:
 def end() -> Response:
     """Handle ``/end``: delete the session of a game."""
     body = _parse_body()
-    get_live_snake().end(_session_key(body), body)
+    _get_live_snake().end(_session_key(body), body)
     return jsonify({})
 
 
@@ -96,13 +96,13 @@ def healthz() -> Response:
 @operations.get("/metrics")
 def metrics() -> Response:
     """Return the metrics in Prometheus' text format."""
-    text = generate_latest(get_live_snake().metrics.registry)
+    text = generate_latest(_get_live_snake().metrics.registry)
     return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 
 def _bad_request(reason: str) -> BadRequest:
     """Count a malformed request and return the exception for status 400."""
-    get_live_snake().metrics.bad_requests.inc()
+    _get_live_snake().metrics.bad_requests.inc()
     return BadRequest(reason)
 
 
@@ -115,7 +115,7 @@ def _parse_body() -> dict[str, Any]:
     except Exception as error:  # Web servers raise different exceptions for incomplete bodies.
         raise _bad_request(f"request cannot be read: {error}") from error
     try:
-        with get_live_snake().parse_gate.admit(len(data)):
+        with _get_live_snake().parse_gate.admit(len(data)):
             body = _parse_json(data)
     except (ValueError, RecursionError) as error:
         raise _bad_request(f"request is not JSON: {error}") from error

@@ -1,6 +1,6 @@
 """Recorded games in chunks, so that the viewer shows the first turns immediately.
 
-A `FrameStream` plays the game up to the requested frame. Only one position and the compressed
+A `_FrameStream` plays the game up to the requested frame. Only one position and the compressed
 chunks are in memory. `battlesnake_server.replay_json` defines the format of the frames.
 """
 
@@ -23,7 +23,7 @@ _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
 """Sizes in bytes of the first chunk and of later chunks, before compression."""
 
 
-class FrameStream:
+class _FrameStream:
     """Frames of one replay file, as compressed chunks of JSON.
 
     Raises:
@@ -89,7 +89,7 @@ class FrameStream:
 _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
-def open_stream(path: Path) -> FrameStream:
+def _open_stream(path: Path) -> _FrameStream:
     """Return the frame stream of a replay file.
 
     Concurrent requests share the stream.
@@ -99,12 +99,12 @@ def open_stream(path: Path) -> FrameStream:
 
 
 @functools.lru_cache(maxsize=16)
-def _open_cached_stream(path: Path, modified: float, size: int) -> FrameStream:
+def _open_cached_stream(path: Path, modified: float, size: int) -> _FrameStream:
     """Open the frame stream of a replay file.
 
     ``modified`` and ``size`` serve only as cache keys.
     """
-    return FrameStream(path)
+    return _FrameStream(path)
 
 
 def respond(path: Path) -> Response | None:
@@ -117,7 +117,7 @@ def respond(path: Path) -> Response | None:
         ReplayError: If the file is damaged.
         OSError: If the file cannot be read.
     """
-    chunk = open_stream(path).chunk(max(0, request.args.get("since", 0, int)))
+    chunk = _open_stream(path).chunk(max(0, request.args.get("since", 0, int)))
     if chunk is None:
         return None
     if request.accept_encodings["gzip"] > 0:

@@ -63,7 +63,7 @@ The token is sent only to arena.battlesnake.com.
 """
 
 
-class RemoteGameNotFoundError(ReplayError):
+class _RemoteGameNotFoundError(ReplayError):
     """Error raised if the engine has no such game or the address is not an engine."""
 
 
@@ -144,10 +144,10 @@ def fetch(
     address_policy = address_policy or AddressPolicy().with_typed_address(source)
     failed: dict[str, BaseException] = {}
     for engine in engines:
-        game_fetch = GameFetch(f"{engine}/games/{game_id}", game_id, address_policy, chosen, wait)
+        game_fetch = _GameFetch(f"{engine}/games/{game_id}", game_id, address_policy, chosen, wait)
         try:
             return asyncio.run(game_fetch.run())
-        except RemoteGameNotFoundError as error:
+        except _RemoteGameNotFoundError as error:
             failed[str(error)] = error
         except BoardError as error:
             raise ReplayError(f"{game_fetch.address}: {error}") from error
@@ -175,7 +175,7 @@ def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tup
 
     async def list_games() -> tuple[str, list[str]]:
         async with open_client(address_policy) as client, asyncio.timeout(_FETCH_TIMEOUT_S):
-            arena = GameFetch(game_urls.ARENA_API_URL, snake, address_policy, None, wait=False)
+            arena = _GameFetch(game_urls.ARENA_API_URL, snake, address_policy, None, wait=False)
             named = (
                 {snake: ""}
                 if game_urls.is_arena_id(snake)
@@ -202,7 +202,7 @@ def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tup
         raise ReplayError(f"the games of {snake!r} cannot be fetched: {error}") from error
 
 
-async def _find_snakes_by_name(arena: GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
+async def _find_snakes_by_name(arena: _GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
     """Search all leaderboards for a snake name.
 
     Returns:
@@ -236,7 +236,7 @@ def _build_game_object(ruleset: str, board_map: str) -> dict[str, Any] | None:
 
 
 @dataclass(slots=True)
-class GameFetch:
+class _GameFetch:
     """Download of one game from an engine.
 
     Attributes:
@@ -334,12 +334,12 @@ class GameFetch:
             client.get(address, headers=_token_header(address), allow_redirects=False) as response,
         ):
             if response.status == 401:
-                raise RemoteGameNotFoundError(
+                raise _RemoteGameNotFoundError(
                     f"{address} returns status 401; set {TOKEN_VARIABLE} to an API token of your "
                     "account"
                 )
             if response.status != 200:
-                raise RemoteGameNotFoundError(
+                raise _RemoteGameNotFoundError(
                     f"{address} returns status {response.status}; check the id"
                 )
             async for chunk in response.content.iter_chunked(1 << 16):
@@ -355,7 +355,7 @@ class GameFetch:
         try:
             return parse_json(bytes(content), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
-            raise RemoteGameNotFoundError(
+            raise _RemoteGameNotFoundError(
                 f"{address} does not return a JSON object or list"
             ) from error
 

@@ -25,7 +25,7 @@ def respond(board: Board, form: str) -> Response:
 
     Args:
         board: Position.
-        form: Format of `render_position`, ``frame`` for the viewer, or ``scenario`` for a text
+        form: Format of `_render_position`, ``frame`` for the viewer, or ``scenario`` for a text
             file.
 
     Raises:
@@ -45,10 +45,10 @@ def respond(board: Board, form: str) -> Response:
         name = f"attachment; filename=turn-{board.turn}.txt"
         headers = {"Content-Disposition": name}
         return Response(text, mimetype="text/plain", headers=headers)
-    return render_position(board, form)
+    return _render_position(board, form)
 
 
-def render_position(board: Board, form: str) -> Response:
+def _render_position(board: Board, form: str) -> Response:
     """Return the position as ``text``, ``json`` or ``png``.
 
     `Board.from_text` parses ``text``; ``json`` is the body of a move request. Other formats return
