@@ -108,39 +108,27 @@ class EngineFrames:
         if game.map == "snail_mode":
             self.positions = list(rule_inference.add_pending_trails(self.positions))
         info = {"fetched": self.name, "rules": how or "inferred from its frames"}
-        replay = Replay(board := Board.from_state(self.positions[0], game), info=info)
+        replay = Replay(Board.from_state(self.positions[0], game), info=info)
         for number, (frame, responses) in enumerate(
             zip(self.positions[1:], self._responses[1:], strict=True), 2
         ):
             with at_line(self.name, number):
-                turn = official_format.infer_turn(board, frame, self._heads)
-                replay.append(
-                    turn.moves,
-                    after=turn.after,
-                    inferred=turn.inferred,
-                    **_responses_to_turn(
-                        {
-                            snake_id: responses[snake_id]
-                            for snake_id in turn.moves
-                            if snake_id in responses
-                        },
-                        game.timeout,
-                    ),
-                )
-            board = turn.after
+                living = {snake.id for snake in replay.last.living}
+                known = {name: texts for name, texts in responses.items() if name in living}
+                replay.append_frame(frame, self._heads, **_responses_to_turn(known, game.timeout))
         return replay
 
 
 def _responses_to_turn(
     responses: Mapping[str, tuple[str, str]], timeout: int
 ) -> dict[str, dict[str, Any]]:
-    """Convert latencies and shouts to keyword arguments of `Replay.append`.
+    """Convert latencies and shouts to keyword arguments of `Replay.append_frame`.
 
     A move is late if its latency is the text ``timeout``, or at least ``timeout`` milliseconds.
     """
-    times = {snake_id: _parse_latency_ms(latency) for snake_id, (latency, _) in responses.items()}
-    known = {snake_id: time for snake_id, time in times.items() if time is not None}
-    late = [snake_id for snake_id, (latency, _) in responses.items()
+    texts = {snake_id: latency for snake_id, (latency, _) in responses.items()}
+    known = official_format.parse_latencies_ms(texts)
+    late = [snake_id for snake_id, latency in texts.items()
             if latency == "timeout" or known.get(snake_id, 0) >= timeout]  # fmt: skip
     return {
         "latency": known,
@@ -217,10 +205,3 @@ def _is_eliminated(snake: Mapping[str, Any]) -> bool:
 
 def _get_text(value: Mapping[str, Any], key: str) -> str:
     return str(value.get(key) or "")
-
-
-def _parse_latency_ms(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

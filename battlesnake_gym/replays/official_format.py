@@ -11,11 +11,11 @@ turn.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from battlesnake_gym.boards import board_json, json_fields
@@ -30,23 +30,6 @@ _MAX_MOVE_COMBINATIONS = 4096
 
 Turns with several eliminations need several combinations. The value is 4^6.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class InferredTurn:
-    """A turn that was reconstructed from two positions.
-
-    Attributes:
-        moves: Move of each living snake by id.
-        inferred: Ids of the snakes whose move is uncertain.
-        after: Position after the turn.
-        latency: Latency by snake id, in milliseconds.
-    """
-
-    moves: dict[str, str]
-    inferred: list[str]
-    after: Board
-    latency: dict[str, float]
 
 
 def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
@@ -70,17 +53,20 @@ def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
 
 def parse_game_file(
     head: dict[str, Any], lines: Iterable[dict[str, Any]], name: str
-) -> tuple[Board, list[InferredTurn]]:
-    """Read the first board and all turns of a file.
+) -> tuple[Board, list[State], dict[str, Point]]:
+    """Read all positions of a file.
 
     Args:
         head: Object of the first line.
         lines: Objects of the following lines.
         name: Name of the file in error messages.
 
+    Returns:
+        The first position, the later positions with the surviving snakes, and the known last head
+        cells of eliminated snakes by id.
+
     Raises:
-        ReplayError: If a line cannot be read, or if the rules do not lead from the previous line to
-            this line.
+        ReplayError: If a line cannot be read.
     """
     frames: list[State] = []
     last_heads: dict[str, Point] = {}
@@ -103,13 +89,8 @@ def parse_game_file(
             raise ValueError("the first position is missing; the file is truncated")
         solo = len(frames[0].snakes) < 2
         game = board_json.parse_game(head, UNKNOWN_SEED, solo)
-        first = board = Board.from_state(frames[0], game)
-    turns = []
-    for number, frame in enumerate(frames[1:], 3):
-        with at_line(name, number):
-            turns.append(infer_turn(board, frame, last_heads))
-        board = turns[-1].after
-    return first, turns
+        first = Board.from_state(frames[0], game)
+    return first, frames[1:], last_heads
 
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
@@ -126,13 +107,19 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     return frame, {json_fields.string(you, "id", "you"): body[0]}
 
 
-def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> InferredTurn:
+def infer_turn(
+    board: Board, frame: State, last_heads: Mapping[str, Point]
+) -> tuple[dict[str, str], list[str], Board]:
     """Infer the moves of the turn that leads from ``board`` to ``frame``.
 
     Args:
         board: Position before the turn.
         frame: Position after the turn, with the surviving snakes.
         last_heads: Known last head cells of eliminated snakes, by id.
+
+    Returns:
+        The move of each living snake by id, the ids of the snakes whose move is uncertain, and the
+        position after the turn.
 
     Raises:
         ValueError: If no moves lead to ``frame`` under the rules.
@@ -155,13 +142,11 @@ def infer_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> Infe
                 f"the snake {snake.id!r} is missing, but none of its moves is fatal in the ruleset "
                 f"{board.game.ruleset!r}; was the game played with another ruleset?"
             )
-    latency = {snake.id: _parse_latency_ms(snake.latency) for snake in frame.snakes}
-    known = {snake_id: value for snake_id, value in latency.items() if value is not None}
-    return InferredTurn(moves, uncertain, after, known)
+    return moves, uncertain, after
 
 
 def _find_moves(
-    board: Board, frame: State, shown: dict[str, Snake], last_heads: dict[str, Point]
+    board: Board, frame: State, shown: dict[str, Snake], last_heads: Mapping[str, Point]
 ) -> tuple[dict[str, str], list[str]]:
     """Return the moves that lead to ``frame``, and the ids of uncertain snakes."""
     choices: dict[str, list[str]] = {}
@@ -217,8 +202,10 @@ def _apply_recorded_state(snake: Snake, shown: Snake) -> Snake:
     )
 
 
-def _parse_latency_ms(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+def parse_latencies_ms(texts: Mapping[str, str]) -> dict[str, float]:
+    """Return the latencies in milliseconds, by snake id; texts without a number are omitted."""
+    numbers = {}
+    for snake_id, text in texts.items():
+        with contextlib.suppress(ValueError):
+            numbers[snake_id] = float(text)
+    return numbers

@@ -27,7 +27,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import math
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +41,7 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from battlesnake_gym.common.untrusted_text import path_text
-from battlesnake_gym.replays import limits, official_format
+from battlesnake_gym.replays import limits, official_format, turn_json
 from battlesnake_gym.replays.json_lines import ReplayError as ReplayError
 from battlesnake_gym.replays.json_lines import (
     at_line,
@@ -50,8 +49,9 @@ from battlesnake_gym.replays.json_lines import (
     warn_when_too_large,
     write_lines,
 )
-from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
-from battlesnake_gym.snakes import Decision, Reason, Strategy
+from battlesnake_gym.replays.turn_json import Turn as Turn
+from battlesnake_gym.rules.state import Game, Point, State
+from battlesnake_gym.snakes import Decision, Strategy
 
 _FORMAT_VERSION = 2
 """Version of the file format, which the first line of a file contains."""
@@ -63,50 +63,6 @@ REPLAY_SUFFIXES = (".jsonl", ".jsonl.gz")
 def find_files(directory: Path) -> list[Path]:
     """Return all files under ``directory`` that may contain recorded games, sorted."""
     return sorted(path for path in directory.rglob("*") if path.name.endswith(REPLAY_SUFFIXES))
-
-
-@dataclass(slots=True)
-class Turn:
-    """One turn of a recorded game: all events between two consecutive positions.
-
-    Attributes:
-        moves: Moves that the living snakes sent, by snake id; an invalid move means the default
-            move.
-        snakes: Snakes after the turn, or None if the rules and the seed determine the snakes.
-        food: Food after the turn, or None if the rules and the seed determine the food.
-        hazards: Hazards after the turn, or None if the rules and the seed determine the hazards.
-        inferred: Ids of the snakes whose move was inferred instead of recorded.
-        latency: Latency by snake id, in milliseconds.
-        shouts: Shouts by snake id.
-        decisions: Decisions by snake id.
-        problems: Reasons (``timeout``, ``connection``, ...) for missing moves, by id of the snakes
-            without a valid move.
-    """
-
-    moves: dict[str, str]
-    snakes: list[Snake] | None = None
-    food: list[Point] | None = None
-    hazards: list[Point] | None = None
-    inferred: list[str] = field(default_factory=list)
-    latency: dict[str, float] = field(default_factory=dict)
-    shouts: dict[str, str] = field(default_factory=dict)
-    decisions: dict[str, Decision] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-
-    def play(self, board: Board) -> None:
-        """Play this turn on ``board``, in place."""
-        board.advance(self.moves)
-        if self.snakes is not None:
-            board.snakes = copy.deepcopy(self.snakes)
-        if self.food is not None:
-            board.food = self.food[:]
-        if self.hazards is not None:
-            board.hazards = self.hazards[:]
-        for snake in board.snakes:
-            if snake.id in self.moves:
-                snake.shout = self.shouts.get(snake.id, "")
-            if snake.id in self.latency:
-                snake.latency = f"{self.latency[snake.id]:.12g}"
 
 
 @dataclass(slots=True)
@@ -186,6 +142,22 @@ class Replay:
         self._last = board
         self._meter.add(board)
 
+    def append_frame(
+        self, frame: State, last_heads: Mapping[str, Point], **known: Mapping[str, Any]
+    ) -> None:
+        """Record the turn that leads to ``frame``; the moves are inferred.
+
+        Args:
+            frame: Position after the turn, with the surviving snakes.
+            last_heads: Known last head cells of eliminated snakes, by id.
+            **known: The arguments ``latency``, ``shouts`` and ``problems`` of `append`.
+
+        Raises:
+            ValueError: If no moves lead to ``frame`` under the rules.
+        """
+        moves, inferred, after = official_format.infer_turn(self._last, frame, last_heads)
+        self.append(moves, after=after, inferred=inferred, **known)
+
     def boards(self) -> Iterator[Board]:
         """Yield copies of all positions from the first to the last."""
         board = self.first.copy()
@@ -261,12 +233,12 @@ class Replay:
         head = {
             "replay": _FORMAT_VERSION,
             "game": dataclasses.asdict(self.game) | {"settings": self.game.settings.to_dict()},
-            "first": _state_to_dict(self.first),
+            "first": turn_json.state_to_dict(self.first),
             "info": self.info,
         }
         numbered = enumerate(self.turns, self.first.turn + 1)
-        body = [{"turn": number, **_turn_to_dict(turn)} for number, turn in numbered]
-        return [head, *body, {"end": _result_to_dict(self._last)}]
+        body = [{"turn": number, **turn_json.turn_to_dict(turn)} for number, turn in numbered]
+        return [head, *body, {"end": turn_json.result_to_dict(self._last)}]
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Replay:
@@ -309,13 +281,18 @@ class Replay:
         head = next(lines)
         if "replay" in head:
             return Replay._stream_lines(itertools.chain([head], lines), name)
-        first, turns = official_format.parse_game_file(head, lines, name)
+        first, frames, last_heads = official_format.parse_game_file(head, lines, name)
         replay = Replay(first)
-        return replay, replay._append_inferred(turns)
+        return replay, replay._append_frames(frames, last_heads, name)
 
-    def _append_inferred(self, turns: Iterable[official_format.InferredTurn]) -> Iterator[Turn]:
-        for turn in turns:
-            self.append(turn.moves, after=turn.after, inferred=turn.inferred, latency=turn.latency)
+    def _append_frames(
+        self, frames: list[State], last_heads: dict[str, Point], name: str
+    ) -> Iterator[Turn]:
+        for number, frame in enumerate(frames, 3):
+            with at_line(name, number):
+                texts = {snake.id: snake.latency for snake in frame.snakes}
+                latency = official_format.parse_latencies_ms(texts)
+                self.append_frame(frame, last_heads, latency=latency)
             yield self.turns[-1]
 
     @staticmethod
@@ -349,8 +326,10 @@ class Replay:
                     f"replay must be 1 to {_FORMAT_VERSION}, "
                     f"got {json_fields.format_value(head['replay'])}"
                 )
-            state = _read_state(json_fields.child(head, "first", ""))
-            first = Board.from_state(state, _read_game(json_fields.child(head, "game", "")))
+            state = turn_json.read_state(json_fields.child(head, "first", ""))
+            first = Board.from_state(
+                state, turn_json.read_game(json_fields.child(head, "game", ""))
+            )
             limits.check_position(first)
             replay = Replay(first, info=dict(json_fields.child(head, "info", "")))
             replay._meter.check()
@@ -362,14 +341,14 @@ class Replay:
         number, last = next(numbered, (1, None))
         for following, line in numbered:
             with at_line(name, number):
-                turn = _read_turn(last or {}, self._last.turn + 1)
+                turn = turn_json.read_turn(last or {}, self._last.turn + 1)
                 turn.play(self._last)
                 self._meter.count(self._last)
                 self.turns.append(turn)
             yield turn
             number, last = following, line
         with at_line(name, number):
-            if _expect_key(last, "end")["end"] != _result_to_dict(self._last):
+            if _expect_key(last, "end")["end"] != turn_json.result_to_dict(self._last):
                 raise BoardError(
                     "end differs from the result of the turns above; the file is damaged "
                     "or was recorded with other rules"
@@ -387,231 +366,7 @@ def _store_differences(turn: Turn, board: Board, after: State) -> None:
         turn.hazards = after.hazards[:]
 
 
-def _state_to_dict(state: Board) -> dict[str, Any]:
-    written: dict[str, Any] = _to_json_value(dataclasses.asdict(state))
-    del written["game"], written["you_id"], written["new_food"]  # The turns determine new food.
-    return written
-
-
-def _turn_to_dict(turn: Turn) -> dict[str, Any]:
-    """Convert a turn to a JSON object.
-
-    The object contains the moves and all fields that differ from their defaults.
-    """
-    defaults = dataclasses.asdict(Turn(moves={}))
-    written = dataclasses.asdict(turn)
-    return {k: _to_json_value(v) for k, v in written.items() if k == "moves" or v != defaults[k]}
-
-
-def _result_to_dict(board: Board) -> dict[str, Any]:
-    """Return the result after the last turn as a JSON object."""
-    winner = board.winner
-    return {
-        "turn": board.turn,
-        "winner": winner.id if winner else None,
-        "snakes": [
-            {
-                "id": snake.id,
-                "length": snake.length,
-                "health": snake.health,
-                "cause": snake.eliminated_cause,
-                "by": snake.eliminated_by,
-                "on": snake.eliminated_on,
-            }
-            for snake in board.snakes
-        ],
-    }
-
-
-def _to_json_value(value: Any) -> Any:
-    """Convert ``value`` to strict JSON; infinities become strings."""
-    if isinstance(value, dict):
-        return {str(key): _to_json_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json_value(item) for item in value]
-    if value is None or isinstance(value, str | int):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) else str(number)
-
-
 def _expect_key(line: dict[str, Any] | None, key: str) -> dict[str, Any]:
     if line is None or key not in line:
         raise BoardError(f"the {key!r} line is missing; the file is truncated or not a replay")
     return line
-
-
-def _read_game(game: Mapping[str, Any]) -> Game:
-    defaults = Game()
-    settings = json_fields.child(game, "settings", "game")
-    names = [key.name for key in dataclasses.fields(Settings)]
-    if settings.get("view_radius") is None:  # Older files lack the setting.
-        names.remove("view_radius")
-    path = "game.settings"
-    return Game(
-        ruleset=json_fields.string(game, "ruleset", "game", defaults.ruleset),
-        map=json_fields.string(game, "map", "game", defaults.map),
-        settings=Settings(**{key: _read_bounded_int(settings, key, path) for key in names}),
-        seed=json_fields.integer(game, "seed", "game"),
-        solo=game.get("solo") is True,
-        id=json_fields.string(game, "id", "game", ""),
-        timeout=json_fields.integer(game, "timeout", "game", defaults.timeout),
-        source=json_fields.string(game, "source", "game", ""),
-    )
-
-
-def _read_state(first: Mapping[str, Any]) -> State:
-    memory = json_fields.child(first, "memory", "first")
-    state = State(
-        turn=json_fields.integer(first, "turn", "first"),
-        width=json_fields.integer(first, "width", "first"),
-        height=json_fields.integer(first, "height", "first"),
-        snakes=_read_snakes(first, "first"),
-        food=_read_cells(first, "food", "first"),
-        hazards=_read_cells(first, "hazards", "first"),
-        memory={key: _read_memory(memory, key) for key in memory},
-    )
-    limits.check_start(state)
-    return state
-
-
-def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
-    """Return a value in the memory of a map: a number or a list of cells."""
-    if isinstance(memory[key], list):
-        return _read_cells(memory, key, "first.memory")
-    return _read_bounded_int(memory, key, "first.memory")
-
-
-def _read_bounded_int(parent: Mapping[str, Any], key: str, path: str) -> int:
-    """Return the integer under ``key``, after a check of the limits of replays."""
-    return limits.check_number(
-        json_fields.integer(parent, key, path), json_fields.join_path(path, key)
-    )
-
-
-def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
-    values = enumerate(json_fields.items(parent, "snakes", path))
-    location = json_fields.join_path(path, "snakes")
-    return [
-        _read_snake(json_fields.mapping(v, f"{location}[{i}]"), f"{location}[{i}]")
-        for i, v in values
-    ]
-
-
-def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
-    body = _read_cells(value, "body", path)
-    if not body:
-        raise BoardError(f"{path}.body is missing or empty; list its cells, head first")
-    cause = json_fields.string(value, "eliminated_cause", path, "")
-    if cause not in CAUSES:
-        known = ", ".join(CAUSES[1:])
-        raise BoardError(f"{path}.eliminated_cause must be empty or one of {known}, got {cause!r}")
-    return Snake(
-        id=json_fields.string(value, "id", path),
-        body=body,
-        health=_read_bounded_int(value, "health", path),
-        eliminated_cause=cause,
-        eliminated_by=json_fields.string(value, "eliminated_by", path, ""),
-        eliminated_on=json_fields.integer(value, "eliminated_on", path, 0),
-        name=json_fields.string(value, "name", path, ""),
-        latency=json_fields.string(value, "latency", path, ""),
-        shout=json_fields.string(value, "shout", path, ""),
-        customizations=_read_texts(value, "customizations", path),
-    )
-
-
-def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
-    cells = []
-    for i, value in enumerate(json_fields.items(parent, key, path)):
-        location = f"{json_fields.join_path(path, key)}[{i}]"
-        if not isinstance(value, list) or len(value) != 2:
-            raise BoardError(
-                f"{location} must be a cell [x, y], got {json_fields.format_value(value)}"
-            )
-        cell = dict(zip("xy", value, strict=True))
-        x, y = json_fields.integer(cell, "x", location), json_fields.integer(cell, "y", location)
-        if abs(x) > limits.MAX_COORDINATE or abs(y) > limits.MAX_COORDINATE:
-            raise BoardError(f"{location} is more than {limits.MAX_COORDINATE} cells off the board")
-        cells.append((x, y))
-    return cells
-
-
-def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str]:
-    location = json_fields.join_path(path, key)
-    texts = json_fields.child(parent, key, path)
-    return {name: json_fields.string(texts, name, location, "") for name in texts}
-
-
-def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
-    """Return the numbers under ``key``, keyed by name.
-
-    Files contain infinities as strings.
-    """
-    numbers = {}
-    for name, value in json_fields.child(parent, key, path).items():
-        try:
-            numbers[name] = float(value)
-        except (TypeError, ValueError, OverflowError):
-            location = f"{json_fields.join_path(path, key)}.{name}"
-            raise BoardError(
-                f"{location} must be a number, got {json_fields.format_value(value)}"
-            ) from None
-    return numbers
-
-
-def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
-    number = json_fields.integer(line, "turn", "")
-    if number != expected:
-        raise BoardError(f"turn must be {expected}, got {number}; lines are missing or misplaced")
-    decisions = json_fields.child(line, "decisions", "")
-    return Turn(
-        moves=_read_texts(line, "moves", ""),
-        snakes=_read_snakes(line, "") if "snakes" in line else None,
-        food=_read_cells(line, "food", "") if "food" in line else None,
-        hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
-        inferred=_read_inferred(line),
-        latency=_read_numbers(line, "latency", ""),
-        shouts=_read_texts(line, "shouts", ""),
-        decisions={
-            name: _read_decision(
-                json_fields.child(decisions, name, "decisions"), f"decisions.{name}"
-            )
-            for name in decisions
-        },
-        problems=_read_texts(line, "problems", ""),
-    )
-
-
-def _read_inferred(line: Mapping[str, Any]) -> list[str]:
-    """Return the ids under ``inferred``, which format 1 called ``guessed``."""
-    key = "inferred" if "inferred" in line else "guessed"
-    return [str(name) for name in json_fields.items(line, key, "")]
-
-
-def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
-    reasons = [
-        _read_reason(json_fields.mapping(item, f"{path}.reasons[{i}]"), f"{path}.reasons[{i}]")
-        for i, item in enumerate(json_fields.items(value, "reasons", path))
-    ]
-    return Decision(
-        move=json_fields.string(value, "move", path, ""),
-        reasons=tuple(reasons),
-        scores=_read_numbers(value, "scores", path),
-        shout=json_fields.string(value, "shout", path, ""),
-        line=_read_expected_line(value, path),
-    )
-
-
-def _read_expected_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
-    location = json_fields.join_path(path, "line")
-    line = json_fields.child(value, "line", path)
-    return {name: tuple(map(str, json_fields.items(line, name, location))) for name in line}
-
-
-def _read_reason(value: Mapping[str, Any], path: str) -> Reason:
-    return Reason(
-        rule=json_fields.string(value, "rule", path, ""),
-        vetoed=tuple(str(move) for move in json_fields.items(value, "vetoed", path)),
-        scores=_read_numbers(value, "scores", path),
-        note=json_fields.string(value, "note", path, ""),
-    )
