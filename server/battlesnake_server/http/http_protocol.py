@@ -117,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._requests: deque[Request] = deque()
         self._current_request: Request | None = None
         self._keep_alive = True
+        self._has_last_request = False
         self._half_closed = False
         self._request_started_at: float | None = None
         self._unsent_bytes = 0
@@ -133,7 +134,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes, which may contain a part of a request or several requests."""
-        if not self._keep_alive:
+        if not self._keep_alive or self._has_last_request:
             return
         if self._request_started_at is None:
             self._request_started_at = time.perf_counter()
@@ -204,7 +205,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store one header and check the size of the headers and of the body."""
-        name = name.lower()
+        name, value = name.lower(), value.rstrip(b" \t")
         self._headers.append((name, value))
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > self._table.limits.max_header_bytes:
@@ -237,6 +238,7 @@ class Connection(asyncio.Protocol):
         request = self._build_request()
         self._reset()
         self._requests.append(request)
+        self._has_last_request = not request.keep_alive
         if self._current_request is None:
             self._handle_next()
         elif len(self._requests) > self._table.limits.max_pipelined or self._table.is_full():
@@ -283,6 +285,8 @@ class Connection(asyncio.Protocol):
         head += [
             name + b": " + value for name, value in self._headers if name not in _UPGRADE_HEADERS
         ]
+        if not self._parser.should_keep_alive():
+            head.append(b"connection: close")
         arrived = self._request_started_at
         self._reset()
         self._parser = httptools.HttpRequestParser(self)
@@ -341,8 +345,11 @@ class Connection(asyncio.Protocol):
         """Send an error status, then read from the client for a short time.
 
         The status is not sent if a response is in progress. If the server closed the connection
-        with unread bytes, the client could lose the status.
+        with unread bytes, the client could lose the status. Bytes after a request with
+        ``Connection: close`` are ignored.
         """
+        if self._has_last_request:
+            return
         self._keep_alive = False
         if self._current_request is not None:
             self.close()

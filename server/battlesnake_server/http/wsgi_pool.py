@@ -142,5 +142,8 @@ def _wsgi_environ(request: Request) -> dict[str, Any]:
         if key == "CONTENT_TYPE":
             environ[key] = value.decode("latin-1")
         elif key not in ("CONTENT_LENGTH", "TRANSFER_ENCODING") and b"_" not in name:
-            environ[f"HTTP_{key}"] = value.decode("latin-1")
+            # A header that occurs several times is one list (RFC 9110, section 5.2).
+            earlier = environ.get(f"HTTP_{key}")
+            text = value.decode("latin-1")
+            environ[f"HTTP_{key}"] = text if earlier is None else f"{earlier},{text}"
     return environ
