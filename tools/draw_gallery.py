@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from battlesnake_heuristics.rating import ladder
 
 _PLAYABLE_SNAKES = ("champion", "territory", "hunter", "cautious", "hungry")
 """Snakes of the playable page (``docs/play/play.js``)."""
+
+_FACE_SIZE = 'width="194" height="98" viewBox="6 6 97 49"'
+"""Size of the picture of a snake, and the part of the board's picture that it shows."""
 
 _NUM_TURNS = 60
 """Number of turns played before a map is drawn.
@@ -84,26 +88,27 @@ def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
     for number, name in enumerate(snakes.names()):
         about = snakes.description(name)
         rung = rungs.get(name)
-        if rung is not None:
-            about += f" Elo {rung.elo:.0f}, 95% CI {rung.low:.0f} to {rung.high:.0f}."
+        about += f" {_draw_elo_bar(rung)}" if rung is not None else ""
         if name in _PLAYABLE_SNAKES:
             game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
             about += "".join(
-                f' <a href="../play/index.html#{game}&who={who}">{text}</a>'
+                f' <a class="play" href="../play/index.html#{game}&who={who}">{text}</a>'
                 for who, text in (("play", "Play it"), ("watch", "Watch it"))
             )
         board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
         board.snakes[0].customizations["head"] = list(HEADS)[number % len(HEADS)]
-        bar = _draw_elo_bar(rung.low, rung.elo, rung.high) if rung is not None else ""
-        yield name, about, drawing.svg(board, 16).replace("</svg>", f"{bar}</svg>")
+        # The picture omits the legend of the board.
+        picture = re.sub('width.*?viewBox=".*?"', _FACE_SIZE, drawing.svg(board, 16), count=1)
+        yield name, about, picture
 
 
-def _draw_elo_bar(low: float, elo: float, high: float) -> str:
-    """Draw an Elo with its confidence interval at the lower edge of a picture, 0 to 2500 Elo."""
-    left, middle, right = (f"{value / 25:.1f}%" for value in (low, elo, high))
+def _draw_elo_bar(rung: ladder.Rung) -> str:
+    """Return the HTML of an Elo with its confidence interval, on a bar from 0 to 2500 Elo."""
+    left, middle, width = rung.low / 25, rung.elo / 25, (rung.high - rung.low) / 25
     return (
-        f'<line x1="{left}" x2="{right}" y1="94%" y2="94%" stroke="#2f6fde" stroke-width="3"/>'
-        f'<circle cx="{middle}" cy="94%" r="4" fill="#2f6fde"/>'
+        f"Elo {rung.elo:.0f}, 95% CI {rung.low:.0f} to {rung.high:.0f}."
+        f'<span class="elo"><i style="left: {left:.1f}%; width: {width:.1f}%"></i>'
+        f'<b style="left: {middle:.1f}%"></b></span>'
     )
 
 
