@@ -73,9 +73,9 @@ def format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
     """Format the mistakes in game order."""
     mistakes = analysis.mistakes
     lines = [
-        f"{len(analysis.positions)} turns, {analysis.nodes:,} nodes per snake: "
-        f"{sum(mistake.annotation == '??' for mistake in mistakes)} blunders (??), "
-        f"{sum(mistake.annotation == '?' for mistake in mistakes)} mistakes (?)"
+        f"{len(analysis.positions)} turns, {analysis.nodes:,} nodes per snake; "
+        f"blunders (??): {sum(mistake.annotation == '??' for mistake in mistakes)}, "
+        f"mistakes (?): {sum(mistake.annotation == '?' for mistake in mistakes)}"
     ]
     lines += [_format_mistake(mistake, names) for mistake in mistakes]
     return "\n".join(lines) + "\n"

@@ -236,8 +236,8 @@ def _describe_loss(path: Path, replay: Replay, found: LossAnalysis, name: str) -
     lines = [
         f"  The losing move was on turn {found.mistake.turn}:",
         textwrap.indent(str(board), "    "),
-        f"  It played {found.mistake.move}, which wins about "
-        f"{found.mistake.played_win_probability:.0%} of the games from there; better: {better}.",
+        f"  It played {found.mistake.move}, which left a win probability of about "
+        f"{found.mistake.played_win_probability:.0%}; better: {better}.",
         *_format_reasons(found, name),
     ]
     return head + "\n".join(lines) + "\n\n"
