@@ -90,7 +90,7 @@ def public_names() -> Iterator[str]:
 
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
-    from sphinx.ext.autodoc.mock import mock
+    from sphinx.ext.autodoc.mock import mock  # type: ignore[attr-defined]
     from sphinx.util.inventory import InventoryFile
 
     with (site / "objects.inv").open("rb") as file:
