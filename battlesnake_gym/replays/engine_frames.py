@@ -16,10 +16,11 @@ from typing import Any
 from battlesnake_gym.boards import board_json, json_fields
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.replays import limits, official_format, rule_inference
 from battlesnake_gym.replays.json_lines import at_line
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules.state import Point, Snake, State
+from battlesnake_gym.rules.state import MAX_HEALTH, START_LENGTH, Point, Snake, State
 
 
 @dataclass(slots=True)
@@ -151,6 +152,50 @@ def parse_description(
         width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
         status = json_fields.string(sent, "status", "game", "")
         return status, EngineFrames(name, width, height), _parse_rules(sent)
+
+
+_BLACKOUT_GAME = {
+    "ruleset": {
+        "name": "standard",
+        "settings": {"foodSpawnChance": 15, "minimumFood": 1, VIEW_RADIUS_KEY: 5},
+    },
+    "map": "standard",
+    "timeout": 500,
+}
+"""The ``game`` object of the competition Battlesnake Blackout, whose replays lack the rules."""
+
+
+def parse_blackout_replay(content: Mapping[str, Any], name: str) -> Replay:
+    """Parse a replay of the competition's site: ``{"moves": [frame, ...]}``.
+
+    Args:
+        content: Response to ``GET /api/replay/ID``; each frame contains the size of the board.
+        name: Name of the file, for error messages.
+
+    Raises:
+        ReplayError: If a frame cannot be read; the message contains the index of the frame.
+    """
+    with at_line(name, 1):
+        moves = json_fields.items(content, "moves", "")
+        first = json_fields.mapping(moves[0] if moves else {}, "moves[0]")
+        width, height = (json_fields.integer(first, key, "moves[0]") for key in ("width", "height"))
+    frames = EngineFrames(name, width, height)
+    for number, move in enumerate(moves, 1):
+        with at_line(name, number):
+            frame = json_fields.mapping(move, "moves[]")
+            snakes = json_fields.items(frame, "snakes", "moves[]")
+            stacked = [_stack_segments(snake) for snake in snakes]
+        frames.add({**frame, "snakes": stacked})
+    return frames.replay(_BLACKOUT_GAME, "those of Battlesnake Blackout")
+
+
+def _stack_segments(value: object) -> Mapping[str, Any]:
+    """Return a snake with the stacked segments at its tail, which the site may list once."""
+    snake = json_fields.mapping(value, "snakes[]")
+    body = list(json_fields.items(snake, "body", "snakes[]"))
+    has_eaten = snake.get("health") == MAX_HEALTH and len(body) >= START_LENGTH
+    missing = max(START_LENGTH - len(body), int(has_eaten and body[-1] != body[-2]))
+    return {**snake, "body": body + body[-1:] * missing}
 
 
 def _parse_rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -242,7 +242,7 @@ class Replay:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Replay:
-        """Read a replay, or an output file of the official CLI.
+        """Read a replay, an output file of the official CLI, or a replay of Battlesnake Blackout.
 
         Raises:
             ReplayError: If the file cannot be read; the message names file, line and field.
@@ -281,6 +281,12 @@ class Replay:
         head = next(lines)
         if "replay" in head:
             return Replay._stream_lines(itertools.chain([head], lines), name)
+        if "moves" in head:
+            from battlesnake_gym.replays import engine_frames
+
+            complete = engine_frames.parse_blackout_replay(head, name)
+            replay = Replay(complete.first, info=complete.info)
+            return replay, replay._append_played(complete.turns)
         first, frames, last_heads = official_format.parse_game_file(head, lines, name)
         replay = Replay(first)
         return replay, replay._append_frames(frames, last_heads, name)
@@ -294,6 +300,12 @@ class Replay:
                 latency = official_format.parse_latencies_ms(texts)
                 self.append_frame(frame, last_heads, latency=latency)
             yield self.turns[-1]
+
+    def _append_played(self, turns: Iterable[Turn]) -> Iterator[Turn]:
+        for turn in turns:
+            turn.play(self._last)
+            self.turns.append(turn)
+            yield turn
 
     @staticmethod
     def from_play(

@@ -474,3 +474,39 @@ def test_the_view_radius_is_optional_in_a_file(tmp_path: Path, view_radius: int 
     assert Replay.load(path).game.settings == settings
     path.write_text(path.read_text().replace('"view_radius":null', '"other":null'))
     assert Replay.load(path).game.settings == settings
+
+
+@pytest.mark.parametrize("lists_stacked_segments_once", [False, True])
+def test_replays_of_the_blackout_competition_are_read(
+    tmp_path: Path, lists_stacked_segments_once: bool
+) -> None:
+    def cells(body: list[tuple[int, int]]) -> list[dict[str, int]]:
+        once = dict.fromkeys(body) if lists_stacked_segments_once else body
+        return [{"x": x, "y": y} for x, y in once]
+
+    game = Game(seed=7, settings=Settings(food_spawn_chance=40))
+    board = Board.new(11, 11, ["7", "8", "9", "10"], game=game)
+    rng, boards, frames = random.Random(1), [], []
+    while not board.is_over() and board.turn < 40:
+        boards.append(board.copy())
+        frames.append({
+            "turn": board.turn, "width": 11, "height": 11, "food": cells(board.food),
+            "dead_snakes": [],
+            "snakes": [{"id": s.id, "name": f"s{s.id}", "health": s.health, "body": cells(s.body),
+                        "head": cells(s.body)[0]} for s in board.living],
+        })  # fmt: skip
+        board.step({s.id: rng.choice(board.safe_moves(s.id) or ["up"]) for s in board.living})
+    path = tmp_path / "12.json"
+    path.write_text(json.dumps({"moves": frames}))
+    replay = Replay.load(path)
+    assert replay.game.settings.view_radius == 5
+    read = list(replay.boards())
+    assert len(read) == len(boards) > 15
+    for shown, true in zip(read, boards, strict=True):
+        assert [(s.id, s.body, s.health) for s in shown.living] == [
+            (s.id, s.body, s.health) for s in true.living
+        ]
+        assert sorted(shown.food) == sorted(true.food)
+    path.write_text('{"moves": []}')
+    with pytest.raises(ReplayError, match=r"12\.json.*moves\[0\]"):
+        Replay.load(path)

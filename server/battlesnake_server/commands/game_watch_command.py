@@ -66,7 +66,7 @@ def parser() -> Parser:
         description="Show recorded games in the browser: play, step and scrub through them, and "
         "inspect the snakes' decisions.",
         epilog="Reads replays of this project, the output files of the official CLI (.jsonl, "
-        ".jsonl.gz), and games of arena.battlesnake.com. Example: "
+        ".jsonl.gz), replays of Battlesnake Blackout, and games of arena.battlesnake.com. Example: "
         "battlesnake-gym game watch replays",
     )
     add = parser.add_argument
