@@ -63,3 +63,19 @@ def test_a_snake_without_moves_has_no_latency() -> None:
     )
     assert line.p50 is None
     assert " - " in format_table([line])
+
+
+def test_points_count_the_places_of_each_game() -> None:
+    four = StoredGame(number=3, turns=40, finished=True, seats=[
+        seat(0, "c", True, "", 0, 5),
+        seat(1, "b", False, "wall-collision", 31, 5),
+        seat(2, "a", False, "wall-collision", 30, 5),
+        seat(3, "d", False, "wall-collision", 12, 5),
+    ])  # fmt: skip
+    lines = compute_standings([*GAMES, four])
+    assert {line.snake: line.points for line in lines} == {"a": 5.5, "b": 4.5, "c": 2, "d": 0}
+    heading, *rows = format_table(lines, points=True).splitlines()
+    assert heading.split()[4:7] == ["draws", "points", "turns"]
+    assert [row.split()[0] for row in rows] == ["a", "b", "c", "d"]
+    assert [row.split()[7] for row in rows][:2] == ["5.5", "4.5"], "the rating is three words"
+    assert "points" not in format_table(lines)

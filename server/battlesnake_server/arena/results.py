@@ -53,6 +53,31 @@ def build_game_row(result: GameResult, tournament: int, labels: Sequence[str]) -
     )
 
 
+_POINTS = (2.0, 1.0)
+"""Points of the first places, as in Battlesnake Blackout; later places have none."""
+
+
+def placement_points(ranks: Sequence[int]) -> list[float]:
+    """Return the points of each seat: 2 for the first place, 1 for the second, 0 for the others.
+
+    Seats that tie share the points of their places.
+
+    Args:
+        ranks: Rank of each seat, as `ratings.rank_snakes` returns them.
+
+    >>> placement_points([0, 1, 2, 3]), placement_points([0, 1, 1, 2])
+    ([2.0, 1.0, 0.0, 0.0], [2.0, 0.5, 0.5, 0.0])
+    """
+    places = sorted(ranks)
+    points = dict(zip(range(len(ranks)), _POINTS, strict=False))
+    first = [places.index(rank) for rank in ranks]
+    return [
+        sum(points.get(place + tied, 0.0) for tied in range(count)) / count
+        for rank, place in zip(ranks, first, strict=True)
+        for count in [places.count(rank)]
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class StandingsRow:
     """Results of one snake.
@@ -62,6 +87,7 @@ class StandingsRow:
         games: Games played.
         wins: Games won.
         draws: Games drawn.
+        points: Points by placement (`placement_points`).
         turns: Mean game length, in turns.
         endings: Number of games, keyed by cause of elimination (``alive`` for survival).
         p50: Median latency in milliseconds; None if no move was requested.
@@ -77,6 +103,7 @@ class StandingsRow:
     games: int
     wins: int
     draws: int
+    points: float
     turns: float
     endings: dict[str, int]
     p50: float | None
@@ -103,6 +130,7 @@ class History:
     games: int = 0
     wins: int = 0
     draws: int = 0
+    points: float = 0.0
     turns: int = 0
     endings: Counter[str] = field(default_factory=Counter)
     latencies: Counter[float] = field(default_factory=Counter)
@@ -132,11 +160,13 @@ class Standings:
             [(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats]
         )
         self._ratings.add_game(ranks)
+        points = placement_points([rank for _, rank in ranks])
         drawn = len(game.seats) > 1 and not any(seat.won for seat in game.seats)
-        for seat in game.seats:
+        for seat, earned in zip(game.seats, points, strict=True):
             history = self.histories.setdefault(seat.snake, History())
             _update_history(history, game, seat)
             history.draws += drawn
+            history.points += earned
             rating = self._ratings.get(seat.snake)
             history.ratings.append((rating.mu, rating.sigma))
         for (name, own_rank), (other, other_rank) in itertools.permutations(ranks, 2):
@@ -190,6 +220,7 @@ def _build_standings_row(snake: str, history: History, rating: Rating) -> Standi
         games=history.games,
         wins=history.wins,
         draws=history.draws,
+        points=round(history.points, 2),
         turns=round(history.turns / history.games, 1),
         endings=dict(history.endings.most_common()),
         p50=_percentile(history.latencies, 50),
@@ -215,12 +246,15 @@ def _percentile(values: Counter[float], percent: float) -> float | None:
     return round(float(low + (high - low) * (position % 1)), 2)
 
 
+_POINTS_HEADING = "points"
+
 _TABLE_HEADINGS = (
     "snake",
     "rating",
     "games",
     "wins",
     "draws",
+    _POINTS_HEADING,
     "turns",
     "p50 ms",
     "p99 ms",
@@ -228,14 +262,24 @@ _TABLE_HEADINGS = (
 )
 
 
-def format_table(lines: Sequence[StandingsRow]) -> str:
-    """Format the results as a text table with one line per snake."""
-    rows = [_TABLE_HEADINGS, *(_format_row(line) for line in lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_TABLE_HEADINGS))]
+def format_table(lines: Sequence[StandingsRow], points: bool = False) -> str:
+    """Format the results as a text table with one line per snake.
+
+    Args:
+        lines: The results.
+        points: Whether to show the points by placement, and to sort by the points.
+    """
+    if points:
+        lines = sorted(lines, key=lambda line: -line.points)
+    rows: list[tuple[str, ...]] = [_TABLE_HEADINGS, *(_format_row(line) for line in lines)]
+    if not points:
+        column = _TABLE_HEADINGS.index(_POINTS_HEADING)
+        rows = [row[:column] + row[column + 1 :] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     texts = []
     for row in rows:
         cells = [
-            cell.ljust(width) if column in (0, len(_TABLE_HEADINGS) - 1) else cell.rjust(width)
+            cell.ljust(width) if column in (0, len(row) - 1) else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         texts.append("  ".join(cells).rstrip())
@@ -255,6 +299,7 @@ def _format_row(line: StandingsRow) -> tuple[str, ...]:
         str(line.games),
         str(line.wins),
         str(line.draws),
+        f"{line.points:g}",
         f"{line.turns:.1f}",
         "-" if line.p50 is None else f"{line.p50:.1f}",
         "-" if line.p99 is None else f"{line.p99:.1f}",

@@ -255,7 +255,7 @@ def _play_locked(
         played = with_retries(engine, lambda session: load_games(session, tournament))
         lines = compute_standings(played, errors)
         if sprt is None:
-            print_standings(lines, arguments.json)
+            print_standings(lines, arguments.json, arguments.points)
         else:
             as_json = json.dumps(sprt_match.to_dict(played, setup, sprt), indent=2) + "\n"
             sys.stdout.write(
@@ -278,12 +278,12 @@ def print_failed_moves(lines: Sequence[StandingsRow], snakes: Sequence[str], as_
     return int(too_many)
 
 
-def print_standings(lines: Sequence[StandingsRow], as_json: bool) -> None:
-    """Print the standings of a tournament as a table or as JSON."""
+def print_standings(lines: Sequence[StandingsRow], as_json: bool, points: bool = False) -> None:
+    """Print the standings of a tournament as a table, with points or not, or as JSON."""
     if as_json:
         sys.stdout.write(json.dumps(to_dicts(lines), indent=2) + "\n")
     elif lines:
-        sys.stdout.write(format_table(lines))
+        sys.stdout.write(format_table(lines, points))
 
 
 def first_error_line(error: Exception) -> str:
@@ -545,6 +545,8 @@ def parser() -> Parser:
     add("--resume", action="store_true",
         help="resume the latest tournament with the same settings")  # fmt: skip
     add("--json", action="store_true", help="print the results as JSON")
+    add("--points", action="store_true", help="sort the table by points for placement: 2 for the "
+        "first place, 1 for the second")  # fmt: skip
     # These options set the two dimensions of --board-size separately.
     add("--width", type=positive, help=argparse.SUPPRESS)
     add("--height", type=positive, help=argparse.SUPPRESS)
