@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from battlesnake_server.arena import results, tournament
+from battlesnake_server.arena import results, stored_tournament, tournament
 from battlesnake_server.arena.tournament import (
     GameResult,
     ScheduledGame,
@@ -94,7 +94,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
                     killed.add(number)
         return store(*game)
 
-    monkeypatch.setattr(arena_command, "store_game", store)
+    monkeypatch.setattr(stored_tournament, "store_game", store)
     there = played(capsys, f"--ray-address={address}")
     assert there == here
     assert there["games"] == 40

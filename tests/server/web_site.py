@@ -15,8 +15,11 @@ from sqlalchemy.engine import Engine
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_server.arena.database import open_database
+from battlesnake_server.arena.stored_tournament import (
+    play_missing_games,
+    start_or_resume_tournament,
+)
 from battlesnake_server.arena.tournament import TournamentSettings
-from battlesnake_server.commands.arena_command import play_missing_games, start_or_resume_tournament
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
 from battlesnake_server.web.arena_site import NUM_THREADS

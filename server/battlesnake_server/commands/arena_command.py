@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
-import math
 import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
-from tqdm import tqdm
 
 from battlesnake_gym import rules
 from battlesnake_gym.common.command_line import (
@@ -33,46 +29,39 @@ from battlesnake_gym.common.command_line import (
     seed,
     size,
 )
-from battlesnake_gym.rules import Game, Settings
-from battlesnake_gym.rules.placement import MAX_SNAKES
+from battlesnake_gym.rules import Settings
 from battlesnake_gym.snakes import NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, ProcessPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
-from battlesnake_server.arena import result_verification, sprt_match
+from battlesnake_server.arena import sprt_match
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
-    SNAKE_VERSIONS_KEY,
-    Tournament,
-    find_tournament,
     load_games,
     lock_database,
     open_database,
     with_retries,
 )
 from battlesnake_server.arena.guarded_strategy import make_strategy
-from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.results import (
     StandingsRow,
-    collect_errors,
     compute_standings,
     delete_games_without_replay,
     describe_failures,
     format_table,
-    store_game,
     to_dicts,
 )
-from battlesnake_server.arena.snake_versions import snake_version
+from battlesnake_server.arena.stored_tournament import (
+    check_playable,
+    play_missing_games,
+    start_or_resume_tournament,
+)
 from battlesnake_server.arena.tournament import (
-    OnGameEvent,
     TournamentSettings,
     local_strategy_factory,
     open_ray_pool,
     parse_entrants,
-    play_scheduled_games,
-    play_tournament,
 )
-from battlesnake_server.onnx_policy import OnnxPolicy
 
 if TYPE_CHECKING:
     from battlesnake_server.web.arena_site import ArenaSite
@@ -289,168 +278,6 @@ def print_standings(lines: Sequence[StandingsRow], as_json: bool, points: bool =
 def first_error_line(error: Exception) -> str:
     """Return the first line of an error, without the statement that SQLAlchemy adds."""
     return str(getattr(error, "orig", None) or error).splitlines()[0]
-
-
-def check_playable(setup: TournamentSettings) -> None:
-    """Check that a tournament with these settings can be played.
-
-    Raises:
-        ValueError: If the tournament cannot be played; the message names the option and the remedy.
-    """
-    if not setup.is_match and not 1 <= setup.num_snakes <= len(setup.snakes):
-        raise ValueError(
-            f"--num-snakes must be between 1 and the number of snakes ({len(setup.snakes)}), "
-            f"got {setup.num_snakes}"
-        )
-    if setup.num_snakes > MAX_SNAKES:
-        raise ValueError(
-            f"--num-snakes must be at most {MAX_SNAKES}, got {setup.num_snakes}; "
-            "--num-snakes 2 plays a round robin of duels"
-        )
-    sprt_match.check_settings(setup)
-    if setup.timeout < 1:
-        raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
-    game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
-    rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.num_snakes)])
-    for entrant in parse_entrants(setup.snakes, setup.address_policy):
-        if entrant.is_remote:
-            asyncio.run(check_responds(entrant.source, entrant.address_policy))
-        elif entrant.is_policy:
-            OnnxPolicy.load(entrant.policy_path).check_board_size(setup.width, setup.height)
-            local_strategy_factory(entrant)  # Reject invalid policy rules before the first game.
-        else:
-            local_strategy_factory(entrant)
-
-
-def play_missing_games(
-    engine: Engine,
-    tournament: int,
-    setup: TournamentSettings,
-    games: int | None,
-    jobs: int,
-    replays: Path | None = None,
-    announce: OnGameEvent | None = None,
-    sprt: Sprt | None = None,
-    pool: ProcessPool | None = None,
-    errors: dict[str, str] | None = None,
-) -> None:
-    """Play and store the scheduled games that are missing in the database.
-
-    Each game is stored when the game ends.
-
-    Args:
-        engine: SQLAlchemy engine of the results database.
-        tournament: Id of the tournament.
-        setup: Settings of the tournament.
-        games: Games per group of snakes; with ``sprt``, the maximum number of games.
-        jobs: Number of games to play in parallel.
-        replays: Directory for replays, or None to save no replays.
-        announce: Callback for the events of live games.
-        sprt: Sequential test that ends a match, or None for a tournament.
-        pool: Process pool on other machines, or None for local processes.
-        errors: Dict to fill with the first exception of each snake in this process, by label.
-    """
-    if replays is not None:
-        replays.mkdir(parents=True, exist_ok=True)
-    stored = with_retries(engine, lambda session: load_games(session, tournament))
-    total, score = games, sprt_match.MatchScore()
-    if sprt is None:
-        assert games is not None
-        done = {game.number for game in stored}
-        total = games * math.comb(len(setup.snakes), setup.num_snakes)
-        playing = play_tournament(setup, games, jobs, done, replays, announce, pool)
-    else:
-        score = sprt_match.MatchScore.from_games(stored)
-        if sprt_match.is_over(score, sprt, games):
-            return
-        scheduled_games = sprt_match.iter_remaining_games(setup, games, score)
-        playing = play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
-    with (
-        contextlib.closing(playing) as results,
-        tqdm(total=total, initial=len(stored), unit="game", desc="arena", disable=None) as bar,
-    ):
-        names = ", ".join(entrant.label for entrant in parse_entrants(setup.snakes))
-        count = "games" if total is None else f"{total} games"
-        bar.write(f"{count} between {names}, {jobs} at a time", sys.stderr)
-        for result in results:
-            if pool is not None:
-                result_verification.verify_result(setup, result)
-            game = store_game(engine, result, tournament, setup)
-            if errors is not None:
-                collect_errors(errors, result, setup)
-            bar.update()
-            if sprt is not None:
-                score.add_game(game)
-                sprt_match.show_progress(score, sprt, bar, setup)
-                if sprt_match.is_over(score, sprt, games):
-                    return
-
-
-def start_or_resume_tournament(
-    engine: Engine, setup: TournamentSettings, resume: bool, **more: object
-) -> int:
-    """Return the id of a new tournament, or of the tournament to resume.
-
-    Args:
-        engine: SQLAlchemy engine of the results database.
-        setup: Settings of the tournament.
-        resume: Whether to resume the latest tournament with equal settings.
-        **more: Additional settings to store and to compare.
-    """
-    found = find_resumable_tournament(engine, setup, **more) if resume else None
-    if found is not None:
-        return found
-    stored = _settings_with_versions(setup) | more
-
-    def insert_tournament(session: Session) -> int:
-        tournament = Tournament(settings=stored)
-        session.add(tournament)
-        session.commit()
-        return tournament.id
-
-    return with_retries(engine, insert_tournament)
-
-
-def find_resumable_tournament(
-    engine: Engine, setup: TournamentSettings, **more: object
-) -> int | None:
-    """Return the id of the latest tournament with these settings, or None.
-
-    The snake versions must also be equal. If only the snake versions differ, a message on standard
-    error names the snakes that changed.
-    """
-    stored = _settings_with_versions(setup) | more
-    versions = stored[SNAKE_VERSIONS_KEY]
-
-    def find_and_update(session: Session) -> tuple[int | None, list[Any]]:
-        tournament = find_tournament(session, stored)
-        if tournament is None:
-            other = find_tournament(session, stored, any_version=True)
-            return None, versions if other is None else other.settings[SNAKE_VERSIONS_KEY]
-        tournament.settings = stored  # Replace settings that an earlier release stored.
-        session.commit()
-        return tournament.id, versions
-
-    found, other_versions = with_retries(engine, find_and_update)
-    changed = [
-        entrant.label
-        for entrant, version, other in zip(
-            parse_entrants(setup.snakes), versions, other_versions, strict=True
-        )
-        if version != other
-    ]
-    if changed:
-        sys.stderr.write(
-            f"{', '.join(changed)} changed since the latest tournament with these settings, so a "
-            "new tournament starts\n"
-        )
-    return found
-
-
-def _settings_with_versions(setup: TournamentSettings) -> dict[str, Any]:
-    """Return the settings to store in the database, with the snake versions."""
-    sources = [entrant.source for entrant in parse_entrants(setup.snakes)]
-    return setup.to_dict() | {SNAKE_VERSIONS_KEY: [snake_version(source) for source in sources]}
 
 
 def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:

@@ -39,6 +39,7 @@ from battlesnake_server.arena.results import (
     delete_games_without_replay,
     store_game,
 )
+from battlesnake_server.arena.stored_tournament import start_or_resume_tournament
 from battlesnake_server.arena.tournament import (
     Entrant,
     generate_schedule,
@@ -49,7 +50,6 @@ from battlesnake_server.commands.arena_command import (
     first_error_line,
     print_failed_moves,
     raise_on_stop_signal,
-    start_or_resume_tournament,
 )
 from battlesnake_server.commands.league_command import SnakeHealthChecker, check_snakes
 

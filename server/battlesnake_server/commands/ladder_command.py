@@ -37,7 +37,7 @@ from battlesnake_heuristics.rating.ladder import (
 from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
-from battlesnake_server.arena import result_verification
+from battlesnake_server.arena import result_verification, stored_tournament
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
     StoredGame,
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(_format_ladder(ladder, arguments.json))
             return 0
         setup = _tournament_settings(arguments)
-        arena_command.check_playable(
+        stored_tournament.check_playable(
             replace(setup, snakes=(arguments.snake,), num_snakes=1, is_match=False)
         )
         engine = open_database(arguments.database)
@@ -250,7 +250,9 @@ class _RungMatches:
         """
         if not self._resume:
             return MatchScore()
-        number = arena_command.find_resumable_tournament(self._engine, self._settings_against(rung))
+        number = stored_tournament.find_resumable_tournament(
+            self._engine, self._settings_against(rung)
+        )
         if number is None:
             return MatchScore()
         self._tournaments[rung.name] = number
@@ -271,7 +273,7 @@ class _RungMatches:
         """Store the games of a game pair, and return the score of the game pair."""
         setup = self._settings_against(rung)
         if rung.name not in self._tournaments:
-            self._tournaments[rung.name] = arena_command.start_or_resume_tournament(
+            self._tournaments[rung.name] = stored_tournament.start_or_resume_tournament(
                 self._engine, setup, resume=False
             )
         labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
