@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen = [maps[name] for name in options.names or maps]
     if options.json:
         print_json([_map_to_dict(game_map) for game_map in chosen])
-    elif options.names or options.draw_all:
+    elif options.names:
         for game_map in chosen:
             sys.stdout.write(_draw_map(game_map, options.turns) + "\n")
     else:
@@ -62,7 +62,6 @@ def parser() -> Parser:
         epilog="example: battlesnake-gym maps royale hz_islands_bridges --turns 60",
     )
     parser.add_argument("names", nargs="*", metavar="MAP", help="maps to draw")
-    parser.add_argument("--draw-all", action="store_true", help="draw all maps")
     parser.add_argument(
         "--turns",
         type=natural,

@@ -73,7 +73,7 @@ def test_maps_are_listed_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["maps"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert listed == list(MAPS)
-    assert main.main(["maps", "--draw-all"]) == 0
+    assert main.main(["maps", *MAPS]) == 0
     pictures = capsys.readouterr().out
     assert pictures.count("\nA snake_0") == len(MAPS)
     assert "~" in pictures

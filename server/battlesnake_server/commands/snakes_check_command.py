@@ -15,7 +15,7 @@ from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, milliseconds, positive, print_error
+from battlesnake_gym.common.command_line import Parser, milliseconds, print_error
 from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
@@ -29,6 +29,9 @@ from battlesnake_heuristics.rule_based.pipeline import Pipeline
 _PROG = "battlesnake-gym snakes check"
 _NOT_WEAKER_SPRT = Sprt(-70, 0)
 """SPRT of the hypotheses H0 (70 Elo weaker) and H1 (not weaker)."""
+
+_MAX_PAIRS = 60
+"""Maximum number of game pairs against the earlier version."""
 
 _OPPONENT_NAME = "cautious"
 
@@ -62,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
             _PROG, f"{options.snake} cannot be loaded: {type(error).__name__}: {error}"
         )
     try:
-        for line in _iter_findings(new, old, options.max_pairs):
+        for line in _iter_findings(new, old):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     except SnakeCheckError as error:
@@ -142,13 +145,12 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
     return factory
 
 
-def _iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int) -> Iterator[str]:
+def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterator[str]:
     """Check a snake, and yield the findings, one line each.
 
     Args:
         new: Factory of the snake to check.
         old: Factory of the snake's earlier version, or None.
-        pairs: Maximum number of game pairs against ``old``.
 
     Raises:
         SnakeCheckError: At the first finding that rejects the snake.
@@ -171,7 +173,7 @@ def _iter_findings(new: StrategyFactory, old: StrategyFactory | None, pairs: int
     if regressions:
         raise SnakeCheckError(f"regression: the earlier version passed {', '.join(regressions)}")
     counts = [0] * len(PAIR_SCORES)
-    for index in range(pairs):
+    for index in range(_MAX_PAIRS):
         counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
         if verdict := _NOT_WEAKER_SPRT.decide(counts):
             break
@@ -210,8 +212,6 @@ def parser() -> Parser:
     add = parser.add_argument
     add("snake", metavar="SNAKE", help="my_snake.py, or any other snake that plays in this process")
     add("--against", metavar="SNAKE", help="earlier version to compare with")
-    add("--max-pairs", type=positive, default=60, metavar="N",
-        help="maximum number of game pairs against the earlier version")  # fmt: skip
     add("--max-move-time", type=milliseconds, default=400.0, metavar="MS",
         help="maximum CPU time per move in ms (default: %(default)s)")  # fmt: skip
     return parser
