@@ -171,7 +171,8 @@ def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
     made = [Scenario(f"number {i} </script>", board, ("right",), "grade 2 of 3") for i in (1, 2)]
     with web_site.serving(puzzle_pages.create_app(made)) as site:
         quiet.open(site, "document.querySelectorAll('#board .snake').length === 2")
-        assert quiet.text("#name") == "number 1 </script>"
+        assert quiet.text("#name") == "Puzzle 1"
+        assert quiet.text("#note") == "Rated 1400; from number 1 </script>."
         assert "mine" in quiet.text("#task")
         quiet.press("ArrowLeft")
         assert quiet.text("#verdict")
@@ -181,6 +182,6 @@ def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
         quiet.run("document.querySelector('[data-move=right]').click()")
         assert "Correct" in quiet.text("#verdict")
         quiet.press(" ")
-        assert quiet.text("#name") == "number 2 </script>"
+        assert quiet.text("#name") == "Puzzle 2"
         quiet.press("ArrowRight")
         assert re.match("2 of 2.* 1 of 2.* your rating 12", quiet.text("#count"))
