@@ -22,6 +22,8 @@ from battlesnake_server.commands import ladder_command
 from battlesnake_server.live.app import create_app
 from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import PolicySnake
+from battlesnake_server.web.game_manager import GameRequest
+from battlesnake_server.web.roster import Roster
 from tests.processes import until
 
 
@@ -132,3 +134,12 @@ def test_interleaved_games_get_the_moves_of_each_game_alone() -> None:
 
     together = play([start(number) for number in range(1, 65)])
     assert together == [play([start(number)])[0] for number in range(1, 65)]
+
+
+def test_visitors_play_with_a_view_radius() -> None:
+    request = {"snakes": ["hungry"], "keyboard_player": "Ann", "view_radius": 5}
+    game = GameRequest.from_json(request, Roster([])).build_game("night")
+    assert game.settings.view_radius == 5
+    assert GameRequest.from_json({"snakes": ["hungry"]}, Roster([])).view_radius is None
+    with pytest.raises(BoardError, match=r"view_radius must be .* 'far'"):
+        GameRequest.from_json({**request, "view_radius": "far"}, Roster([]))

@@ -267,6 +267,18 @@ def test_play_with_touch(quiet: Browser, site: str) -> None:
     assert box[1] <= 780, "board and buttons fit on the screen together"
 
 
+def test_a_player_sees_only_its_own_view(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/play?against=straight")
+    quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
+    quiet.enter("#view-radius", 3)
+    click(quiet, "#start")
+    quiet.wait("document.body.classList.contains('seated')")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 1")
+    quiet.press("Escape", "2")
+    assert quiet.run("document.querySelectorAll('#board .fog').length") == 1
+    assert "?" in quiet.text("#snakes li:nth-child(2) .health")
+
+
 def test_form_validates_and_adds_snakes(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/play")
     click(quiet, "#add")

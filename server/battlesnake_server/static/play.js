@@ -45,6 +45,7 @@ function formRequest() {
     ruleset: $("ruleset").value, map: $("map").value,
     timeout: Number($("timeout").value), max_turns: Number($("max-turns").value),
   };
+  if ($("view-radius").value) request.view_radius = Number($("view-radius").value);
   if ($("join").checked) {
     request.keyboard_player = $("keyboard-player").value;
     request.turn_delay_ms = Number($("turn-delay").value);

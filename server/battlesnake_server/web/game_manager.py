@@ -23,8 +23,9 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
+from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.replays.replay import Replay, Turn
-from battlesnake_gym.rules import Game
+from battlesnake_gym.rules import Game, Settings
 from battlesnake_server.arena.database import StoredGame as GameRow
 from battlesnake_server.arena.database import Tournament, find_tournament, with_retries
 from battlesnake_server.arena.players import Player
@@ -78,6 +79,7 @@ class GameRequest:
         turn_delay_s: Duration of a keyboard player's turn in seconds; at 0, the game waits for a
             key.
         max_turns: Turn after which the game ends without a winner.
+        view_radius: View radius of the snakes in cells, or None for no limit.
     """
 
     snakes: tuple[Entrant, ...]
@@ -90,6 +92,7 @@ class GameRequest:
     turn_delay_s: float
     max_turns: int
     seed: int
+    view_radius: int | None = None
 
     @classmethod
     def from_json(cls, request: object, roster: Roster) -> GameRequest:
@@ -117,6 +120,7 @@ class GameRequest:
                 root, "max_turns", 1, MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS
             ),
             seed=_parse_bounded_integer(root, "seed", 1, 2**63 - 1, 1 + secrets.randbelow(2**31)),
+            view_radius=check_view_radius(root.get("view_radius"), "view_radius"),
         )
         ids = [str(seat) for seat in range(seats)]
         # `rules.start` raises ValueError if the map does not support the board.
@@ -126,8 +130,8 @@ class GameRequest:
     def build_game(self, game_id: str) -> Game:
         """Return the game's rules and settings."""
         return Game(
-            self.ruleset, self.map, seed=self.seed, id=game_id, timeout=self.timeout,
-            source="arena",
+            self.ruleset, self.map, Settings(view_radius=self.view_radius), seed=self.seed,
+            id=game_id, timeout=self.timeout, source="arena",
         )  # fmt: skip
 
     @property
