@@ -59,6 +59,13 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MAPS, MOVES, Game
 from battlesnake_server.arena.referee import ArenaRequestWriter
 from benchmarks.load import read_metric, run_server
+from benchmarks.request_damage import (
+    change_bytes,
+    damage_values,
+    encode_json,
+    is_playable,
+    make_unusual_json,
+)
 
 _MEBIBYTE = 1 << 20
 _MAX_GROWTH_FRACTION = 0.01
@@ -105,19 +112,6 @@ These names are not built-in snakes.
 _HAZARD_MAPS = tuple(
     sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze"))
 )
-
-_REPLACEMENT_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 7, 3.5, 1e300, float("nan"), float("inf"), 10**30, 10**400,
-    -(10**400), 2**31, 2**63, "", "x", "0", "up", "you", "\ud800", "\0", "é" * 50, "x" * 5000,
-    [], {}, [[]], [{}], [None], [1, 2], {"x": 1}, {"x": 1, "y": 2}, [{"x": 1, "y": 2}],
-    {"id": "a"}, {"settings": 3}, [{"x": 10**20, "y": 0}] * 3, [{"id": "a", "body": []}] * 100,
-)  # fmt: skip
-
-_NESTING_DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000, 100_000)
-"""Nesting depths of fuzzed requests.
-
-The parser accepts the first depths. The next depths are near its limit. It rejects the last depths.
-"""
 
 _INVALID_HTTP_HEADS = (
     b"\r\n\r\n", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -353,17 +347,15 @@ class Client:
         number = self._rng.randrange(_NUM_DAMAGED_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
         if kind == _DAMAGED_JSON:
-            body = _damage_values(json.loads(text), self._rng)
+            body = damage_values(json.loads(text), self._rng)
             return _FuzzRequest(
-                kind, _format_request(self._draw_path(), _encode_json(body)), _is_playable(body)
+                kind, _format_request(self._draw_path(), encode_json(body)), is_playable(body)
             )
         if kind == _UNUSUAL_JSON:
             return _FuzzRequest(
-                kind, _format_request(self._draw_path(), _make_unusual_json(text, self._rng))
+                kind, _format_request(self._draw_path(), make_unusual_json(text, self._rng))
             )
-        return _FuzzRequest(
-            kind, _format_request(self._draw_path(), _change_bytes(text, self._rng))
-        )
+        return _FuzzRequest(kind, _format_request(self._draw_path(), change_bytes(text, self._rng)))
 
     def _draw_path(self) -> bytes:
         """Draw the path of a damaged request."""
@@ -507,103 +499,16 @@ def _record_game_requests(seed: int, name: str) -> list[list[MoveRequest]]:
             break
         moves = frozenset(board.safe_moves(me) or MOVES)
         you = board.snake(me)
-        official.append((_encode_json(board_json.request_to_dict(game, board, you)), moves))
+        official.append((encode_json(board_json.request_to_dict(game, board, you)), moves))
         body = {**arena(game, board, you)}
         body["game"] = body["game"] | {"id": "game"}
-        listing.append((_encode_json(body), moves))
+        listing.append((encode_json(body), moves))
     return [official, listing]
-
-
-def _encode_json(body: Any) -> bytes:
-    """Encode ``body`` as JSON without spaces."""
-    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _format_request(path: bytes, body: bytes) -> bytes:
     """Format an HTTP POST request."""
     return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path, len(body), body)
-
-
-def _damage_values(body: Any, rng: random.Random) -> Any:
-    """Replace or delete one to three random values in ``body``."""
-    for _ in range(rng.randint(1, 3)):
-        parent, key = body, rng.choice(list(body))
-        while isinstance(parent[key], dict | list) and parent[key] and rng.random() < 0.93:
-            parent = parent[key]
-            key = (
-                rng.choice(list(parent)) if isinstance(parent, dict) else rng.randrange(len(parent))
-            )
-        if isinstance(parent, dict) and rng.random() < 0.15:
-            del parent[key]
-            if not body:
-                break
-        else:
-            parent[key] = json.loads(json.dumps(rng.choice(_REPLACEMENT_VALUES)))
-    return body
-
-
-def _change_bytes(text: bytes, rng: random.Random) -> bytes:
-    """Delete, double or replace up to 20 bytes of ``text``."""
-    start = rng.randrange(len(text))
-    end = start + rng.randint(0, 20)
-    by = rng.choice((b"", rng.randbytes(3), text[start:end] * 2, b'"', b"{", b"9" * 5000, b","))
-    return text[:start] + by + text[end:]
-
-
-def _make_unusual_json(text: bytes, rng: random.Random) -> bytes:
-    """Nest a value of ``text`` deeply, duplicate a key, or change the text encoding."""
-    entry: re.Match[bytes] = rng.choice(list(re.finditer(rb'"\w+":(\d+|"[^"]*")', text)))
-    match rng.randrange(3):
-        case 0:
-            depth, left, right = (
-                rng.choice(_NESTING_DEPTHS),
-                *rng.choice(((b"[", b"]"), (b'{"a":', b"}"))),
-            )
-            if depth > 20_000:
-                left, right = (
-                    b"[",
-                    b"]",
-                )  # The server rejects longer requests without reading the body.
-            nested: bytes = left * depth + b"1" + right * depth
-            return text[: entry.start(1)] + nested + text[entry.end(1) :]
-        case 1:
-            again = entry[0].replace(entry[1], _encode_json(rng.choice(_REPLACEMENT_VALUES)))
-            return text[: entry.start()] + again + b"," + text[entry.start() :]
-        case _:
-            encoding = rng.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "utf-16-le"))
-            return text.decode().encode(encoding)
-
-
-def _is_playable(body: Any) -> bool:
-    """Return whether a damaged request still contains everything that a move needs.
-
-    The game id, the snake id, the board size and the snake's body must be valid.
-    """
-
-    def is_whole_number(value: Any) -> bool:
-        """Return whether a JSON value is a whole number."""
-        return type(value) is int or (type(value) is float and value.is_integer())
-
-    def has_id(value: Any) -> bool:
-        """Return whether a JSON value is an object with a nonempty id."""
-        return isinstance(value, dict) and isinstance(value.get("id"), str) and value["id"] != ""
-
-    game, board, you = (body.get(key) for key in ("game", "board", "you"))
-    if not has_id(game) or not has_id(you) or not isinstance(board, dict):
-        return False
-    sides: list[Any] = [board.get("width"), board.get("height")]
-    if not all(is_whole_number(side) and 1 <= side <= 100 for side in sides):
-        return False
-    cells = you.get("body")
-    if not isinstance(cells, list) or not cells:
-        return False
-    if not all(
-        isinstance(cell, dict) and is_whole_number(cell.get("x")) and is_whole_number(cell.get("y"))
-        for cell in cells
-    ):
-        return False
-    width, height = sides
-    return any(0 <= cell["x"] < width and 0 <= cell["y"] < height for cell in cells)
 
 
 if __name__ == "__main__":
