@@ -68,7 +68,7 @@ def played(capsys: pytest.CaptureFixture[str], *call: str) -> dict[str, Any]:
     database = f"--database=sqlite:///{call[-1].strip('-')[:7]}.sqlite"
     assert arena_command.main([*MATCH, *call, database]) == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    del told["milliseconds"]
+    del told["mean_move_ms"]
     return told
 
 
