@@ -26,6 +26,13 @@ from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.rules import MOVES
+from battlesnake_rl.onnx_networks import (
+    MoveFn,
+    load_rllib_module,
+    network_from_rllib,
+    network_from_sb3,
+    scale_input,
+)
 
 _INPUT, _OUTPUT = "observations", "q_values"
 """Names of the input and the output of ``policy.onnx``."""
@@ -42,16 +49,8 @@ _TOLERANCE = 1e-3
 The difference is relative to the largest absolute value, or to 1 if this value is smaller.
 """
 
-_MAX_BYTE = np.iinfo(np.uint8).max
-
 ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """Function from observations uint8 (B, C, H, W) to action scores float32 (B, 4)."""
-
-_MoveFn = Callable[[NDArray[np.uint8]], NDArray[np.integer[Any]]]
-"""Function from observations to the moves of the original policy.
-
-The moves are action indices.
-"""
 
 
 def export(
@@ -207,8 +206,8 @@ def _write_policy(
         source = Path(policy)
         if not source.exists():
             raise PolicyError(f"{source}: no such file or folder")
-        policy = _load_rllib_module(source)
-    moves: _MoveFn | None = None
+        policy = load_rllib_module(source)
+    moves: MoveFn | None = None
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -217,12 +216,12 @@ def _write_policy(
         ) from error
     if hasattr(policy, "policy") and hasattr(policy.policy, "obs_to_tensor"):
         kind = f"Stable-Baselines3 {type(policy).__name__}"
-        module, moves = _network_from_sb3(policy, kind, shape, scale)
+        module, moves = network_from_sb3(policy, kind, shape, scale)
     elif hasattr(policy, "forward_inference") and hasattr(policy, "observation_space"):
         kind = f"RLlib {type(policy).__name__}"
-        module, moves = _network_from_rllib(policy, kind, scale)
+        module, moves = network_from_rllib(policy, kind, scale)
     elif isinstance(policy, torch.nn.Module):
-        kind, module = f"torch {type(policy).__name__}", _scale_input(policy, scale)
+        kind, module = f"torch {type(policy).__name__}", scale_input(policy, scale)
     else:
         raise PolicyError(
             f"{type(policy).__name__} is not a policy; use a torch module, a model of "
@@ -303,65 +302,6 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
     onnx.save(model, str(path))
 
 
-def _load_rllib_module(folder: Path) -> Any:
-    """Load the module of an RLlib checkpoint.
-
-    If the checkpoint contains several policies, the function loads the first policy in alphabetical
-    order.
-    """
-    from ray.rllib.core.rl_module.rl_module import RLModule
-
-    modules = folder / "learner_group" / "learner" / "rl_module"
-    folders = sorted(path for path in modules.glob("*") if path.is_dir()) or [folder]
-    if not list(folders[0].glob("class_and_ctor_args.pkl")):
-        raise PolicyError(
-            f"{folder} is not an RLlib checkpoint; pass the directory of a checkpoint"
-        )
-    return RLModule.from_checkpoint(str(folders[0].absolute()))
-
-
-def _scale_input(network: Any, scale: float | None) -> Any:
-    """Wrap ``network`` in a module with uint8 input.
-
-    The module multiplies its input by ``scale``, unless ``scale`` is None.
-    """
-    import torch
-
-    class ScaledNetwork(torch.nn.Module):
-        """Network with uint8 input that multiplies its input by ``scale``."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = network
-
-        def forward(self, planes: Any) -> Any:
-            """Return the scores of observations, float32 (B, 4)."""
-            seen = planes if scale is None else planes.float() * scale
-            answer = self.network(seen)
-            return answer.float() if isinstance(answer, torch.Tensor) else answer
-
-    return ScaledNetwork()
-
-
-def _check_observation_range(kind: str, space: Any, scale: float | None) -> None:
-    """Check that a policy was trained on bytes, or on bytes times ``scale``.
-
-    Raises:
-        PolicyError: If the observation space has another range.
-    """
-    low, high = float(space.low.min()), float(space.high.max())
-    highest = _MAX_BYTE * (1.0 if scale is None else scale)
-    in_range = low == 0 and np.isclose(high, highest)
-    if space.dtype != np.uint8 and not in_range:
-        raise PolicyError(
-            f"{kind} was trained on {space.dtype} in [{low:g}, {high:g}], but the file would pass "
-            f"[0, {highest:g}]; set scale (1 / 255 for 0 to 1) if the environment scaled bytes; "
-            "after VecNormalize, use model.set_env(VecNormalize.load(statistics, env)); after "
-            "another normalization (MeanStdFilter, NormalizeObservation), export a torch module "
-            "that contains the normalization"
-        )
-
-
 def _check_moves(kind: str, values: NDArray[np.float32], moves: NDArray[np.integer[Any]]) -> None:
     """Check that the moves of the original policy have the highest values.
 
@@ -380,149 +320,6 @@ def _check_moves(kind: str, values: NDArray[np.float32], moves: NDArray[np.integ
             f"{kind} plays other moves than its network prefers, in {num_other} of {len(values)} "
             "positions; export a torch module that returns the values of the four moves"
         )
-
-
-def _network_from_sb3(
-    model: Any, kind: str, shape: tuple[int, int, int], scale: float | None
-) -> tuple[Any, _MoveFn]:
-    """Convert a Stable-Baselines3 model to its actor or Q-network.
-
-    The function also returns the move function of the model. The network has uint8 input and
-    contains the normalization of the model's environment.
-    """
-    import torch
-    from stable_baselines3.common.vec_env import (
-        VecEnvWrapper,
-        VecFrameStack,
-        VecNormalize,
-        VecTransposeImage,
-    )
-
-    policy = model.policy
-    if getattr(policy, "lstm_actor", None) is not None:
-        raise PolicyError(
-            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
-            "frame_stack and a non-recurrent algorithm"
-        )
-    if not hasattr(policy, "q_net") and not (
-        hasattr(policy, "action_net") and hasattr(policy, "mlp_extractor")
-    ):
-        raise PolicyError(
-            f"{kind} is not supported: {type(policy).__name__} has neither action_net with "
-            "mlp_extractor nor q_net; export a torch module that returns the values of the four "
-            "moves"
-        )
-    wrappers: list[Any] = []
-    env = model.env
-    while isinstance(env, VecEnvWrapper):
-        wrappers.insert(0, env)
-        env = env.venv
-    if any(isinstance(wrapper, VecFrameStack) for wrapper in wrappers):
-        raise PolicyError(
-            f"{kind} was trained under VecFrameStack, whose order of turns differs; use an "
-            "observation with frame_stack instead"
-        )
-    normalizations: list[Any] = [
-        one for one in wrappers if isinstance(one, VecNormalize) and one.norm_obs
-    ]
-    wanted = tuple(model.observation_space.shape or ())
-    # If the board is narrower than the number of planes, Stable-Baselines3 mistakes the rows for
-    # channels.
-    transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
-    if wanted != shape and not transposed:
-        raise PolicyError(
-            f"the model's input is {wanted}, but the observation is {shape} on these boards; "
-            "use the observation and the boards of the model's training"
-        )
-    space = normalizations[0].venv.observation_space if normalizations else model.observation_space
-    _check_observation_range(kind, space, scale)
-    factor = None if space.dtype == np.uint8 else scale
-
-    class SB3Network(torch.nn.Module):
-        """Actor or Q-network of the model, with the normalization of its environment."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.policy = policy
-
-        def forward(self, planes: Any) -> Any:
-            """Return the scores of observations, float32 (B, 4)."""
-            if transposed:
-                planes = planes.permute(0, 3, 1, 2)
-            if factor is not None:
-                planes = planes.float() * factor
-            for one in normalizations:
-                # VecNormalize also computes in double precision. Single precision would change the
-                # result visibly for inputs with little variance.
-                deviation = torch.from_numpy(np.sqrt(one.obs_rms.var + one.epsilon))
-                planes = (planes.double() - torch.from_numpy(one.obs_rms.mean)) / deviation
-                planes = planes.clamp(-one.clip_obs, one.clip_obs).float()
-            if hasattr(self.policy, "q_net"):
-                return self.policy.q_net(planes)
-            features = self.policy.extract_features(planes, self.policy.pi_features_extractor)
-            return self.policy.action_net(self.policy.mlp_extractor.forward_actor(features))
-
-    def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
-        """Return the moves of the model for observations, as action indices."""
-        seen: Any = frames if factor is None else frames.astype(np.float32) * np.float32(factor)
-        for wrapper in wrappers:
-            if isinstance(wrapper, VecTransposeImage):
-                seen = wrapper.transpose_observations(seen)
-            elif isinstance(wrapper, VecNormalize):
-                seen = wrapper.normalize_obs(seen)
-        predicted: NDArray[np.integer[Any]] = model.predict(seen, deterministic=True)[0]
-        return predicted
-
-    return SB3Network(), moves
-
-
-def _network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, _MoveFn | None]:
-    """Convert an `RLModule` to a network that returns Q-values or logits.
-
-    The function also returns the move function of the module. The move function is None for this
-    project's modules.
-    """
-    import torch
-    from ray.rllib.core.columns import Columns
-
-    if module.is_stateful():
-        raise PolicyError(
-            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
-            "frame_stack and a non-recurrent module"
-        )
-    _check_observation_range(kind, module.observation_space, scale)
-    if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
-        return _scale_input(
-            played, scale
-        ), None  # This project's networks return the scores directly.
-
-    def to_batch(planes: Any) -> dict[str, Any]:
-        """Return RLlib's batch for observations, which are scaled if ``scale`` is set."""
-        return {Columns.OBS: planes if scale is None else planes.float() * scale}
-
-    class RLlibNetwork(torch.nn.Module):
-        """Network that returns the Q-values or the logits of the module."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = module
-
-        def forward(self, planes: Any) -> Any:
-            """Return the scores of observations, float32 (B, 4)."""
-            if hasattr(self.module, "compute_q_values"):
-                return self.module.compute_q_values(to_batch(planes))["qf_preds"].float()
-            answer = self.module._forward_inference(to_batch(planes))
-            return answer[Columns.ACTION_DIST_INPUTS].float()
-
-    def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
-        """Return the moves of the module for observations, as action indices."""
-        answer = module.forward_inference(to_batch(torch.from_numpy(frames)))
-        if Columns.ACTIONS not in answer:
-            answer = {Columns.ACTIONS: answer[Columns.ACTION_DIST_INPUTS].argmax(dim=-1)}
-        chosen: NDArray[np.integer[Any]] = answer[Columns.ACTIONS].numpy()
-        return chosen
-
-    return RLlibNetwork(), moves
 
 
 def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> ScoreFn:

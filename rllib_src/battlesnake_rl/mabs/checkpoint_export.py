@@ -9,14 +9,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-import torch
-from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
 from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector_env
-from battlesnake_rl.mabs.policy.policy_loader import find_onnx, load_network, policy_identity
+from battlesnake_rl.mabs.policy.policy_loader import (
+    as_score_fn,
+    find_onnx,
+    load_network,
+    policy_identity,
+)
 from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 from battlesnake_rl.onnx_export import NUM_CHECK_GAMES, check_in_games, write_onnx
 from sagemaker_rl.runs import checkpoints
@@ -67,13 +69,6 @@ def _write_policy(
     shape = identity["observation_shape"]
     network = load_network(checkpoint, last)
     write_onnx(network, shape, path)
-
-    def score(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the scores of the checkpoint's network, float32 (B, 4)."""
-        with torch.inference_mode():
-            scores: NDArray[np.float32] = network(torch.from_numpy(frames)).numpy()
-        return scores
-
     env_config = checkpoints.read_metadata(checkpoint)["env_config"]
-    check_in_games(path, score, make_vector_env(NUM_CHECK_GAMES, env_config))
+    check_in_games(path, as_score_fn(network), make_vector_env(NUM_CHECK_GAMES, env_config))
     return {name: version(name) for name in ("ray", "torch", "onnx")}

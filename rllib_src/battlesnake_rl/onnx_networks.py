@@ -1,0 +1,225 @@
+"""Networks of policies from other trainers, as torch modules that can be written as ONNX.
+
+Each network maps ``observations`` uint8 (B, C, H, W) to scores (B, 4); higher scores are better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.policy_file import PolicyError
+
+_MAX_BYTE = np.iinfo(np.uint8).max
+
+MoveFn = Callable[[NDArray[np.uint8]], NDArray[np.integer[Any]]]
+"""Function from observations to the moves of the original policy.
+
+The moves are action indices.
+"""
+
+
+def load_rllib_module(folder: Path) -> Any:
+    """Load the module of an RLlib checkpoint.
+
+    If the checkpoint contains several policies, the function loads the first policy in alphabetical
+    order.
+    """
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    modules = folder / "learner_group" / "learner" / "rl_module"
+    folders = sorted(path for path in modules.glob("*") if path.is_dir()) or [folder]
+    if not list(folders[0].glob("class_and_ctor_args.pkl")):
+        raise PolicyError(
+            f"{folder} is not an RLlib checkpoint; pass the directory of a checkpoint"
+        )
+    return RLModule.from_checkpoint(str(folders[0].absolute()))
+
+
+def scale_input(network: Any, scale: float | None) -> Any:
+    """Wrap ``network`` in a module with uint8 input.
+
+    The module multiplies its input by ``scale``, unless ``scale`` is None.
+    """
+    import torch
+
+    class ScaledNetwork(torch.nn.Module):
+        """Network with uint8 input that multiplies its input by ``scale``."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, planes: Any) -> Any:
+            """Return the scores of observations, float32 (B, 4)."""
+            seen = planes if scale is None else planes.float() * scale
+            answer = self.network(seen)
+            return answer.float() if isinstance(answer, torch.Tensor) else answer
+
+    return ScaledNetwork()
+
+
+def _check_observation_range(kind: str, space: Any, scale: float | None) -> None:
+    """Check that a policy was trained on bytes, or on bytes times ``scale``.
+
+    Raises:
+        PolicyError: If the observation space has another range.
+    """
+    low, high = float(space.low.min()), float(space.high.max())
+    highest = _MAX_BYTE * (1.0 if scale is None else scale)
+    in_range = low == 0 and np.isclose(high, highest)
+    if space.dtype != np.uint8 and not in_range:
+        raise PolicyError(
+            f"{kind} was trained on {space.dtype} in [{low:g}, {high:g}], but the file would pass "
+            f"[0, {highest:g}]; set scale (1 / 255 for 0 to 1) if the environment scaled bytes; "
+            "after VecNormalize, use model.set_env(VecNormalize.load(statistics, env)); after "
+            "another normalization (MeanStdFilter, NormalizeObservation), export a torch module "
+            "that contains the normalization"
+        )
+
+
+def network_from_sb3(
+    model: Any, kind: str, shape: tuple[int, int, int], scale: float | None
+) -> tuple[Any, MoveFn]:
+    """Convert a Stable-Baselines3 model to its actor or Q-network.
+
+    The function also returns the move function of the model. The network has uint8 input and
+    contains the normalization of the model's environment.
+    """
+    import torch
+    from stable_baselines3.common.vec_env import (
+        VecEnvWrapper,
+        VecFrameStack,
+        VecNormalize,
+        VecTransposeImage,
+    )
+
+    policy = model.policy
+    if getattr(policy, "lstm_actor", None) is not None:
+        raise PolicyError(
+            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
+            "frame_stack and a non-recurrent algorithm"
+        )
+    if not hasattr(policy, "q_net") and not (
+        hasattr(policy, "action_net") and hasattr(policy, "mlp_extractor")
+    ):
+        raise PolicyError(
+            f"{kind} is not supported: {type(policy).__name__} has neither action_net with "
+            "mlp_extractor nor q_net; export a torch module that returns the values of the four "
+            "moves"
+        )
+    wrappers: list[Any] = []
+    env = model.env
+    while isinstance(env, VecEnvWrapper):
+        wrappers.insert(0, env)
+        env = env.venv
+    if any(isinstance(wrapper, VecFrameStack) for wrapper in wrappers):
+        raise PolicyError(
+            f"{kind} was trained under VecFrameStack, whose order of turns differs; use an "
+            "observation with frame_stack instead"
+        )
+    normalizations: list[Any] = [
+        one for one in wrappers if isinstance(one, VecNormalize) and one.norm_obs
+    ]
+    wanted = tuple(model.observation_space.shape or ())
+    # If the board is narrower than the number of planes, Stable-Baselines3 mistakes the rows for
+    # channels.
+    transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
+    if wanted != shape and not transposed:
+        raise PolicyError(
+            f"the model's input is {wanted}, but the observation is {shape} on these boards; "
+            "use the observation and the boards of the model's training"
+        )
+    space = normalizations[0].venv.observation_space if normalizations else model.observation_space
+    _check_observation_range(kind, space, scale)
+    factor = None if space.dtype == np.uint8 else scale
+
+    class SB3Network(torch.nn.Module):
+        """Actor or Q-network of the model, with the normalization of its environment."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.policy = policy
+
+        def forward(self, planes: Any) -> Any:
+            """Return the scores of observations, float32 (B, 4)."""
+            if transposed:
+                planes = planes.permute(0, 3, 1, 2)
+            if factor is not None:
+                planes = planes.float() * factor
+            for one in normalizations:
+                # VecNormalize also computes in double precision. Single precision would change the
+                # result visibly for inputs with little variance.
+                deviation = torch.from_numpy(np.sqrt(one.obs_rms.var + one.epsilon))
+                planes = (planes.double() - torch.from_numpy(one.obs_rms.mean)) / deviation
+                planes = planes.clamp(-one.clip_obs, one.clip_obs).float()
+            if hasattr(self.policy, "q_net"):
+                return self.policy.q_net(planes)
+            features = self.policy.extract_features(planes, self.policy.pi_features_extractor)
+            return self.policy.action_net(self.policy.mlp_extractor.forward_actor(features))
+
+    def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
+        """Return the moves of the model for observations, as action indices."""
+        seen: Any = frames if factor is None else frames.astype(np.float32) * np.float32(factor)
+        for wrapper in wrappers:
+            if isinstance(wrapper, VecTransposeImage):
+                seen = wrapper.transpose_observations(seen)
+            elif isinstance(wrapper, VecNormalize):
+                seen = wrapper.normalize_obs(seen)
+        predicted: NDArray[np.integer[Any]] = model.predict(seen, deterministic=True)[0]
+        return predicted
+
+    return SB3Network(), moves
+
+
+def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, MoveFn | None]:
+    """Convert an `RLModule` to a network that returns Q-values or logits.
+
+    The function also returns the move function of the module. The move function is None for this
+    project's modules.
+    """
+    import torch
+    from ray.rllib.core.columns import Columns
+
+    if module.is_stateful():
+        raise PolicyError(
+            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
+            "frame_stack and a non-recurrent module"
+        )
+    _check_observation_range(kind, module.observation_space, scale)
+    if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
+        return scale_input(
+            played, scale
+        ), None  # This project's networks return the scores directly.
+
+    def to_batch(planes: Any) -> dict[str, Any]:
+        """Return RLlib's batch for observations, which are scaled if ``scale`` is set."""
+        return {Columns.OBS: planes if scale is None else planes.float() * scale}
+
+    class RLlibNetwork(torch.nn.Module):
+        """Network that returns the Q-values or the logits of the module."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, planes: Any) -> Any:
+            """Return the scores of observations, float32 (B, 4)."""
+            if hasattr(self.module, "compute_q_values"):
+                return self.module.compute_q_values(to_batch(planes))["qf_preds"].float()
+            answer = self.module._forward_inference(to_batch(planes))
+            return answer[Columns.ACTION_DIST_INPUTS].float()
+
+    def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
+        """Return the moves of the module for observations, as action indices."""
+        answer = module.forward_inference(to_batch(torch.from_numpy(frames)))
+        if Columns.ACTIONS not in answer:
+            answer = {Columns.ACTIONS: answer[Columns.ACTION_DIST_INPUTS].argmax(dim=-1)}
+        chosen: NDArray[np.integer[Any]] = answer[Columns.ACTIONS].numpy()
+        return chosen
+
+    return RLlibNetwork(), moves
