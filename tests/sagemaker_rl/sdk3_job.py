@@ -63,7 +63,7 @@ def trainer(session: SimulatedSession, source_dir: str, **hyperparameters: Any) 
 
 def seen(one: ModelTrainer) -> dict[str, Any]:
     """Return preflight's view of the job."""
-    job = preflight.as_estimator(one)
+    job = preflight._as_estimator(one)
     groups = [
         (one.instance_group_name, one.instance_type, one.instance_count)
         for one in job.instance_groups

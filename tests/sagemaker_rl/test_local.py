@@ -14,45 +14,32 @@ from typing import Any
 
 import pytest
 
+from sagemaker_rl.commands import aws_simulate_command as command_module
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.simulator import local_job
-from sagemaker_rl.simulator.local_job import Instance, LocalJob, parse_hyperparameters
+from sagemaker_rl.job.stop_signals import handled_signals
+from sagemaker_rl.simulator.local_job import Instance, parse_hyperparameters
+from sagemaker_rl.simulator.training_jobs import _make_instances
 from tests import processes
 from tests.sagemaker_rl.test_clusters import SMALL
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    for name in ("src/train.py", "common/rl/job.py"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
-    return tmp_path
+def requests(*words: str) -> list[dict[str, Any]]:
+    parsed = command_module.parser().parse_args(["train.py", "--job-dir", "jobs/job", *words])
+    return command_module._make_requests(parsed)
 
 
-def job(sources: Path, **changes: Any) -> LocalJob:
-    arguments: dict[str, Any] = {
-        "entry_point": "train.py",
-        "source_dir": sources / "src",
-        "dependencies": [sources / "common" / "rl"],
-        "hyperparameters": {"num_snakes": 4, "rl.training.config.lr": 5e-5, "name": "a b"},
-        "folder": sources / "job",
-    }
-    return LocalJob(**(arguments | changes))
-
-
-def test_every_instance_gets_its_configuration(sources: Path) -> None:
-    instances = job(sources, instance_count=1, secondary_instance_count=2)._make_instances()
-    assert [one.name for one in instances] == [
-        "primary/algo-1",
-        "secondary/algo-1",
-        "secondary/algo-2",
-    ]
-    assert set.union(*(one.cpus for one in instances)) == os.sched_getaffinity(0)
-    assert all(one.cpus for one in instances)
-    last = instances[-1]
+def test_every_instance_gets_its_configuration(tmp_path: Path) -> None:
+    primary, secondary = requests(
+        *("--secondary-instance-count", "2"),
+        *("--hyperparameters", "num_snakes=4", "rl.training.config.lr=5e-5", "name=a b"),
+    )
+    (first,) = _make_instances(primary, tmp_path / "primary")
+    others = _make_instances(secondary, tmp_path / "secondary")
+    assert set.union(*(one.cpus for one in (first, *others))) == os.sched_getaffinity(0)
+    assert all(one.cpus for one in (first, *others))
+    last = others[-1]
     (last.folder / "checkpoints").mkdir(parents=True)
     (last.folder / "checkpoints" / "old").touch()
     (last.folder / "output").mkdir()
@@ -68,34 +55,37 @@ def test_every_instance_gets_its_configuration(sources: Path) -> None:
     assert all(isinstance(value, str) for value in encoded.values())
     values = {name: json.loads(value) for name, value in encoded.items()}
     assert values["rl.training.config.lr"] == 5e-5
+    assert values["name"] == "a b"
     assert values["rl_cluster_type"] == "secondary"
     assert values["rl_num_instances_secondary"] == 2
-    assert values["s3_bucket"]
+    assert values["s3_bucket"] == first.hyperparameters["s3_bucket"]
 
 
-def test_a_single_instance_needs_no_cluster(sources: Path) -> None:
-    (one,) = job(sources)._make_instances()
+def test_a_single_instance_needs_no_cluster(tmp_path: Path) -> None:
+    (request,) = requests()
+    (one,) = _make_instances(request, tmp_path)
     assert not any(name.startswith(("rl_", "s3_")) for name in one.hyperparameters)
     assert one.cpus == os.sched_getaffinity(0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("words", "message"),
     [
-        ({"entry_point": "tran.py"}, r"tran\.py"),
-        ({"dependencies": [Path("nowhere")]}, "nowhere"),
-        ({"instance_count": 0}, r"instance_count.* 1.* 0"),
-        ({"secondary_instance_count": -1}, r"secondary_instance_count.* 0.* -1"),
+        (["tran.py"], r"tran\.py"),
+        (["train-mabs.py", "--dependencies", "nowhere"], "nowhere"),
+        (["train-mabs.py", "--channels", "policy=nowhere"], "policy.* nowhere"),
     ],
 )
-def test_impossible_jobs_are_rejected(sources: Path, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(HyperparameterError, match=message):
-        job(sources, **changes).fit()
-    assert not (sources / "job").exists()
+def test_impossible_jobs_are_rejected(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_module.main([*words, "--job-dir", str(tmp_path / "job")]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "job").exists()
 
 
 def test_nothing_is_left_of_a_job_that_cannot_start(
-    sources: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
     started: list[subprocess.Popen[str]] = []
@@ -107,8 +97,9 @@ def test_nothing_is_left_of_a_job_that_cannot_start(
         started.append(instance.process)
 
     monkeypatch.setattr(Instance, "start", start)
-    with pytest.raises(OSError, match="no more processes"):
-        job(sources, instance_count=2).fit()
+    words = ["train-mabs.py", "--instance-count", "2", "--job-dir", str(tmp_path / "job")]
+    assert command_module.main(words) == 1
+    assert "no more processes" in capsys.readouterr().out
     assert started[0].wait(60) == -signal.SIGKILL
 
 
@@ -120,7 +111,8 @@ one = Instance("algo-1", Path(sys.argv[1]), ["algo-1"], {}, {0}, program=("sh", 
 one.prepare()
 one.start("job", {})
 print("started", flush=True)
-one.print_log()
+for line in one.iter_log():
+    pass
 """
 
 
@@ -141,7 +133,7 @@ def test_an_instance_that_ends_keeps_its_status(tmp_path: Path) -> None:
     one = Instance("algo-1", tmp_path / "algo-1", ["algo-1"], {}, {0}, program=script)
     one.prepare()
     one.start("job", {})
-    one.print_log()
+    assert not list(one.iter_log())
     assert one.process is not None
     assert one.process.wait(60) == 7
     assert one._guard is not None
@@ -192,15 +184,15 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_all_instances_and_a_second_kills_them(
+def test_a_signal_stops_all_jobs_and_later_ones_kill_them(
     default_signals: None, number: int
 ) -> None:
-    sent: list[int] = []
-    instances: Any = [SimpleNamespace(send_signal=sent.append)] * 2
-    with local_job._forward_signals(instances):
-        for _ in range(2):
+    done: list[str] = []
+    job = SimpleNamespace(stop=lambda: done.append("stop"), kill=lambda: done.append("kill"))
+    with handled_signals(command_module._stopper([job, job])):
+        for _ in range(3):
             os.kill(os.getpid(), number)
-    assert sent == [signal.SIGTERM] * 2 + [signal.SIGKILL] * 2
+    assert done == ["stop"] * 2 + ["kill"] * 4
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_mistakes_are_found(trainer: Callable[..., Any]) -> None:
 
 def test_an_estimator_stays_what_it_is() -> None:
     one = SimpleNamespace(entry_point="train.py", instance_count=1)
-    assert preflight.as_estimator(one) is one
+    assert preflight._as_estimator(one) is one
 
 
 def test_the_channels_of_the_sdk_are_nobodys_data() -> None:

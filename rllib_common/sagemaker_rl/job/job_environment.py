@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tarfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ PRIMARY_JOB = "primary"
 """Role of the job whose first instance is the head node."""
 SECONDARY_JOB = "secondary"
 """Role of the job that provides only env runners."""
+
+HOMOGENEOUS_GROUP = "homogeneousCluster"
+"""Name of the only instance group of a job with equal instances."""
 
 _SDK_CHANNELS = ("code", "sm_drivers")
 """Channels through which `ModelTrainer` (SDK 3) passes source files and scripts."""
@@ -158,20 +161,18 @@ class JobPaths:
         cls, name: str, runs: Path = Path("runs"), environ: Mapping[str, str] = os.environ
     ) -> JobPaths:
         """Create the paths of SageMaker's directories, or of ``runs/NAME`` outside a job."""
-        in_sagemaker = "SM_MODEL_DIR" in environ
-        run = runs / name
-        base = base_folder(environ)
+        run, base = runs / name, base_folder(environ)
+        name = environ.get("TRAINING_JOB_NAME", name)
+        if "SM_MODEL_DIR" not in environ:
+            return cls(name, run, run / "checkpoints", run / "model", in_sagemaker=False)
+        intermediate = environ.get("SM_OUTPUT_INTERMEDIATE_DIR")
         return cls(
-            name=environ.get("TRAINING_JOB_NAME", name),
-            output_dir=Path(environ.get("SM_OUTPUT_DATA_DIR", base / "output" / "data"))
-            if in_sagemaker
-            else run,
-            checkpoint_dir=base / "checkpoints" if in_sagemaker else run / "checkpoints",
-            model_dir=Path(environ["SM_MODEL_DIR"]) if in_sagemaker else run / "model",
-            in_sagemaker=in_sagemaker,
-            intermediate_dir=Path(environ["SM_OUTPUT_INTERMEDIATE_DIR"])
-            if in_sagemaker and "SM_OUTPUT_INTERMEDIATE_DIR" in environ
-            else None,
+            name,
+            output_dir=Path(environ.get("SM_OUTPUT_DATA_DIR", base / "output" / "data")),
+            checkpoint_dir=base / "checkpoints",
+            model_dir=Path(environ["SM_MODEL_DIR"]),
+            in_sagemaker=True,
+            intermediate_dir=None if intermediate is None else Path(intermediate),
         )
 
 
@@ -304,6 +305,24 @@ def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
     resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
     groups: list[dict[str, Any]] = resources.get("instance_groups") or []
     return [group for group in groups if {"instance_type", "hosts"} <= group.keys()]
+
+
+def assign_hosts(
+    groups: Iterable[tuple[str, str, int]],
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the host names of a job, and its instance groups as in ``SM_RESOURCE_CONFIG``.
+
+    Args:
+        groups: Name, instance type and number of instances of each group.
+    """
+    hosts: list[str] = []
+    described = []
+    for name, instance_type, count in groups:
+        own = [f"algo-{len(hosts) + i + 1}" for i in range(count)]
+        hosts += own
+        group = {"instance_group_name": name, "instance_type": instance_type, "hosts": own}
+        described.append(group)
+    return hosts, described
 
 
 def log_line(text: str) -> None:

@@ -82,7 +82,7 @@ class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
 
     def __init__(self, **given: Any) -> None:
         session = given.get("sagemaker_session") or self.session or sagemaker.Session()
-        super().__init__(**translate_arguments(given, session))
+        super().__init__(**_translate_arguments(given, session))
 
     def fit(self, inputs: Any = None, wait: bool = True, **options: Any) -> None:
         """Start the job, and wait for its end unless the job waits for a second job."""
@@ -104,7 +104,7 @@ def enable_legacy_listings(session: Any = None) -> None:
     sagemaker.rl.RLEstimator = RLEstimator
 
 
-def translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any]:
+def _translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, Any]:
     """Translate the arguments of a published listing, and log a line for each change.
 
     Returns:

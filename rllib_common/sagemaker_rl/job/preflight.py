@@ -19,14 +19,19 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.job.hyperparameters import parse_value
-from sagemaker_rl.job.job_environment import log_line, num_instance_gpus
+from sagemaker_rl.job.job_environment import (
+    HOMOGENEOUS_GROUP,
+    assign_hosts,
+    log_line,
+    num_instance_gpus,
+)
 from sagemaker_rl.job.source_files import (
     SCRIPT_COMMAND,
     add_compiled_modules,
@@ -36,11 +41,7 @@ from sagemaker_rl.job.source_files import (
 
 _DOCKERFILE_PATH = "deployment/training/Dockerfile"
 """Path of the training image's Dockerfile in the repository."""
-_MISSING_IMAGE_ERROR_CODES = (
-    "RepositoryNotFoundException",
-    "ImageNotFoundException",
-    "ParamValidationError",
-)
+_MISSING_IMAGE_ERROR_CODES = ("RepositoryNotFoundException", "ImageNotFoundException")
 """Error codes with which ECR reports that an image does not exist."""
 
 
@@ -66,7 +67,7 @@ def check(estimator: Any, inputs: Any = None) -> None:
     Raises:
         PreflightError: If the job cannot work; the message lists all problems.
     """
-    estimator, tuned = _split_tuner(as_estimator(estimator))
+    estimator, tuned = _split_tuner(_as_estimator(estimator))
     addresses = _channel_uris(inputs)
     problems = [problem for check_ in _CHECKS for problem in check_(estimator)]
     problems += [*_check_tuner(estimator, tuned), *_check_channel_data(estimator, addresses)]
@@ -80,12 +81,11 @@ def check(estimator: Any, inputs: Any = None) -> None:
 def _check_instances(estimator: Any) -> Iterator[str]:
     """Yield problems of instance groups and spot settings."""
     groups = _list_instance_groups(estimator)
-    for group in groups:
-        count = group["count"]
+    for name, _, count in groups:
         if not isinstance(count, int) or count < 1:
-            of = f" of group {group['name']!r}" if group["name"] else ""
+            of = f" of group {name!r}" if estimator.instance_groups else ""
             yield f"instance_count{of} must be at least 1, got {count!r}"
-    if len(groups) > 1 and not any(num_instance_gpus(group["type"]) for group in groups):
+    if len(groups) > 1 and not any(num_instance_gpus(kind) for _, kind, _ in groups):
         yield (
             "none of the instance_groups has a GPU; use instance_type and instance_count instead, "
             "or add a group with a GPU"
@@ -103,39 +103,14 @@ def _check_instances(estimator: Any) -> Iterator[str]:
             )
 
 
-def _list_instance_groups(estimator: Any) -> list[dict[str, Any]]:
-    """Return the name, instance type and size of each instance group.
-
-    If all instances are equal, the only group has the name "".
-    """
+def _list_instance_groups(estimator: Any) -> list[tuple[str, str, Any]]:
+    """Return the name, the instance type and the number of instances of each instance group."""
     if estimator.instance_groups:
         return [
-            {
-                "name": group.instance_group_name,
-                "type": str(group.instance_type),
-                "count": group.instance_count,
-            }
+            (group.instance_group_name, str(group.instance_type), group.instance_count)
             for group in estimator.instance_groups
         ]
-    return [{"name": "", "type": str(estimator.instance_type), "count": estimator.instance_count}]
-
-
-def _make_resource_config(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of ``SM_RESOURCE_CONFIG`` on the job's first instance."""
-    hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
-    left = iter(hosts)
-    return {
-        "current_host": hosts[0],
-        "hosts": hosts,
-        "instance_groups": [
-            {
-                "instance_group_name": group["name"] or "homogeneousCluster",
-                "instance_type": group["type"],
-                "hosts": [next(left) for _ in range(max(group["count"], 1))],
-            }
-            for group in groups
-        ],
-    }
+    return [(HOMOGENEOUS_GROUP, str(estimator.instance_type), estimator.instance_count)]
 
 
 def _check_sources(estimator: Any) -> Iterator[str]:
@@ -168,7 +143,7 @@ def _check_sources(estimator: Any) -> Iterator[str]:
 
 def _check_hyperparameter_names(estimator: Any) -> Iterator[str]:
     """Yield hyperparameter names that the shell of SDK 3 cannot export."""
-    for name in estimator.given if isinstance(estimator, ModelTrainerAdapter) else ():
+    for name in getattr(estimator, "exported_names", ()):
         if not re.fullmatch(r"\w+", name):
             yield (
                 f"the hyperparameter {name} would end the job, because SDK 3 exports it in a "
@@ -197,15 +172,14 @@ def _check_image(estimator: Any) -> Iterator[str]:
             "the image to the job's region"
         )
     else:
-        image = {"imageTag": tag or "latest"}
-        code = _call_error_code(
-            session.boto_session.client("ecr").describe_images,
-            registryId=account,
-            repositoryName=repository,
-            imageIds=[image],
-        )
-        if code in _MISSING_IMAGE_ERROR_CODES:
+        ecr, image = session.boto_session.client("ecr"), {"imageTag": tag or "latest"}
+        try:
+            ecr.describe_images(registryId=account, repositoryName=repository, imageIds=[image])
+        except ParamValidationError:
             yield f"there is no image {uri}; {build}"
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING_IMAGE_ERROR_CODES:
+                yield f"there is no image {uri}; {build}"
 
 
 def _check_role(estimator: Any) -> Iterator[str]:
@@ -382,15 +356,16 @@ def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator
     """Validate hyperparameters and channels with the training script's own checks."""
     script = Path(estimator.source_dir or ".") / estimator.entry_point
     groups = _list_instance_groups(estimator)
-    if not script.is_file() or not all(isinstance(group["count"], int) for group in groups):
+    if not script.is_file() or not all(isinstance(count, int) for *_, count in groups):
         return
+    hosts, described = assign_hosts((name, kind, max(count, 1)) for name, kind, count in groups)
+    resources = {"current_host": hosts[0], "hosts": hosts, "instance_groups": described}
     given = {
         name: json.loads(text)
         for name, text in estimator.hyperparameters().items()
         if not name.startswith("sagemaker_")
     }
     folders = [str(Path(folder).absolute().parent) for folder in estimator.dependencies]
-    resources = _make_resource_config(groups)
     done = subprocess.run(
         [sys.executable, script.name, "--dry-run"],
         cwd=script.parent,
@@ -400,8 +375,8 @@ def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator
                 os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
             ),
             "SM_HPS": json.dumps(given),
-            "SM_HOSTS": json.dumps(resources["hosts"]),
-            "SM_CURRENT_HOST": resources["current_host"],
+            "SM_HOSTS": json.dumps(hosts),
+            "SM_CURRENT_HOST": hosts[0],
             "SM_RESOURCE_CONFIG": json.dumps(resources),
             "SM_CHANNELS": json.dumps(sorted(addresses)),
             # The SDK would pack bytecode files, so Python must not write bytecode.
@@ -418,64 +393,21 @@ def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator
         log_line(line)
 
 
-def _call_error_code(call: Callable[..., Any], **arguments: Any) -> str:
-    """Call ``call``, and return the AWS error code, or "" if the call succeeds."""
-    try:
-        call(**arguments)
-    except ParamValidationError as error:
-        return type(error).__name__
-    except ClientError as error:
-        return str(error.response["Error"]["Code"])
-    return ""
-
-
-@dataclass
-class ModelTrainerAdapter:
-    """Adapter from a `ModelTrainer` (SDK 3) to an estimator (SDK 2)."""
-
-    source_dir: str
-    entry_point: str
-    image_uri: str | None
-    role: str
-    sagemaker_session: Any
-    instance_type: str | None
-    instance_count: int | None
-    instance_groups: list[Any] | None
-    use_spot_instances: bool
-    max_run: int | None
-    max_wait: int | None
-    checkpoint_s3_uri: str | None
-    output_path: str | None
-    subnets: list[str]
-    security_group_ids: list[str]
-    given: Mapping[str, Any]
-    misses_sigterm: bool
-    """Whether SIGTERM does not reach the script."""
-
-    dependencies: tuple[str, ...] = ()
-    code_location: None = None
-    metric_definitions: None = None
-
-    def hyperparameters(self) -> dict[str, str]:
-        """Return each hyperparameter as JSON text, keyed by name.
-
-        A string that is valid JSON stays unchanged.
-        """
-        return {
-            name: value if isinstance(value, str) and _is_json(value) else json.dumps(value)
-            for name, value in self.given.items()
-        }
-
-
-def as_estimator(given: Any) -> Any:
-    """Return ``given``, or an adapter if ``given`` is a `ModelTrainer`."""
+def _as_estimator(given: Any) -> Any:
+    """Return ``given``, or an estimator's attributes if ``given`` is a `ModelTrainer` of SDK 3."""
     if not hasattr(given, "source_code") or not hasattr(given, "compute"):
         return given
     source, compute = given.source_code, given.compute
     limits, network = given.stopping_condition, given.networking
     words = shlex.split(getattr(source, "command", None) or "")
     script = next((word for word in words if word.endswith(".py")), None)
-    return ModelTrainerAdapter(
+    values = dict(given.hyperparameters or {})
+    # A string that is valid JSON is the value that the JSON describes.
+    encoded = {
+        name: json.dumps(parse_value(value) if isinstance(value, str) else value)
+        for name, value in values.items()
+    }
+    return SimpleNamespace(
         source_dir=str(source.source_dir or "."),
         entry_point=script or str(source.entry_script),
         image_uri=given.training_image,
@@ -491,8 +423,12 @@ def as_estimator(given: Any) -> Any:
         output_path=_get_attribute(given.output_data_config, "s3_output_path"),
         subnets=list(_get_attribute(network, "subnets") or ()),
         security_group_ids=list(_get_attribute(network, "security_group_ids") or ()),
-        given=given.hyperparameters or {},
+        exported_names=list(values),
         misses_sigterm=words[:1] != ["exec"],
+        dependencies=(),
+        code_location=None,
+        metric_definitions=None,
+        hyperparameters=lambda: encoded,
     )
 
 
@@ -503,15 +439,6 @@ def _get_attribute(part: Any, name: str) -> Any:
     """
     value = getattr(part, name, None)
     return None if type(value).__name__ == "Unassigned" else value
-
-
-def _is_json(text: str) -> bool:
-    """Return whether ``text`` is valid JSON."""
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 _CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (

@@ -38,7 +38,7 @@ _INSTALLED_PACKAGES = (
 """Folders of an installed wheel that correspond to ``rllib_src`` and `PROJECT_DEPENDENCIES`."""
 
 
-class SourceArguments(TypedDict):
+class _SourceArguments(TypedDict):
     """Arguments ``source_dir`` and ``dependencies`` of the SDK's estimators."""
 
     source_dir: str
@@ -64,7 +64,7 @@ def find_compiled_files(folder: Path) -> Iterator[Path]:
 
 def copy_sources(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
-) -> SourceArguments:
+) -> _SourceArguments:
     """Copy a job's folders without compiled files.
 
     Example::
@@ -100,7 +100,7 @@ def copy_sources(
     }
 
 
-def copy_project_sources(dependencies: Iterable[PathLike[str] | str] = ()) -> SourceArguments:
+def copy_project_sources(dependencies: Iterable[PathLike[str] | str] = ()) -> _SourceArguments:
     """Copy this project's training scripts and packages, from a clone or an installed wheel.
 
     Args:

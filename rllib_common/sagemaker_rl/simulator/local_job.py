@@ -1,8 +1,7 @@
-"""Simulation of a SageMaker training job on this machine.
+"""Instances, source files and AWS account of simulated training jobs.
 
 Each instance is a process of the real ``sagemaker-training`` program with its own ``/opt/ml``. moto
-simulates S3. As with ``RLEstimator``, the simulator packs, uploads and unpacks the source files.
-The dependencies are next to the script.
+simulates S3.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,12 +25,9 @@ from typing import Any
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import read_text
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
-from sagemaker_rl.job.job_environment import FAILURE_FILE, PRIMARY_JOB, SECONDARY_JOB
+from sagemaker_rl.job.job_environment import FAILURE_FILE
 from sagemaker_rl.job.source_files import add_compiled_modules, is_source_path
-from sagemaker_rl.job.stop_signals import handled_signals
 
-_BUCKET_NAME = "sagemaker-local"
-"""Name of the simulated S3 bucket."""
 REGION = "us-east-1"
 """AWS region of the simulated services."""
 _CHANNEL_CONFIG = {
@@ -181,171 +176,11 @@ class Instance:
             os.killpg(self._guard.pid, signal.SIGKILL)
             self._guard.communicate()
 
-    def print_log(self) -> None:
-        """Print the instance's output lines until the instance ends.
-
-        Each printed line starts with the instance's name.
-        """
-        for line in self.iter_log():
-            sys.stdout.write(f"{self.name} | {line}")
-
     def send_signal(self, number: int) -> None:
         """Send the signal ``number`` to all processes of the instance."""
         if self.process is not None and self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalJob:
-    """Simulated training job, or pair of a primary and a secondary job.
-
-    The fields correspond to the arguments of an estimator.
-    """
-
-    entry_point: str
-    source_dir: Path
-    dependencies: Sequence[Path]
-    hyperparameters: Mapping[str, Any]
-    folder: Path
-    """Parent directory of the instances' ``/opt/ml`` directories.
-
-    The job resumes from existing checkpoints.
-    """
-    instance_count: int = 1
-    secondary_instance_count: int = 0
-    """Number of instances of a secondary job; 0 for no secondary job."""
-    channels: Mapping[str, Path] = field(default_factory=dict)
-    """Path of each channel's data, keyed by channel name.
-
-    The path is a file or a directory. Each instance has its own copy.
-    """
-
-    def fit(self) -> int:
-        """Run the job.
-
-        Ctrl-C stops all instances; a second Ctrl-C kills all instances.
-
-        Returns:
-            Exit status of the first failed instance, or 0.
-
-        Raises:
-            ValueError: If a setting of the job is invalid.
-        """
-        self._check_settings()
-        with simulated_aws() as environment:
-            self._upload_sources(environment)
-            instances = self._make_instances()
-            try:
-                with _forward_signals(instances):
-                    statuses = self._run_instances(instances, environment)
-            finally:
-                # After an error, no other code would end the instances.
-                for instance in instances:
-                    instance.send_signal(signal.SIGKILL)
-        for instance in instances:
-            if instance.failure_reason:
-                sys.stdout.write(f"{instance.name} failed: {instance.failure_reason}\n")
-        status = next((status for status in statuses if status), 0)
-        if status == 0:
-            self._pack_model(instances[0].folder / "model")
-        return status
-
-    def _run_instances(
-        self, instances: Sequence[Instance], environment: Mapping[str, str]
-    ) -> list[int]:
-        """Run all instances until they end, and return their exit statuses."""
-        for instance in instances:
-            instance.prepare()
-            for name, data in self.channels.items():
-                if data.is_dir():
-                    shutil.copytree(data, instance.channel_folder(name), dirs_exist_ok=True)
-                else:
-                    shutil.copy(data, instance.channel_folder(name))
-            instance.start(self.folder.name, environment)
-        threads = [threading.Thread(target=instance.print_log) for instance in instances]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return [instance.process.wait() for instance in instances if instance.process]
-
-    def _check_settings(self) -> None:
-        """Reject missing files and invalid numbers of instances."""
-        script = self.source_dir / self.entry_point
-        if not script.is_file():
-            raise HyperparameterError(
-                f"there is no {script}; the entry point must be a file in --source-dir"
-            )
-        for folder in self.dependencies:
-            if not folder.is_dir():
-                raise HyperparameterError(
-                    f"there is no folder {folder}; run the command in the repository, or set "
-                    "--dependencies"
-                )
-        for name, data in self.channels.items():
-            if not data.exists():
-                raise HyperparameterError(f"--channels {name}: there is no {data}; check its path")
-        for name, count, least in (
-            ("instance_count", self.instance_count, 1),
-            ("secondary_instance_count", self.secondary_instance_count, 0),
-        ):
-            if count < least:
-                raise HyperparameterError(f"{name} must be at least {least}, got {count}")
-
-    def _make_instances(self) -> list[Instance]:
-        """Return the instances of the job or of both jobs."""
-        count = self.instance_count + self.secondary_instance_count
-        rendezvous = {
-            "s3_bucket": _BUCKET_NAME,
-            "s3_prefix": self.folder.name,
-            "aws_region": REGION,
-        }
-        common = {
-            **(rendezvous if count > 1 else {}),
-            **self.hyperparameters,
-            "sagemaker_program": self.entry_point,
-            "sagemaker_submit_directory": f"s3://{_BUCKET_NAME}/{self._source_key}",
-            "sagemaker_region": REGION,
-        }
-        if self.secondary_instance_count == 0:
-            jobs = [("", self.instance_count, common)]
-        else:
-            common["rl_num_instances_secondary"] = self.secondary_instance_count
-            jobs = [
-                (f"{kind}/", number, common | {"rl_cluster_type": kind})
-                for kind, number in (
-                    (PRIMARY_JOB, self.instance_count),
-                    (SECONDARY_JOB, self.secondary_instance_count),
-                )
-            ]
-        made: list[Instance] = []
-        for prefix, number, values in jobs:
-            hosts = [f"algo-{i + 1}" for i in range(number)]
-            for host in hosts:
-                cpus = cpus_of_instance(len(made), count)
-                folder = self.folder / prefix / host
-                names = tuple(self.channels)
-                made.append(Instance(f"{prefix}{host}", folder, hosts, values, cpus, names))
-        return made
-
-    @property
-    def _source_key(self) -> str:
-        """S3 key of the packed source files."""
-        return f"{self.folder.name}/source/sourcedir.tar.gz"
-
-    def _upload_sources(self, environment: Mapping[str, str]) -> None:
-        """Pack the source files, and upload the archive to the simulated S3."""
-        packed = pack_sources(self.source_dir, self.dependencies)
-        client = _make_s3_client(environment)
-        client.create_bucket(Bucket=_BUCKET_NAME)
-        client.put_object(Bucket=_BUCKET_NAME, Key=self._source_key, Body=packed)
-
-    def _pack_model(self, model_dir: Path) -> None:
-        """Pack the model artifacts into ``model.tar.gz``."""
-        target = self.folder / "model.tar.gz"
-        pack_folder(model_dir, target)
-        sys.stdout.write(f"wrote {target}\n")
 
 
 def pack_folder(folder: Path, target: Path) -> None:
@@ -415,7 +250,7 @@ def simulated_aws() -> Iterator[dict[str, str]]:
         server.stop()
 
 
-def _make_s3_client(environment: Mapping[str, str]) -> Any:
+def make_s3_client(environment: Mapping[str, str]) -> Any:
     """Return a boto3 client of the simulated S3."""
     import boto3
 
@@ -426,26 +261,6 @@ def _make_s3_client(environment: Mapping[str, str]) -> Any:
         aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
     )
-
-
-@contextmanager
-def _forward_signals(instances: Sequence[Instance]) -> Iterator[None]:
-    """Forward SIGINT, SIGTERM and SIGHUP to all instances.
-
-    The instances receive SIGTERM for the first signal, and SIGKILL for later signals.
-    """
-    numbers = [signal.SIGTERM, signal.SIGKILL]
-
-    def forward_signal(number: int) -> None:
-        sent = numbers.pop(0) if len(numbers) > 1 else numbers[0]
-        for instance in instances:
-            instance.send_signal(sent)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with handled_signals(forward_signal):
-        yield
 
 
 def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:

@@ -21,7 +21,13 @@ from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
-from sagemaker_rl.job.job_environment import SECONDARY_JOB, check_instance_gpus, log_line
+from sagemaker_rl.job.job_environment import (
+    HOMOGENEOUS_GROUP,
+    SECONDARY_JOB,
+    assign_hosts,
+    check_instance_gpus,
+    log_line,
+)
 from sagemaker_rl.job.source_files import split_s3_uri
 from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance, pack_folder
 
@@ -54,7 +60,7 @@ class Services:
     environment: Mapping[str, str]
 
 
-class ChannelDataError(Exception):
+class _ChannelDataError(Exception):
     """Error raised if a channel has no data, or data outside its folder.
 
     Such a job fails before its script starts.
@@ -132,6 +138,7 @@ class TrainingJob(BackgroundJob):
         self._environment = {**services.environment, **request.get("Environment", {})}
         self._instances = _make_instances(request, self._folder)
         self._metrics: list[dict[str, Any]] = []
+        self.exit_statuses: list[int] = []
         self._interrupt_requested = False
         self._out_of_time = False
         self._timers: list[threading.Timer] = []
@@ -211,7 +218,7 @@ class TrainingJob(BackgroundJob):
         )
         try:
             while True:
-                statuses = self._run_instances()
+                self.exit_statuses = self._run_instances()
                 if not self._interrupt_requested or self._stop_requested:
                     break
                 self._interrupt_requested = False
@@ -220,7 +227,7 @@ class TrainingJob(BackgroundJob):
                 )
             self._publish_metrics()
             self._upload_artifacts()
-            self._failure = "" if self._stop_requested else self._failure_reason(statuses)
+            self._failure = "" if self._stop_requested else self._failure_reason()
             status = (
                 JOB_STOPPED
                 if self._stop_requested
@@ -228,7 +235,7 @@ class TrainingJob(BackgroundJob):
                 if self._failure
                 else JOB_COMPLETED
             )
-        except ChannelDataError as error:
+        except _ChannelDataError as error:
             self._failure, status = str(error), JOB_FAILED
         except Exception as error:
             self._append_log_line(traceback.format_exc())
@@ -257,7 +264,7 @@ class TrainingJob(BackgroundJob):
             reader.join()
         statuses = [one.process.wait() for one in self._instances if one.process]
         for instance in self._instances:
-            self._transfer_checkpoints(instance, _upload_folder)
+            self._transfer_checkpoints(instance, upload_folder)
         return statuses
 
     def _send_signal(self, number: int) -> None:
@@ -293,9 +300,9 @@ class TrainingJob(BackgroundJob):
                 Namespace=_METRICS_NAMESPACE, MetricData=data[start : start + _MAX_METRICS]
             )
 
-    def _failure_reason(self, statuses: list[int]) -> str:
+    def _failure_reason(self) -> str:
         """Return the failure reason of the first failed instance, or ""."""
-        for instance, status in zip(self._instances, statuses, strict=True):
+        for instance, status in zip(self._instances, self.exit_statuses, strict=True):
             if status != 0:
                 reason = instance.failure_reason or f"see the log, {instance.folder / 'log'}"
                 return f"AlgorithmError: {reason} (exit status {status} of {instance.name})"[:1024]
@@ -326,7 +333,7 @@ class TrainingJob(BackgroundJob):
             else:
                 _download_folder(self._services.s3, uri, target)
             if not any(target.iterdir()):
-                raise ChannelDataError(
+                raise _ChannelDataError(
                     f"ClientError: Data download failed: there is nothing in S3 at {uri}, which "
                     f"the channel {channel['ChannelName']!r} names"
                 )
@@ -447,16 +454,14 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         region = hyperparameters.get("sagemaker_region", REGION)
         rendezvous = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
         hyperparameters = rendezvous | hyperparameters
-    hosts = [f"algo-{i + 1}" for i in range(count)]
-    left = iter(hosts)
-    described = [
-        {
-            "instance_group_name": group.get("InstanceGroupName", "homogeneousCluster"),
-            "instance_type": group["InstanceType"],
-            "hosts": [next(left) for _ in range(group["InstanceCount"])],
-        }
+    hosts, described = assign_hosts(
+        (
+            group.get("InstanceGroupName", HOMOGENEOUS_GROUP),
+            group["InstanceType"],
+            group["InstanceCount"],
+        )
         for group in groups
-    ]
+    )
     channels = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
     container = request.get("AlgorithmSpecification", {})
     program = [
@@ -522,14 +527,14 @@ def _download_folder(s3: Any, uri: str, folder: Path) -> None:
     """Download all S3 objects below ``uri`` into ``folder``.
 
     Raises:
-        ChannelDataError: If a key names a file outside ``folder``.
+        _ChannelDataError: If a key names a file outside ``folder``.
     """
     bucket, prefix = split_s3_uri(uri)
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
         for one in page.get("Contents", []):
             path = folder / one["Key"].removeprefix(f"{prefix}/")
             if not path.resolve().is_relative_to(folder.resolve()):
-                raise ChannelDataError(
+                raise _ChannelDataError(
                     f"ClientError: Data download failed: the S3 key {one['Key']!r} leaves its "
                     "folder; rename the object"
                 )
@@ -537,7 +542,7 @@ def _download_folder(s3: Any, uri: str, folder: Path) -> None:
             s3.download_file(bucket, one["Key"], str(path))
 
 
-def _upload_folder(s3: Any, uri: str, folder: Path) -> None:
+def upload_folder(s3: Any, uri: str, folder: Path) -> None:
     """Upload all files in ``folder`` to S3 objects below ``uri``."""
     bucket, prefix = split_s3_uri(uri)
     for path in sorted(folder.rglob("*")):

@@ -47,7 +47,7 @@ _COPIED_KEYS = (
 """Keys that each training job's request copies from the job definition."""
 
 
-class TuningJob(BackgroundJob):
+class _TuningJob(BackgroundJob):
     """Simulated tuning job: its request and the training jobs that the job started."""
 
     def __init__(self, request: Mapping[str, Any], training: TrainingJobs) -> None:
@@ -199,7 +199,7 @@ class SimulatedSageMaker(TrainingJobs):
 
     def __init__(self, folder: Path, services: Services) -> None:
         super().__init__(folder, services)
-        self._tuning: dict[str, TuningJob] = {}
+        self._tuning: dict[str, _TuningJob] = {}
         models = Models().get_service_model("sagemaker")
         self._tuning_shape = models.operation_model("CreateHyperParameterTuningJob").input_shape
 
@@ -218,7 +218,7 @@ class SimulatedSageMaker(TrainingJobs):
             raise client_error(
                 "ResourceInUse", f"there is a tuning job {name} already; use another name"
             )
-        self._tuning[name] = TuningJob(request, self)
+        self._tuning[name] = _TuningJob(request, self)
         self._tuning[name].start()
         return {"HyperParameterTuningJobArn": _tuning_job_arn(name)}
 
@@ -242,7 +242,7 @@ class SimulatedSageMaker(TrainingJobs):
         """Stop a tuning job and its running training job."""
         self.get_tuning_job(HyperParameterTuningJobName).stop()
 
-    def get_tuning_job(self, name: str) -> TuningJob:
+    def get_tuning_job(self, name: str) -> _TuningJob:
         """Return the tuning job with the name ``name``.
 
         Raises:
