@@ -29,12 +29,13 @@ from battlesnake_gym.common.command_line import Parser, positive
 from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.job import hyperparameters, process_environment
 from sagemaker_rl.job.hyperparameters import (
+    STOP_CONDITIONS,
     CheckedFields,
     HyperparameterError,
     hyperparameter,
 )
 from sagemaker_rl.job.job_environment import check_channels, report_failure
-from sagemaker_rl.job.utilization import UsableResources
+from sagemaker_rl.job.utilization import ResourcePlan
 from sagemaker_rl.runs.run_summary import RunSummary
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TrainingHyperparameters(CheckedFields):
+class _TrainingHyperparameters(CheckedFields):
     """Algorithm, stop conditions and resources of a training run."""
 
     algorithm: str = hyperparameter("DQN", "training algorithm")
@@ -79,7 +80,7 @@ class TrainingHyperparameters(CheckedFields):
 
 
 @dataclass(frozen=True)
-class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
+class Hyperparameters(ClusterHyperparameters, _TrainingHyperparameters):
     """Hyperparameters that every experiment has.
 
     Subclasses add further hyperparameters.
@@ -128,14 +129,6 @@ class Completion:
     help_flags: Sequence[str] = ()
     unknown_name: Callable[[str], HyperparameterError] | None = None
     check: Callable[[Any, Mapping[str, Any]], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcePlan:
-    """Default number of env runners, and the CPUs and GPUs that the configuration keeps busy."""
-
-    num_env_runners: int
-    usable: UsableResources
 
 
 _SHORT_HELP_FLAGS = (
@@ -191,7 +184,7 @@ class SageMakerRayLauncher:
         learners = max(config.num_learners, 1) * config.num_gpus_per_learner
         runners = config.num_env_runners
         gpus = learners + runners * config.num_gpus_per_env_runner
-        return ResourcePlan(max(cpus - 1, 1), UsableResources(1 + runners, gpus))
+        return ResourcePlan(max(cpus - 1, 1), 1 + runners, gpus)
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the identity of a checkpoint: the values that a resumed run must share.
@@ -327,8 +320,7 @@ class SageMakerRayLauncher:
 
 def _check_stop_condition(settings: Any) -> None:
     """Reject hyperparameters without a stop condition."""
-    ends = settings.num_iters, settings.minutes, settings.cpu_minutes, settings.env_steps
-    if all(end is None for end in (*ends, settings.driver_cpu_minutes)):
+    if all(getattr(settings, name) is None for name in STOP_CONDITIONS):
         raise HyperparameterError(
             "a stop condition is missing; give --num-iters N or --minutes M or --cpu-minutes M "
             "or --env-steps N"

@@ -21,11 +21,11 @@ def ray_with_games(ray_session: None) -> None:
     import torch
     from ray.tune.registry import register_env
 
-    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
     from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
 
     torch.set_num_threads(1)
-    register_env(ENV_NAME, algorithms.make_multi_agent_env)
+    register_env(ENV_NAME, BattlesnakeMultiAgentEnv)
 
 
 def small(name: str, **env_config: Any) -> Any:

@@ -18,7 +18,7 @@ from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.dqn import apex, replay_shard
 from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
-from battlesnake_rl.mabs.dqn.replay_shard import ReplayBufferShard
+from battlesnake_rl.mabs.dqn.replay_shard import _ReplayBufferShard
 
 COUNTS = os.environ.get("COUNTS", "")
 
@@ -45,7 +45,7 @@ class CountedRunner(DQNEnvRunner):
         return fragment, info
 
 
-class CountedShard(ReplayBufferShard):
+class CountedShard(_ReplayBufferShard):
     def add(self, fragment: Fragment) -> None:
         super().add(fragment)
         note_fragment("stored", fragment)
@@ -69,5 +69,5 @@ class Launcher(BattlesnakeLauncher):
 
 if __name__ == "__main__":
     # The driver makes the shards.
-    replay_shard.ReplayBufferShard = CountedShard  # type: ignore[misc]
+    replay_shard._ReplayBufferShard = CountedShard  # type: ignore[misc]
     sys.exit(Launcher.train_main(["--ray-address", os.environ["CLUSTER"]]))

@@ -78,9 +78,9 @@ def test_the_pack_s_sizes_come_in_turn(
 ) -> None:
     from battlesnake_rl.mabs import algorithms
     from battlesnake_rl.mabs.envs import board_size_schedule
-    from sagemaker_rl.runs.training_run import restore_algorithm
+    from sagemaker_rl.runs.training_run import _restore_algorithm
 
-    monkeypatch.setattr(board_size_schedule, "board_size_after", (7, 11, 19, 7).__getitem__)
+    monkeypatch.setattr(board_size_schedule, "_board_size_after", (7, 11, 19, 7).__getitem__)
     config = small_config(
         "DQN", iterate_map_size=True, observation=board_size_schedule.FIXED_SHAPE_OBSERVATION
     )
@@ -99,7 +99,7 @@ def test_the_pack_s_sizes_come_in_turn(
         assert [size(algorithm) for _ in range(2)] == [5, 11]
         algorithm.save_to_path(str(tmp_path))
     with built(config) as algorithm:
-        restore_algorithm(algorithm, algorithm.config, tmp_path)
+        _restore_algorithm(algorithm, algorithm.config, tmp_path)
         assert size(algorithm) == 19
 
 
@@ -117,9 +117,10 @@ def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
 def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
     from battlesnake_rl.mabs import algorithms
     from battlesnake_rl.mabs.base import supported_settings
+    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 
     cut = {"num_snakes": 1, "rewards": {"another_turn": 0.01}, "clip_rewards": True}
-    env = algorithms.make_multi_agent_env(cut)
+    env = BattlesnakeMultiAgentEnv(cut)
     env.reset(seed=1)
     assert env.step({"snake_0": 0})[1] == {"snake_0": 1}
     with pytest.raises(ValueError, match=r"env_config\.clip_rewards.*reward"):

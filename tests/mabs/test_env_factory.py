@@ -13,7 +13,7 @@ from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.battlesnake_launcher import (
     BattlesnakeHyperparameters,
     BattlesnakeLauncher,
-    hyperparameters_for,
+    _hyperparameters_for,
 )
 from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, with_defaults
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
@@ -35,7 +35,7 @@ def launched(**options: Any) -> dict[str, Any]:
         if name not in {one.name for one in fields(BattlesnakeHyperparameters)}:
             name = f"rl.training.config.env_config.{field}"
         given[name] = value
-    cls = hyperparameters_for(DQNSettings)
+    cls = _hyperparameters_for(DQNSettings)
     plain, rest = hyperparameters.fill(cls, given)
     config: Any = BattlesnakeLauncher().get_experiment_config(plain)
     hyperparameters.apply_overrides(config, rest)

@@ -22,10 +22,10 @@ from battlesnake_heuristics.search.self_play import (
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
     Samples,
+    _stack_indices,
     expected_scores,
     label_with_td_lambda,
     quantized_loss,
-    stack_indices,
 )
 
 
@@ -130,7 +130,7 @@ def test_a_fit_learns_and_whole_numbers_lose_little_of_it() -> None:
     truth = np.log(fresh.target / (1 - fresh.target))
     in_floats = np.empty(len(truth))
     for number, stack in enumerate(model.stacks):
-        those = stack_indices(fresh.living) == number
+        those = _stack_indices(fresh.living) == number
         inputs = torch.from_numpy(fresh.inputs[those][:, : stack.first.in_features])
         in_floats[those] = stack(inputs.float() / 256).detach().numpy()
     rounded = quantized_loss(model.to_evaluation({}), fresh)
@@ -144,4 +144,4 @@ def loss(logits: NDArray[Any], samples: Samples) -> float:
 
 
 def test_every_number_of_snakes_has_its_stack() -> None:
-    assert stack_indices(np.array([2, 3, 4, 5, 16], np.uint8)).tolist() == [0, 1, 2, 2, 2]
+    assert _stack_indices(np.array([2, 3, 4, 5, 16], np.uint8)).tolist() == [0, 1, 2, 2, 2]

@@ -126,17 +126,17 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
 
     from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_games
     from battlesnake_rl.mabs.exit.evaluation_fit import label_with_td_lambda
-    from battlesnake_rl.mabs.exit.exit import label_fragments
+    from battlesnake_rl.mabs.exit.exit import _label_fragments
     from battlesnake_rl.mabs.exit.exit_self_play import SelfPlayFragment
 
     one, other = (
         play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
     )
-    apart = label_fragments([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
+    apart = _label_fragments([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
     alone = np.concatenate([label_with_td_lambda(one).target, label_with_td_lambda(other).target])
     assert (apart.target == alone).all()
-    together = label_fragments([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
+    together = _label_fragments([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
     assert (together.target != alone).any()
 
 

@@ -17,7 +17,7 @@ from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
 from battlesnake_rl.mabs.exit.exit_self_play import (
-    SearchOpponentSampler,
+    _SearchOpponentSampler,
     game_mix_metadata,
     play_pair,
 )
@@ -67,6 +67,6 @@ def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
         def normal(self, *arguments: Any, **options: Any) -> float:  # type: ignore[override]
             return 9.0
 
-    style = SearchOpponentSampler(tmp_path, Widest(np.random.PCG64(1))).draw_weights()
+    style = _SearchOpponentSampler(tmp_path, Widest(np.random.PCG64(1))).draw_weights()
     game = play_game(1, SelfPlaySettings(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
     assert game.turns <= 3

@@ -75,6 +75,7 @@ def learner_of(name: str, **settings: Any) -> Any:
     from ray.rllib.core import DEFAULT_MODULE_ID
 
     from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
     from battlesnake_rl.mabs.policy.q_network import split_observation
 
     games = {key: value for key, value in SMALL.items() if key != "rewards"}
@@ -82,7 +83,7 @@ def learner_of(name: str, **settings: Any) -> Any:
     # A schedule's value is put where it is by a way that the stand-in does not know.
     config.training(grad_clip=0.5, lr=5e-4, **settings)
     config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
-    env = algorithms.make_multi_agent_env(dict(config.env_config))
+    env = BattlesnakeMultiAgentEnv(dict(config.env_config))
     (agent, *_) = env.possible_agents
     seen = split_observation(env.get_observation_space(agent))[0]
     return config.build_learner(spaces={DEFAULT_MODULE_ID: (seen, env.get_action_space(agent))})

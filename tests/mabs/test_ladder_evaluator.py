@@ -51,7 +51,7 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
     def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, **more: Any) -> Any:
         seen.update(opponents=opponents, own=own.tolist(), config=env_config, **more)
         won = np.array([True, False, False, True])
-        return batched_games.GameOutcomes(won, np.array([False, True, False, False]), np.zeros(4))
+        return batched_games._GameOutcomes(won, np.array([False, True, False, False]), np.zeros(4))
 
     monkeypatch.setattr(batched_games, "play_games_batched", play)
     assert batched_games.play_pairs(
@@ -64,7 +64,7 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
     assert seen["own"] == [0, 1, 0, 1]
     first, again, other, _ = seen["starts"]
     assert first == again != other
-    assert first == batched_games.duel_start(UNMASKED, derive_seed(3, 5))
+    assert first == batched_games._duel_start(UNMASKED, derive_seed(3, 5))
     # Games last as long as the ladder's, whatever training cuts them at.
     assert seen["config"]["max_turns"] == 1000
 

@@ -13,7 +13,7 @@ pytest.importorskip("ray", reason="needs the extra rllib")
 
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_compat import import_mxnet
-from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET, SnakeReplayBuffer
+from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET, _SnakeReplayBuffer
 from battlesnake_rl.mabs.policy import policy_loader
 from battlesnake_rl.mabs.strength import ladder_evaluator
 from sagemaker_rl.job import pinned_wheels
@@ -103,7 +103,7 @@ def test_without_the_package_the_error_names_the_command(
 
 
 def test_the_buffer_replaces_the_oldest() -> None:
-    buffer = SnakeReplayBuffer(3, (1,))
+    buffer = _SnakeReplayBuffer(3, (1,))
     for move in range(5):
         buffer.add([move], move % 4, move, [move + 1], [True] * 4, False)
     assert len(buffer) == 3

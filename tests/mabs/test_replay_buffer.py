@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from battlesnake_rl.mabs.dqn.replay_buffer import PRIORITY_FLOOR, Fragment, ReplayBuffer, SumTree
+from battlesnake_rl.mabs.dqn.replay_buffer import PRIORITY_FLOOR, Fragment, ReplayBuffer, _SumTree
 
 FRAME = (2, 3, 3)
 
@@ -29,7 +29,7 @@ def fragment(numbers: list[int], td_error: float = 1.0, step: int = 1) -> Fragme
 @pytest.mark.parametrize("size", [1, 2, 5, 64, 1000])
 def test_sum_tree_draws_where_the_running_sum_passes(size: int) -> None:
     random = np.random.default_rng(size)
-    tree, values = SumTree(size), np.zeros(size)
+    tree, values = _SumTree(size), np.zeros(size)
     for _ in range(20):
         indices = random.integers(0, size, size=7)
         new = random.random(7) * random.integers(0, 2, 7)
@@ -45,7 +45,7 @@ def test_sum_tree_draws_where_the_running_sum_passes(size: int) -> None:
 
 
 def test_sum_tree_never_finds_an_empty_leaf_at_the_very_end() -> None:
-    tree = SumTree(8)
+    tree = _SumTree(8)
     tree.set(np.array([2]), np.array([0.1]))
     found = tree.find(np.array([0.1, 0.1 * (1 + 1e-15), 5.0]))
     np.testing.assert_array_equal(found, [2, 2, 2])

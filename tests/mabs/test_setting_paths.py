@@ -21,11 +21,11 @@ SETUP = "battlesnake_rl.mabs.base.ladder_evaluation.LadderEvaluationMixin.setup"
 
 READERS = {
     "battlesnake_rl.mabs.battlesnake_launcher.BattlesnakeHyperparameters.recorded",
-    "battlesnake_rl.mabs.base.supported_settings.get_public_fields",
+    "battlesnake_rl.mabs.base.supported_settings._get_public_fields",
     "battlesnake_rl.mabs.envs.training_env_config.env_options",
     "battlesnake_gym.config.GameSpec.from_options",
     "sagemaker_rl.ray_launcher.Hyperparameters.recorded",
-    "sagemaker_rl.runs.launch.drop_cluster_settings",
+    "sagemaker_rl.runs.launch._drop_cluster_settings",
 }
 """Functions that return the settings to record or check them, and hand nothing on."""
 

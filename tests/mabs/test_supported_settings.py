@@ -40,20 +40,20 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     from battlesnake_rl.mabs.base.supported_settings import (
         INTERNAL_FIELDS,
         SUPPORTED_FIELDS,
-        get_public_fields,
-        public_name,
-        supported_fields,
+        _get_public_fields,
+        _public_name,
+        _supported_fields,
     )
 
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
-    names = {public_name(plain, raw): raw for raw in vars(plain)}
-    honoured = supported_fields(plain.settings_class) & {
+    names = {_public_name(plain, raw): raw for raw in vars(plain)}
+    honoured = _supported_fields(plain.settings_class) & {
         *SUPPORTED_FIELDS,
-        *get_public_fields(plain.rllib_config_class()),
+        *_get_public_fields(plain.rllib_config_class()),
     }
     assert names.keys() >= honoured | INTERNAL_FIELDS - {"class"}
-    ours = get_public_fields(plain).keys() - get_public_fields(plain.rllib_config_class()).keys()
+    ours = _get_public_fields(plain).keys() - _get_public_fields(plain.rllib_config_class()).keys()
     for public, raw in names.items():
         config = algorithms.configure(name, {})
         vars(config)[raw] = {"own": 1} if public == "policies" else object()

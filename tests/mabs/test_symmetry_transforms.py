@@ -49,7 +49,7 @@ def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
 def test_there_are_eight() -> None:
     board = np.arange(9).reshape(3, 3)
     ways = {
-        symmetry_transforms.transform_boards(board, way).tobytes()
+        symmetry_transforms._transform_boards(board, way).tobytes()
         for way in range(symmetry_transforms.NUM_SYMMETRIES)
     }
     assert len(ways) == symmetry_transforms.NUM_SYMMETRIES

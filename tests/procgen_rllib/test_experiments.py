@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from battlesnake_rl.mabs.experiments import experiment_names
+
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 experiments = pytest.importorskip(
@@ -40,11 +42,11 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
 
 def test_names() -> None:
     assert {"impala-baseline", "homogeneous-cpu", "homogeneous-gpu", "heterogeneous"} <= set(
-        experiments.experiment_names()
+        experiment_names(experiments.EXPERIMENT_DIR)
     )
 
 
-@pytest.mark.parametrize("name", experiments.experiment_names())
+@pytest.mark.parametrize("name", experiment_names(experiments.EXPERIMENT_DIR))
 def test_all_experiments_can_be_planned(
     name: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +55,7 @@ def test_all_experiments_can_be_planned(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     run = plan("--experiment", name)
     assert run.config.env_config["frame_stack"] == (4 if name == "frame-stack" else 1)
-    assert run.env_steps or run.minutes == 60
+    assert run.stop_conditions["env_steps"] or run.stop_conditions["minutes"] == 60
     # RLlib's env runners need the vectorized environment; this project's always use it.
     batch = run.config.gym_env_vectorize_mode == "vector_entry_point"
     assert batch == (run.config.algo_class.__name__ != "ProcgenPPO")
@@ -95,19 +97,23 @@ def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
     from battlesnake_rl.procgen import generalization
 
     config = plan("-f", "easy-200", "--env-name", "maze").config
-    trained, tested = config.env_config, generalization.test_env_config(config)
+    trained, tested = config.env_config, generalization._test_env_config(config)
     assert (trained["num_levels"], tested["num_levels"]) == (200, 0)
     assert tested == trained | {"num_levels": 0}
     dotted = "--rl.training.config.evaluation_config.env_config."
     flags = [f"{dotted}num_levels", "50", f"{dotted}start_level", "200"]
-    tested = generalization.test_env_config(plan("-f", "hard-500", *flags).config)
+    tested = generalization._test_env_config(plan("-f", "hard-500", *flags).config)
     assert (tested["num_levels"], tested["start_level"]) == (50, 200)
     assert tested["distribution_mode"] == "hard"
 
 
 def test_flags_go_over_the_file(plan: Plan) -> None:
     run = plan("-f", "starter-example", "--minutes", "2", "--rl.training.config.lr", "0.5")
-    assert (run.minutes, run.env_steps, run.config.lr) == (2, None, 0.5)
+    assert (run.stop_conditions["minutes"], run.stop_conditions["env_steps"], run.config.lr) == (
+        2,
+        None,
+        0.5,
+    )
 
 
 def write(folder: Path, text: str) -> str:
@@ -124,7 +130,11 @@ def test_a_file_by_its_path(plan: Plan, tmp_path: Path) -> None:
     )
     run = plan("-f", path)
     assert run.config.algo_class.__name__ == "IMPALA"
-    assert (run.minutes, run.num_iters, run.config.num_env_runners) == (1.5, 7, 1)
+    assert (
+        run.stop_conditions["minutes"],
+        run.stop_conditions["num_iters"],
+        run.config.num_env_runners,
+    ) == (1.5, 7, 1)
     assert run.job.name == "mine-maze"
 
 
@@ -133,7 +143,7 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
         tmp_path,
         "bad:\n  run: PPO\n  color: red\n  stop: {episodes: 1}\n  config:\n    model: 3\n",
     )
-    with pytest.raises(experiments.ExperimentError) as caught:
+    with pytest.raises(ValueError, match="cannot be run") as caught:
         experiments.load_experiment(path)
     message = str(caught.value)
     assert re.search(r"color.* env, run, stop.* config", message)
@@ -212,7 +222,7 @@ def test_files_of_the_kit_are_translated(
     config = run.config
     assert config.algo_class.__name__ == "PPO"
     assert config.rl_module_spec.module_class.__name__ == network
-    assert (run.env_steps, config.env_config["env_name"]) == (8000, "bigfish")
+    assert (run.stop_conditions["env_steps"], config.env_config["env_name"]) == (8000, "bigfish")
     assert (config.num_epochs, config.minibatch_size) == (3, 128)
     assert (config.train_batch_size_per_learner, config.num_envs_per_env_runner) == (512, 12)
     assert (config.vf_clip_param, config.use_kl_loss, config.explore) == (math.inf, False, True)
@@ -263,7 +273,7 @@ def test_settings_of_the_kit_that_have_no_counterpart(
 ) -> None:
     inner = setting if setting.startswith("{") else "{" + setting + "}"
     path = write(tmp_path, "kit:\n  run: PPO\n  config: " + inner + "\n")
-    with pytest.raises(experiments.ExperimentError, match=message):
+    with pytest.raises(ValueError, match=message):
         experiments.load_experiment(path)
 
 
@@ -294,14 +304,14 @@ def test_parts_of_gpus_are_counted_before_the_start(
     ],
 )
 def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(experiments.ExperimentError, match=message):
+    with pytest.raises(ValueError, match=message):
         experiments.load_experiment(write(tmp_path, text))
 
 
 def test_missing_experiments(tmp_path: Path) -> None:
-    with pytest.raises(experiments.ExperimentError, match="impala-baseline"):
+    with pytest.raises(ValueError, match="impala-baseline"):
         experiments.load_experiment("baseline")
-    with pytest.raises(experiments.ExperimentError, match="experiment"):
+    with pytest.raises(ValueError, match="experiment"):
         experiments.load_experiment(str(tmp_path / "none.yaml"))
 
 

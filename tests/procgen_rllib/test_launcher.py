@@ -95,7 +95,7 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
 ) -> None:
     import shutil
 
-    from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH, load_policy
+    from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH, _load_policy
     from sagemaker_rl.runs.checkpoints import CheckpointError
     from tests.sagemaker_rl.malicious_checkpoints import doctor
 
@@ -105,11 +105,11 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
     for path in copy.rglob("class_and_ctor_args.pkl"):
         doctor(path, ran)
     boards = np.random.default_rng(0).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
-    expected = load_policy(last, greedy=True)(boards)
-    np.testing.assert_array_equal(load_policy(copy, greedy=True)(boards), expected)
+    expected = _load_policy(last, greedy=True)(boards)
+    np.testing.assert_array_equal(_load_policy(copy, greedy=True)(boards), expected)
     doctor(copy / MODULE_PATH / "module_state.pkl", ran)
     with pytest.raises(CheckpointError, match="numbers"):
-        load_policy(copy)
+        _load_policy(copy)
     assert not ran.exists()
 
 

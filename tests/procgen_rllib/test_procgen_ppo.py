@@ -138,7 +138,9 @@ def test_the_value_loss_is_that_of_numpy() -> None:
         for v, o, t in zip(values, old, targets, strict=True)
     ]
     tensors = [torch.from_numpy(one) for one in (values, old, targets)]
-    assert procgen_ppo.clipped_value_loss(*tensors, CLIP).item() == pytest.approx(np.mean(expected))
+    assert procgen_ppo._clipped_value_loss(*tensors, CLIP).item() == pytest.approx(
+        np.mean(expected)
+    )
     # Some values are clipped, and some are not.
     assert 0 < np.mean(np.abs(values - old) > CLIP) < 1
 
@@ -233,7 +235,7 @@ def test_a_turn_that_only_shows_the_next_level_is_not_learned_from() -> None:
     assert runner.get_metrics()["num_episodes"].peek() == ended.sum()
 
 
-class DarkOrBright(procgen_ppo.SingleSeatProcgen):  # type: ignore[misc, name-defined]
+class DarkOrBright(procgen_ppo._SingleSeatProcgen):  # type: ignore[misc, name-defined]
     """One action is rewarded on dark frames, another on bright ones; an episode has eight turns."""
 
     PAYS = np.array([3, 7])
@@ -259,7 +261,7 @@ class DarkOrBright(procgen_ppo.SingleSeatProcgen):  # type: ignore[misc, name-de
 def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setattr(procgen_ppo, "SingleSeatProcgen", DarkOrBright)
+    monkeypatch.setattr(procgen_ppo, "_SingleSeatProcgen", DarkOrBright)
     torch.manual_seed(1)
     config = configured(games=32, rollout_fragment_length=18, minibatch_size=128, lr=2e-3)
     runner = procgen_ppo.ProcgenRunner(config=config, worker_index=0)

@@ -15,13 +15,13 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_videos(kind: str, tmp_path: Path) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import write_video
+    from battlesnake_rl.commands.procgen_rollout_command import _write_video
 
     games = VectorProcgen(1, {"env_name": "bigfish"})
     frames = [games.reset(seed=1)[0][0]]
     frames += [games.step(np.array([turn % 9]))[0][0] for turn in range(20)]
     path = tmp_path / f"film.{kind}"
-    write_video(path, frames)
+    _write_video(path, frames)
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
     film = np.stack([frame[..., :3] for frame in imageio.imiter(path)])
     assert film.shape == (21, 512, 512, 3)

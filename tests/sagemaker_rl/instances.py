@@ -24,7 +24,7 @@ from typing import Any
 from tests.processes import run, wait_for
 
 TRAIN = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
-COUNT = Path(__file__).with_name("counting.py")
+COUNT = Path(__file__).with_name("counting_script.py")
 BUCKET = "runs"
 
 

@@ -162,7 +162,7 @@ def test_a_worker_starts_its_ray_node_again(cluster: Cluster) -> None:
     head, worker = instances[0], instances[1]
     until(lambda: "nodes=3 cpus=3" in head.log, STARTED, head)
     worker.kill_one("raylet/raylet")
-    until(lambda: "has ended; starting it again" in worker.log, STARTED, worker)
+    until(lambda: "has ended; restarting the node" in worker.log, STARTED, worker)
     until(lambda: "is ready: 2 of 2" in head.log, STARTED, head)
     until(lambda: "nodes=3 cpus=3" in head.log.partition("is ready: 2 of 2")[2], STARTED, head)
     stop(instances)

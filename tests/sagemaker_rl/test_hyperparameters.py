@@ -11,13 +11,13 @@ import pytest
 from sagemaker_rl.job.hyperparameters import (
     CheckedFields,
     HyperparameterError,
+    _resolve_overrides,
     add_options,
     fill,
     hyperparameter,
     read_options,
     read_sm_hps,
     repeats_sm_hps,
-    resolve_overrides,
     setting,
 )
 
@@ -140,7 +140,7 @@ def test_whole_numbers_become_what_is_wanted() -> None:
 
 
 def test_dotted_names_change_only_what_they_name() -> None:
-    changed = resolve_overrides(
+    changed = _resolve_overrides(
         CONFIG,
         {
             "lr": 1,
@@ -174,7 +174,7 @@ def test_dotted_names_change_only_what_they_name() -> None:
 )  # fmt: skip
 def test_mistakes_in_dotted_names(name: str, value: Any, message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
-        resolve_overrides(CONFIG, {name: value})
+        _resolve_overrides(CONFIG, {name: value})
     assert re.search(message, str(error.value))
 
 

@@ -20,7 +20,7 @@ from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import JobPaths
 from sagemaker_rl.job.resources import BufferSize, check_cpus, check_gpus, check_memory
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
-from sagemaker_rl.runs.launch import Launch, drop_cluster_settings, save_model_artifacts
+from sagemaker_rl.runs.launch import Launch, _drop_cluster_settings, _save_model_artifacts
 from sagemaker_rl.runs.training_run import TrainingRun
 from tests.processes import run
 
@@ -257,7 +257,7 @@ def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:
     def run(checkpoint: Path | None) -> TrainingRun:
         folders = {"checkpoint_dir": tmp_path / "c", "model_dir": tmp_path / "m"}
         where = JobPaths("job", tmp_path / "new" / "data", **folders, in_sagemaker=True)
-        return TrainingRun(PPOConfig(), where, {}, checkpoint, num_iters=3, minutes=None)
+        return TrainingRun(PPOConfig(), where, {}, checkpoint, stop_conditions={"num_iters": 3})
 
     checkpoint = tmp_path / "checkpoint_000002"
     checkpoint.mkdir()
@@ -281,7 +281,9 @@ def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> 
     model = tmp_path / "model"
     values = {"seed": 3, "s3_bucket": "mine", "rl_cluster_type": "primary"}
     for _ in range(2):
-        save_model_artifacts(checkpoint, model, {"hyperparameters": drop_cluster_settings(values)})
+        _save_model_artifacts(
+            checkpoint, model, {"hyperparameters": _drop_cluster_settings(values)}
+        )
     assert (model / "checkpoint" / "learner" / "weights").read_text() == "1"
     assert json.loads((model / "params.json").read_text()) == {"hyperparameters": {"seed": 3}}
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ import ray
 
 from sagemaker_rl.cluster import ray_node, roles
 from sagemaker_rl.cluster.membership import find_own_address
+from sagemaker_rl.cluster.rendezvous import STOPPED_EXIT_STATUS
 from sagemaker_rl.job.stop_signals import (
     PendingSignals,
     StoppedBeforeTrainingError,
@@ -119,12 +121,11 @@ def test_a_worker_leaves_its_cluster(
     monkeypatch.setattr(roles, "_STOP_TIMEOUT_S", 0.1)
     sent: list[dict[str, str]] = []
     link: Any = SimpleNamespace(send=sent.append)
-    message = roles._ShutdownListener(link)
+    end: Future[dict[str, Any]] = Future()
     before = signal.getsignal(number)
-    with roles._graceful_stop(link, message):
+    with roles._graceful_stop(link, end):
         os.kill(os.getpid(), number)
-        message.wait(PATIENCE)
-    assert message.message()["shutdown"] == roles.STOPPED_EXIT_STATUS
+        assert end.result(PATIENCE)["shutdown"] == STOPPED_EXIT_STATUS
     assert "a stop was requested" in sent[0]["leaving"]
     assert signal.getsignal(number) == before
 

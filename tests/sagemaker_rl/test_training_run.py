@@ -115,7 +115,7 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     )
     config: Any = None
     run = training_run.TrainingRun(
-        config, job, {}, None, num_iters=3, minutes=None, csv_columns=columns
+        config, job, {}, None, stop_conditions={"num_iters": 3}, csv_columns=columns
     )
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])
@@ -169,7 +169,7 @@ def _run(folder: Path, **settings: Any) -> training_run.TrainingRun:
     config = PPOConfig().training(lr=1e3, vf_loss_coeff=0.9).debugging(seed=5)
     given = {"rl.training.config.lr": 1e3, "rl.training.config.vf_loss_coeff": 0.9}
     return training_run.TrainingRun(
-        config, job, {}, None, num_iters=5, minutes=None, settings=given, **settings
+        config, job, {}, None, stop_conditions={"num_iters": 5}, settings=given, **settings
     )
 
 
@@ -281,7 +281,7 @@ def test_a_resumed_run_draws_other_random_numbers(
         return Counting(PendingSignals())
 
     monkeypatch.setattr(training_run, "build_algorithm", build)
-    monkeypatch.setattr(training_run, "restore_algorithm", lambda *_: None)
+    monkeypatch.setattr(training_run, "_restore_algorithm", lambda *_: None)
     for iterations in (0, 1, 2):
         run = _run(tmp_path)
         run._iterations = iterations

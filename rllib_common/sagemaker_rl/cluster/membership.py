@@ -10,7 +10,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import (
@@ -207,36 +207,6 @@ class ClusterRun:
         return cls(secrets.token_hex(8), secrets.token_hex(32), address, port)
 
 
-class Discovery(Protocol):
-    """Method by which worker nodes find the head node."""
-
-    @property
-    def port(self) -> int:
-        """TCP port on which the head node must listen; 0 for any free port."""
-
-    def publish_address(self, run: ClusterRun) -> None:
-        """Publish the address of the head node; the head node must already listen."""
-
-    def withdraw_address(self, run: ClusterRun) -> None:
-        """Remove the published address at the end of the run."""
-
-    def find_head(self) -> ClusterRun:
-        """Return the published run, even if the head node's process has ended.
-
-        Raises:
-            DiscoveryError: If no head node has published its address.
-        """
-
-    def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Return the reason to reject a worker node, or "" to accept the worker node.
-
-        Args:
-            run: The run of the head node.
-            hello: First message of the worker node.
-            address: IP address of the worker node.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class HostNameDiscovery:
     """Discovery by host names, for the instances of one job.
@@ -247,6 +217,7 @@ class HostNameDiscovery:
 
     head_host: str
     port: int = _CONTROL_PORT
+    """TCP port on which the head node must listen."""
 
     def publish_address(self, run: ClusterRun) -> None:
         """Do nothing, because worker nodes resolve the head node's host name."""
@@ -262,9 +233,14 @@ class HostNameDiscovery:
         return ClusterRun("", "", _resolve_host(self.head_host), self.port)
 
     def rejection_reason(self, run: ClusterRun, hello: Mapping[str, Any], address: str) -> str:
-        """Return a reason if ``address`` is not the worker's host address, or "".
+        """Return the reason to reject a worker node, or "" to accept the worker node.
 
         The head node resolves the worker's host name.
+
+        Args:
+            run: The run of the head node.
+            hello: First message of the worker node.
+            address: IP address of the worker node.
         """
         try:
             expected = _resolve_host(str(hello.get("host")))
@@ -285,6 +261,7 @@ class S3Discovery:
     """
 
     port: int = 0
+    """Number that makes the head node listen on any free port."""
 
     def __init__(self, bucket: str, prefix: str, region: str | None) -> None:
         import boto3
@@ -314,7 +291,11 @@ class S3Discovery:
             self._call_s3("delete_object")
 
     def find_head(self) -> ClusterRun:
-        """Return the run that the S3 object describes."""
+        """Return the run that the S3 object describes, even if the head node has ended.
+
+        Raises:
+            DiscoveryError: If no head node has published its address.
+        """
         body = self._call_s3("get_object")["Body"].read()
         try:
             return ClusterRun(**json.loads(body))
@@ -364,6 +345,10 @@ class S3Discovery:
         if remedy is None:
             return DiscoveryError(f"{failed}: {message}")
         return BucketError(f"{failed}: {remedy}")
+
+
+Discovery = HostNameDiscovery | S3Discovery
+"""Method by which worker nodes find the head node."""
 
 
 def find_own_address(host: str) -> str:

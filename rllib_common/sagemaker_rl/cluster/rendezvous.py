@@ -1,12 +1,15 @@
 """Control connections between the head node and the worker nodes of a cluster.
 
 The head node waits for worker nodes with known names. Missing heartbeats indicate a lost
-connection.
+connection. Ray's own membership (``ray.nodes()``) cannot replace these connections: a worker node
+needs Ray's token before it can reach Ray, Ray reports a lost machine only after several failed
+health checks, and Ray's worker nodes do not learn the exit status of the run.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import threading
 import time
@@ -22,6 +25,9 @@ from sagemaker_rl.cluster.membership import (
     DiscoveryError,
     Membership,
 )
+
+STOPPED_EXIT_STATUS, STOP_REASON = 128 + signal.SIGTERM, "a stop was requested"
+"""Exit status of a job that shut down cleanly after a stop request, and the reason in logs."""
 
 _HEARTBEAT_INTERVAL_S = 1.0
 """Interval between two heartbeats of a connection, in seconds."""
@@ -246,6 +252,10 @@ class ClusterHead:
         with suppress(DiscoveryError):
             self._discovery.withdraw_address(self.run)
 
+    def report_stop(self) -> None:
+        """Send the exit status of a stopped job to all worker nodes, and stop listening."""
+        self.end_run(STOPPED_EXIT_STATUS, STOP_REASON)
+
     def _missing_workers_message(self) -> str:
         """Return a message about absent, lost and rejected worker nodes."""
         never = [name for name in self._workers if name not in self._joined]
@@ -296,7 +306,10 @@ class ClusterHead:
         temporary = self._rejection_reason(name, hello, link)
         permanent = "" if temporary else self._permanent_rejection_reason(name, hello)
         if reason := temporary or permanent:
-            self._record_rejection(name, reason, bool(permanent))
+            with self._changed:
+                self._rejections[name] = reason
+                self._impossible = permanent or self._impossible
+                self._changed.notify_all()
             link.send({"rejected": reason, "permanent": bool(permanent)})
             return ""
         link.send({"run_id": self.run.run_id, "token": self.run.token, "ray": self.ray_address})
@@ -331,14 +344,6 @@ class ClusterHead:
             f"{', '.join(sorted(mine)) or 'none'}; in both jobs, set rl_num_instances_secondary to "
             "the instance_count of the secondary job"
         )
-
-    def _record_rejection(self, name: str, reason: str, permanent: bool) -> None:
-        """Record the reason for which a worker node was rejected."""
-        with self._changed:
-            self._rejections[name] = reason
-            if permanent:
-                self._impossible = reason
-                self._changed.notify_all()
 
     def _receive_messages(self, name: str, link: JsonConnection) -> None:
         """Process the messages from a worker node until its connection is lost."""

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from sagemaker_rl.cluster.membership import (
 )
 from sagemaker_rl.cluster.ray_node import RayNode, connect_to_ray, find_free_port, set_auth_token
 from sagemaker_rl.cluster.rendezvous import (
+    STOP_REASON,
+    STOPPED_EXIT_STATUS,
     ClusterError,
     ClusterHead,
     ConnectionLostError,
@@ -33,9 +36,6 @@ from sagemaker_rl.cluster.rendezvous import (
 )
 from sagemaker_rl.job.job_environment import base_folder, log_line
 from sagemaker_rl.job.stop_signals import handled_signals
-
-STOPPED_EXIT_STATUS = 128 + signal.SIGTERM
-"""Exit status of a job that shut down cleanly after a stop request."""
 
 _STOP_TIMEOUT_S = 90.0
 """Maximum duration between SIGTERM and the end of this instance, in seconds.
@@ -55,27 +55,10 @@ def num_local_cpus() -> int:
     return int(os.environ.get(SIMULATED_CPUS_VARIABLE) or len(os.sched_getaffinity(0)))
 
 
-class HeadContext:
-    """Running cluster, from the perspective of the head node."""
-
-    def __init__(self, server: ClusterHead, cpus: int, gpus: int, all_ready: bool) -> None:
-        self._server = server
-        self.cpus = cpus
-        """Number of CPUs of all instances that were ready at the start."""
-        self.gpus = gpus
-        """Number of GPUs of the cluster at the start."""
-        self.all_ready = all_ready
-        """Whether all worker nodes were ready at the start."""
-
-    def report_stop(self) -> None:
-        """Send the exit status of a stopped job to the worker nodes."""
-        self._server.end_run(STOPPED_EXIT_STATUS, "a stop was requested")
-
-
 @contextmanager
 def run_head(
     membership: Membership, settings: ClusterHyperparameters, stop_signals: Sequence[int] = ()
-) -> Iterator[HeadContext]:
+) -> Iterator[tuple[ClusterHead, int, int]]:
     """Start Ray on all instances and connect this process to the cluster.
 
     Args:
@@ -83,6 +66,9 @@ def run_head(
         settings: Hyperparameters of the discovery of instances.
         stop_signals: Stop signals received so far. If the block raises after a signal, the
             worker nodes receive the status of a stopped job.
+
+    Yields:
+        The control server, and the numbers of CPUs and GPUs of all instances that are ready.
 
     Raises:
         ClusterError: If no worker node joined in time, or a worker node was rejected permanently.
@@ -107,11 +93,10 @@ def run_head(
         server.accept_workers()
         cpus += server.wait_for_workers(60 * settings.rl_join_timeout_minutes, log_line)
         connect_to_ray(ray_address)
-        gpus = int(ray.cluster_resources().get("GPU", 0))
-        yield HeadContext(server, cpus, gpus, server.all_workers_ready)
+        yield server, cpus, int(ray.cluster_resources().get("GPU", 0))
     except BaseException as error:
         if stop_signals:
-            server.end_run(STOPPED_EXIT_STATUS, "a stop was requested")
+            server.report_stop()
         else:
             server.end_run(1, str(error) or type(error).__name__)
         raise
@@ -157,76 +142,41 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
         ClusterError: If the head node was lost or has failed.
         RayNodeError: If Ray does not start on this instance.
     """
-    shutdown_message = _ShutdownListener(link)
-    shutdown_message.start()
-    with _graceful_stop(link, shutdown_message):
-        while not shutdown_message.has_arrived():
-            node.start(give_up=shutdown_message.has_arrived)
-            if not shutdown_message.has_arrived():
-                with suppress(ConnectionLostError):  # The listener thread reports the loss.
+    end: Future[dict[str, Any]] = Future()
+    threading.Thread(target=_receive_end, args=(link, end), daemon=True).start()
+    with _graceful_stop(link, end):
+        while not end.done():
+            node.start(give_up=end.done)
+            if not end.done():
+                with suppress(ConnectionLostError):  # The other thread reports the loss.
                     link.send({"ready": True})
-            while node.is_running and not shutdown_message.has_arrived():
-                shutdown_message.wait(_NODE_POLL_INTERVAL_S)
-            if not shutdown_message.has_arrived():
+            while node.is_running and not end.done():
+                wait([end], _NODE_POLL_INTERVAL_S)
+            if not end.done():
                 log_line(f"the Ray node of {membership.name} has ended; restarting the node")
                 node.stop()
     try:
-        end = shutdown_message.message()
+        message = end.result()
     except ConnectionLostError as error:
         raise ClusterError(f"the head node {membership.head} was lost: {error}") from None
-    status = int(end.get("shutdown", 1))
+    status = int(message.get("shutdown", 1))
     if status not in (0, STOPPED_EXIT_STATUS):
-        raise ClusterError(f"the head node {membership.head} has failed: {end.get('reason')}")
-    log_line(f"{membership.name} ends: {end.get('reason')}")
+        raise ClusterError(f"the head node {membership.head} has failed: {message.get('reason')}")
+    log_line(f"{membership.name} ends: {message.get('reason')}")
     return status
 
 
-class _ShutdownListener(threading.Thread):
-    """Thread that waits for the head node's shutdown message, even while Ray starts."""
-
-    def __init__(self, link: JsonConnection) -> None:
-        super().__init__(daemon=True)
-        self._link = link
-        self._arrived = threading.Event()
-        self._message: dict[str, Any] | ConnectionLostError = {}
-
-    def run(self) -> None:
-        """Receive the shutdown message."""
+def _receive_end(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
+    """Set ``end`` to the head node's shutdown message, or to the loss of the connection."""
+    with suppress(InvalidStateError):  # This instance stops already.
         try:
-            self.set_message(self._link.receive())
+            end.set_result(link.receive())
         except ConnectionLostError as error:
-            self.set_message(error)
-
-    def set_message(self, message: dict[str, Any] | ConnectionLostError) -> None:
-        """Store the shutdown message or the loss of the connection.
-
-        The method keeps a message that is already stored.
-        """
-        if not self._arrived.is_set():
-            self._message = message
-        self._arrived.set()
-
-    def has_arrived(self) -> bool:
-        """Return whether the shutdown message has arrived or the connection is lost."""
-        return self._arrived.is_set()
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait at most ``timeout_s`` seconds for the shutdown message."""
-        self._arrived.wait(timeout_s)
-
-    def message(self) -> dict[str, Any]:
-        """Return the shutdown message.
-
-        Raises:
-            ConnectionLostError: If the connection was lost before the message arrived.
-        """
-        if isinstance(self._message, ConnectionLostError):
-            raise self._message
-        return self._message
+            end.set_exception(error)
 
 
 @contextmanager
-def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownListener) -> Iterator[None]:
+def _graceful_stop(link: JsonConnection, end: Future[dict[str, Any]]) -> Iterator[None]:
     """Stop this instance at most `_STOP_TIMEOUT_S` after SIGTERM or SIGHUP.
 
     If SageMaker stops all instances, the head node first writes a checkpoint, which needs the env
@@ -238,20 +188,19 @@ def _graceful_stop(link: JsonConnection, shutdown_message: _ShutdownListener) ->
         signal.signal(number, signal.SIG_DFL)
         # A separate thread sends the message, because the interrupted thread may hold the sending
         # lock.
-        threading.Thread(target=_leave_cluster, args=(link, shutdown_message), daemon=True).start()
+        threading.Thread(target=_leave_cluster, args=(link, end), daemon=True).start()
 
     with handled_signals(on_signal, (signal.SIGTERM, signal.SIGHUP)):
         yield
 
 
-def _leave_cluster(link: JsonConnection, shutdown_message: _ShutdownListener) -> None:
+def _leave_cluster(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
     """Announce the stop of this instance to the head node, and wait for the shutdown."""
     with suppress(ConnectionLostError):
         link.send({"leaving": f"a stop was requested; at most {_STOP_TIMEOUT_S:g} s remain"})
-    shutdown_message.wait(_STOP_TIMEOUT_S)
-    shutdown_message.set_message(
-        {"shutdown": STOPPED_EXIT_STATUS, "reason": "a stop was requested"}
-    )
+    wait([end], _STOP_TIMEOUT_S)
+    with suppress(InvalidStateError):  # The head node has ended the run.
+        end.set_result({"shutdown": STOPPED_EXIT_STATUS, "reason": STOP_REASON})
 
 
 def _make_discovery(membership: Membership, settings: ClusterHyperparameters) -> Discovery:

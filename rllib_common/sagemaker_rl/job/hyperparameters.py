@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import dataclasses
 import functools
 import json
@@ -27,6 +28,9 @@ from battlesnake_gym.common.suggestions import nearest_name
 
 CONFIG_PREFIX = "rl.training.config."
 """Prefix of hyperparameters that set fields of RLlib's configuration."""
+
+STOP_CONDITIONS = ("num_iters", "minutes", "cpu_minutes", "driver_cpu_minutes", "env_steps")
+"""Hyperparameters that end a run."""
 
 _UNBOUNDED = ("vf_clip_param",)
 """RLlib's limits that infinity disables."""
@@ -384,13 +388,13 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
         public = key.removeprefix("_")
         if public == key or isinstance(getattr(type(config), public, None), property):
             known[public] = value
-    changed = resolve_overrides(known, overrides)
+    changed = _resolve_overrides(known, overrides)
     if "model_config" in changed:  # A user's model_config may omit unchanged entries.
         config.rl_module(model_config=config.model_config | changed.pop("model_config"))
     config.update_from_dict(changed)
 
 
-def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the top-level entries of ``config`` that ``overrides`` change.
 
     A new value must have the type of the old value, unless the old value has no type to check. If
@@ -405,7 +409,7 @@ def resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> d
         if first not in config:
             raise unknown_name_error(CONFIG_PREFIX + first, [CONFIG_PREFIX + key for key in config])
         node: dict[str, Any] = changed
-        node.setdefault(first, _copy(config[first]))
+        node.setdefault(first, copy.deepcopy(config[first]))
         key = first
         for part in path:
             node, key = node[key], part
@@ -482,8 +486,3 @@ def _convert_like(name: str, value: Any, default: Any) -> Any:
         # A fraction or the string "auto" may replace an integer.
         kind = int | float | str
     return convert_value(name, value, kind if kind is not str else str | int | float | bool)
-
-
-def _copy(value: Any) -> Any:
-    """Return a copy of nested dictionaries; other values are not copied."""
-    return {key: _copy(entry) for key, entry in value.items()} if isinstance(value, dict) else value

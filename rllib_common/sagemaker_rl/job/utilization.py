@@ -19,9 +19,10 @@ from sagemaker_rl.job.job_environment import (
 
 
 @dataclass(frozen=True, slots=True)
-class UsableResources:
-    """Number of vCPUs and GPUs that a training run can keep busy."""
+class ResourcePlan:
+    """Default number of env runners, and the vCPUs and GPUs that a training run keeps busy."""
 
+    num_env_runners: int
     cpus: float
     gpus: float
 
@@ -58,7 +59,7 @@ def load_instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
 
 def utilization_report(
     groups: list[InstanceGroup],
-    utilization: UsableResources,
+    plan: ResourcePlan,
     allow_idle: bool,
     num_env_runners_given: bool = False,
 ) -> list[str]:
@@ -66,7 +67,7 @@ def utilization_report(
 
     Args:
         groups: The instance groups; groups with GPUs come first.
-        utilization: Number of vCPUs and GPUs that the training can keep busy.
+        plan: Number of vCPUs and GPUs that the training can keep busy.
         allow_idle: Whether idle instances are allowed.
         num_env_runners_given: Whether the user set the number of env runners. If True, idle
             instances are allowed, but idle GPUs are rejected.
@@ -74,7 +75,7 @@ def utilization_report(
     Raises:
         HyperparameterError: If more than half of a group's GPUs or instances would be idle.
     """
-    cpus, learning = utilization.cpus, utilization.gpus
+    cpus, learning = plan.cpus, plan.gpus
     lines, idle = [], []
     for group in groups:
         all_cpus, all_gpus = group.instances * group.cpus, group.instances * group.gpus

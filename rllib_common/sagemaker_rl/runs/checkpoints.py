@@ -12,7 +12,7 @@ import json
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -264,32 +264,24 @@ def _list_checkpoints(folder: Path) -> list[Path]:
 
 
 class _RestrictedUnpickler(pickle.Unpickler):
-    """Unpickler that resolves only the names in ``allowed``."""
-
-    def __init__(self, file: Any, allowed: Collection[tuple[str, str]]) -> None:
-        super().__init__(file)
-        self._allowed = allowed
+    """Unpickler that resolves only the names in `_SAFE_GLOBALS`."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         """Return an allowed class or function, or raise `pickle.UnpicklingError`."""
-        if (module_name, global_name) not in self._allowed:
+        if (module_name, global_name) not in _SAFE_GLOBALS:
             raise pickle.UnpicklingError(f"the pickle contains {module_name}.{global_name}")
         return super().find_class(module_name, global_name)
 
 
-def load_numeric_pickle(path: Path, also_allowed: Collection[tuple[str, str]] = ()) -> Any:
+def load_numeric_pickle(path: Path) -> Any:
     """Load a pickle that contains only numbers, arrays and containers.
-
-    Args:
-        path: The pickle file.
-        also_allowed: Additional allowed names, as pairs of module and name.
 
     Raises:
         CheckpointError: If the pickle contains other objects, or is damaged.
     """
     try:
         with path.open("rb") as file:
-            return _RestrictedUnpickler(file, {*_SAFE_GLOBALS, *also_allowed}).load()
+            return _RestrictedUnpickler(file).load()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:  # A damaged pickle may raise any error.

@@ -31,7 +31,7 @@ from sagemaker_rl.cluster.ray_node import RayNodeError, ray_connection
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.cluster.roles import num_local_cpus, run_head, run_worker
 from sagemaker_rl.job import hyperparameters, utilization
-from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.job.hyperparameters import STOP_CONDITIONS, HyperparameterError
 from sagemaker_rl.job.job_environment import (
     JobPaths,
     find_disk_full_error,
@@ -68,7 +68,7 @@ The file contains the checkpoint's metadata.
 """
 
 
-def report_summary(result: str, summary: RunSummary, folder: Path) -> None:
+def _report_summary(result: str, summary: RunSummary, folder: Path) -> None:
     """Write the run report into ``folder``, and log the five summary lines of the run."""
     page = _write_report(folder)
     log_line(f"result: {result}")
@@ -241,7 +241,7 @@ class Launch:
             return []
         return utilization.utilization_report(
             groups,
-            self.launcher.plan_resources(config, cpus).usable,
+            self.launcher.plan_resources(config, cpus),
             settings.allow_idle_instances,
             num_env_runners_given=settings.num_env_runners is not None,
         )
@@ -259,7 +259,7 @@ class Launch:
         metadata = {
             "identity": self.launcher.checkpoint_identity(config),
             "env_config": config.env_config,
-            "hyperparameters": drop_cluster_settings(
+            "hyperparameters": _drop_cluster_settings(
                 {name: getattr(settings, name) for name in self.given} | other_fields
             ),
         }
@@ -282,11 +282,7 @@ class Launch:
             checkpoint_metadata=metadata,
             checkpoint=checkpoint,
             trust_checkpoint=options.trust_checkpoint,
-            num_iters=settings.num_iters,
-            minutes=settings.minutes,
-            cpu_minutes=settings.cpu_minutes,
-            driver_cpu_minutes=settings.driver_cpu_minutes,
-            env_steps=settings.env_steps,
+            stop_conditions={name: getattr(settings, name) for name in STOP_CONDITIONS},
             checkpoint_minutes=settings.checkpoint_minutes,
             csv_columns=self._csv_columns,
             main_curves=self.launcher.main_curves or MAIN_CURVES,
@@ -340,10 +336,8 @@ class Launch:
         """Start Ray or connect to a cluster, and train."""
         address, timeout = self.options.ray_address, self.options.autoscale_timeout
         if not self.membership.is_single_instance:
-            with run_head(self.membership, self.settings, stop_signals) as head:
-                self._train_on_cluster(
-                    head.cpus, head.gpus, run, stop_signals, all_ready=head.all_ready
-                )
+            with run_head(self.membership, self.settings, stop_signals) as (head, cpus, gpus):
+                self._train_on_cluster(cpus, gpus, run, stop_signals, head.all_workers_ready)
                 if run.stopped_by:
                     head.report_stop()
         elif address is not None:
@@ -398,7 +392,7 @@ class Launch:
         if asked or config.num_gpus_per_learner or not gpus:
             return
         config.learners(num_learners=1, num_gpus_per_learner=1)
-        if self.launcher.plan_resources(config, cpus).usable.gpus:
+        if self.launcher.plan_resources(config, cpus).gpus:
             log_line("the learner uses a GPU of another machine of this cluster")
 
     def _export_and_report(self, run: TrainingRun) -> None:
@@ -406,7 +400,7 @@ class Launch:
         assert run.checkpoint is not None
         summary = self.launcher.export_model(run.config, run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
-            save_model_artifacts(run.checkpoint, run.job.model_dir, run.checkpoint_metadata)
+            _save_model_artifacts(run.checkpoint, run.job.model_dir, run.checkpoint_metadata)
         if run.diverged:
             state, result = FAILED, "diverged: "
         elif run.stopped_by:
@@ -421,7 +415,7 @@ class Launch:
             call = f"download_artifacts(estimator, Path('runs/{run.job.name}'))"
             where = "sagemaker_rl.job.source_files"
             summary = replace(summary, next_command=f"{where}.{call} downloads the run")
-        report_summary(result, summary, run.job.output_dir)
+        _report_summary(result, summary, run.job.output_dir)
 
 
 def _disk_full_message(run: TrainingRun, error: OSError) -> str:
@@ -432,7 +426,7 @@ def _disk_full_message(run: TrainingRun, error: OSError) -> str:
     return f"no space to write {path} ({error.strerror}); free space, then {remedy}"
 
 
-def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``values`` without the fields of `ClusterHyperparameters`.
 
     The settings of the cluster do not affect checkpoints.
@@ -441,7 +435,7 @@ def drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
 
 
-def save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:
+def _save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:
     """Copy the checkpoint into the model directory, and write `_PARAMS_FILE`.
 
     SageMaker packs the model directory as ``model.tar.gz``.

@@ -147,12 +147,8 @@ class TrainingRun:
     """
     checkpoint: Path | None
     """Checkpoint to resume from; after `train`, the last checkpoint of the run."""
-    num_iters: int | None
-    minutes: float | None
-    cpu_minutes: float | None = None
-    driver_cpu_minutes: float | None = None
-    env_steps: int | None = None
-    """Stop conditions; the run ends when the first stop condition is met.
+    stop_conditions: Mapping[str, float | None]
+    """Stop conditions, keyed by hyperparameter; the run ends when the first one is met.
 
     The values of a resumed run include the iterations before the resume.
     """
@@ -209,12 +205,7 @@ class TrainingRun:
             started_at=self._started_at,
             ended_at=None if state == RUNNING else time.time(),
             reason=reason,
-            stop_conditions={
-                "num_iters": self.num_iters,
-                "minutes": self.minutes,
-                "cpu_minutes": self.cpu_minutes,
-                "env_steps": self.env_steps,
-            },
+            stop_conditions=dict(self.stop_conditions),
             settings=dict(self.settings),
             identity=self.checkpoint_metadata.get("identity", {}),
             versions=_package_versions("battlesnake-gym", "ray", "torch"),
@@ -273,7 +264,7 @@ class TrainingRun:
             if self.checkpoint is not None:
                 log_line(f"resuming from {self.checkpoint}")
                 with self._safe_checkpoint(self.checkpoint) as checkpoint:
-                    restore_algorithm(algorithm, self.config, checkpoint)
+                    _restore_algorithm(algorithm, self.config, checkpoint)
             self._check_initial_weights(algorithm)
             folder = self.job.output_dir
             games = GameRecorder(folder / GAMES_DIR, record_game, self._iterations)
@@ -431,7 +422,7 @@ class TrainingRun:
             algorithm.ensure_num_runners(limit)
         elif (more := limit - group.num_remote_env_runners()) > 0:
             log_line(f"starting {more} more env runners, {limit} in total")
-            add_env_runners(group, more)
+            _add_env_runners(group, more)
 
     def _show_game(
         self, algorithm: Algorithm, curves: Curves, games: GameRecorder, *, last: bool = False
@@ -474,16 +465,15 @@ class TrainingRun:
 
         The run ends when a stop condition is met.
         """
-        iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
-        minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
-        spent = 1 - self._cpu_minutes / self.cpu_minutes if self.cpu_minutes else 1.0
-        driver = (
-            1 - self._driver_cpu_s / (60 * self.driver_cpu_minutes)
-            if self.driver_cpu_minutes
-            else 1.0
-        )
-        steps = 1 - self._steps / self.env_steps if self.env_steps else 1.0
-        return min(iterations, minutes, spent, driver, steps)
+        done = {
+            "num_iters": self._iterations,
+            "minutes": self._seconds / 60,
+            "cpu_minutes": self._cpu_minutes,
+            "driver_cpu_minutes": self._driver_cpu_s / 60,
+            "env_steps": self._steps,
+        }
+        limits = self.stop_conditions.items()
+        return min((1 - done[name] / limit for name, limit in limits if limit), default=1.0)
 
     def _progress_percent(self) -> float:
         """Return the completed fraction of the run in percent, at most 100."""
@@ -532,7 +522,7 @@ class TrainingRun:
         progress.mark_shown()
 
 
-def add_env_runners(group: Any, more: int) -> None:
+def _add_env_runners(group: Any, more: int) -> None:
     """Start ``more`` additional env runners asynchronously.
 
     The function marks the new env runners as failed. When a new env runner responds, RLlib restores
@@ -593,7 +583,7 @@ def build_algorithm(run: TrainingRun) -> Algorithm:
     return algorithm
 
 
-def restore_algorithm(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
+def _restore_algorithm(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
     """Restore a checkpoint, and call the callback ``on_checkpoint_loaded``.
 
     RLlib itself does not call this callback.

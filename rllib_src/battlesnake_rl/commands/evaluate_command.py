@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,69 +25,23 @@ from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 _DEFAULT_NUM_GAMES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationResults:
-    """Numbers of games won, drawn and lost by a policy against built-in snakes."""
-
-    wins: int
-    draws: int
-    losses: int
-    mean_turns: float
-    """Mean number of turns that the policy's snake survived."""
-
-    @property
-    def num_games(self) -> int:
-        """Return the number of games played."""
-        return self.wins + self.draws + self.losses
-
-    @property
-    def score(self) -> float:
-        """Return the points per game, in [0, 1]; a draw counts half a point."""
-        return (self.wins + self.draws / 2) / self.num_games
-
-    def confidence_interval(self) -> tuple[float, float]:
-        """Return Wilson's 95% confidence interval (low, high) of the score.
-
-        >>> results = EvaluationResults(wins=50, draws=0, losses=50, mean_turns=1.0)
-        >>> low, high = results.confidence_interval()
-        >>> round(low, 3), round(high, 3)
-        (0.404, 0.596)
-        """
-        return wilson_interval(self.score, self.num_games)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts, the score and its confidence interval, for ``--json``."""
-        low, high = (round(end, 4) for end in self.confidence_interval())
-        return asdict(self) | {"score": round(self.score, 4), "ci_low": low, "ci_high": high}
-
-    def __str__(self) -> str:
-        low, high = self.confidence_interval()
-        return (
-            f"{self.num_games} games: {self.wins} won, {self.draws} drawn, {self.losses} lost; "
-            f"score {self.score:.1%} (95% confidence interval {low:.1%} to {high:.1%}); "
-            f"survived {self.mean_turns:.1f} turns on average"
-        )
-
-
-def play_against(
+def _play_against(
     values: ScoreFn,
     env_config: Mapping[str, Any],
     opponents: Sequence[str],
     num_games: int,
     seed: int,
     rules: Sequence[PipelineStep] = (),
-) -> EvaluationResults:
+) -> tuple[str, dict[str, Any]]:
     """Play ``num_games`` games in parallel; ``opponents`` play in every game.
 
     The policy has a random seat in each game.
+
+    Returns:
+        The result as text, and its figures for ``--json``.
     """
     own_seats = np.random.default_rng(seed).integers(len(opponents) + 1, size=num_games)
     with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
-
-        def show_progress(ended: int) -> None:
-            """Advance the progress bar by the games that have just ended."""
-            bar.update(ended)
-
         played = batched_games.play_games_batched(
             values,
             env_config,
@@ -96,15 +49,29 @@ def play_against(
             own_seats,
             seed,
             rules=rules,
-            on_finished=show_progress,
+            on_finished=bar.update,
         )
     wins, draws = int(played.won.sum()), int(played.drawn.sum())
-    return EvaluationResults(
-        wins, draws, num_games - wins - draws, float(played.turns_alive.mean())
+    losses, mean_turns = num_games - wins - draws, float(played.turns_alive.mean())
+    score = (wins + draws / 2) / num_games
+    low, high = wilson_interval(score, num_games)
+    text = (
+        f"{num_games} games: {wins} won, {draws} drawn, {losses} lost; score {score:.1%} "
+        f"(95% confidence interval {low:.1%} to {high:.1%}); survived {mean_turns:.1f} turns on "
+        "average"
     )
+    return text, {
+        "wins": wins,
+        "draws": draws,
+        "losses": losses,
+        "mean_turns": mean_turns,
+        "score": round(score, 4),
+        "ci_low": round(low, 4),
+        "ci_high": round(high, 4),
+    }
 
 
-def place_on_ladder(
+def _place_on_ladder(
     values: ScoreFn,
     env_config: Mapping[str, Any],
     num_games: int,
@@ -177,13 +144,13 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         options.error(str(error))
     if opponents:
-        results = play_against(
+        result, figures = _play_against(
             values, env_config, opponents, arguments.games, arguments.seed, rules
         )
-        text = f"{arguments.policy} against {', '.join(opponents)}: {results}"
-        figures = results.to_dict() | {"opponents": opponents}
+        text = f"{arguments.policy} against {', '.join(opponents)}: {result}"
+        figures["opponents"] = opponents
     else:
-        placement = place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
+        placement = _place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
         text, figures = (
             ladder_evaluator.rung_table(placement),
             ladder_evaluator.placement_to_dict(placement),

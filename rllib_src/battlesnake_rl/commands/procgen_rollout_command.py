@@ -61,7 +61,7 @@ MODULE_PATH = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 """Path of the network in a checkpoint, relative to the checkpoint."""
 
 
-def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> PolicyFn:
+def _load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> PolicyFn:
     """Load the policy of a checkpoint.
 
     The policy samples its actions unless ``greedy`` is True. The checkpoint's metadata determines
@@ -105,7 +105,7 @@ def _build_network(metadata: Mapping[str, Any]) -> RLModule:
     return config.get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces}).build()
 
 
-def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
+def _save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
     """Write episodes as concatenated, compressed numpy arrays (.npz).
 
     The arrays with one entry per env step are ``actions``, int64 (T,), and ``rewards``, float32
@@ -132,7 +132,7 @@ def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
     write_atomically(path, write)
 
 
-def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
+def _write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
     """Write a video of 512x512 pixels with 15 frames per second.
 
     Args:
@@ -238,7 +238,7 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
             )
     trained_on = with_defaults(identity["env_config"] | arguments.config)
     env_configs = {levels: _LEVEL_CONVERTERS[levels](trained_on) for levels in arguments.levels}
-    act = load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
+    act = _load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
     results: dict[str, dict[str, float]] = {}
     for levels, env_config in env_configs.items():
         episodes = _play_and_save(arguments, env_config, act)
@@ -284,12 +284,12 @@ def _play_and_save(
     )
     games.close()
     if arguments.output is not None:
-        save_rollouts(arguments.output, episodes)
+        _save_rollouts(arguments.output, episodes)
     if arguments.video_dir is not None:
         arguments.video_dir.mkdir(parents=True, exist_ok=True)
         for number, one in enumerate(tqdm(episodes, unit="videos", disable=None)):
             name = f"{env_config['env_name']}-{number:03d}.{arguments.video_format}"
-            write_video(arguments.video_dir / name, one.observations)
+            _write_video(arguments.video_dir / name, one.observations)
     return episodes
 
 

@@ -129,7 +129,7 @@ def trained_minutes(run: Path, x_column: str) -> float:
     return duration / 60 if x_column == ACCOUNT_X else duration
 
 
-def final_means(run: Path, x_column: str) -> tuple[float, float]:
+def _final_means(run: Path, x_column: str) -> tuple[float, float]:
     """Return the mean reward and the mean length of games at the end of a training.
 
     The values are NaN if no game has ended.
@@ -153,7 +153,7 @@ def draw(runs: Mapping[str, Path], titles: Mapping[str, str], target: Path, x_co
     """
     marks: dict[str, dict[str, float]] = {}
     if ARMS[0].name in runs:
-        baseline = final_means(runs[ARMS[0].name], x_column)
+        baseline = _final_means(runs[ARMS[0].name], x_column)
         for index, column in enumerate((REWARD, LENGTH)):
             factors = sorted({arm.claims[index] for arm in ARMS[1:]})
             marks[column] = {
@@ -172,12 +172,12 @@ def table_rows(
 ) -> Sequence[Sequence[str]]:
     """Return the rows of a table with our results next to the article's claims."""
     rows = [["training", "minutes", "reward", "length", "reward x", "length x", "article"]]
-    baseline = final_means(runs[ARMS[0].name], x_column) if ARMS[0].name in runs else None
+    baseline = _final_means(runs[ARMS[0].name], x_column) if ARMS[0].name in runs else None
     for arm in ARMS:
         if arm.name not in runs:
             rows.append([titles[arm.name], "0", "-", "-", "-", "-", _format_claims(arm)])
             continue
-        means = final_means(runs[arm.name], x_column)
+        means = _final_means(runs[arm.name], x_column)
         factors = [
             f"{mean / base:.1f}" if baseline and base > 0 else "-"
             for mean, base in zip(means, baseline or means, strict=True)

@@ -17,7 +17,6 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.config import check_option_names
 from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.vector import VectorBattlesnake
@@ -27,12 +26,7 @@ from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.dqn.dqn import DQN
 from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
 from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, sample_opponents
-from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
-from battlesnake_rl.mabs.envs.training_env_config import (
-    ENV_CONFIG_DEFAULTS,
-    ENV_NAME,
-    TrainingEnvConfig,
-)
+from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork, SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import (
@@ -109,8 +103,7 @@ def configure(
     config = base_config(name)
     env_config = {**config.settings_class.env_defaults, **env_config}
     config.settings_class.check_games(config, name, env_config, policy_sharing)
-    check_option_names(env_config, ENV_CONFIG_DEFAULTS)
-    games = TrainingEnvConfig(**env_config)
+    games = env_options(env_config)
     config.environment(ENV_NAME, env_config=dict(vars(games)))
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     if env_config.get("iterate_map_size"):
@@ -200,11 +193,6 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
     path = f"{Path(file).resolve()}:{name}"
     settings: Any = config
     settings.rl_module(model_config=settings.model_config | {"network": path})
-
-
-def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:
-    """Create the multi-agent environment for RLlib's own env runners."""
-    return BattlesnakeMultiAgentEnv(env_config)
 
 
 def checkpoint_identity(config: Any) -> dict[str, Any]:

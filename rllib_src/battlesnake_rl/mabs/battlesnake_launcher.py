@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -35,11 +35,10 @@ from sagemaker_rl.job.hyperparameters import (
     unknown_name_error,
 )
 from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
-from sagemaker_rl.job.utilization import UsableResources
+from sagemaker_rl.job.utilization import ResourcePlan
 from sagemaker_rl.ray_launcher import (
     Completion,
     Hyperparameters,
-    ResourcePlan,
     SageMakerRayLauncher,
 )
 from sagemaker_rl.runs.run_summary import RunSummary
@@ -207,7 +206,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         else:
             settings = settings_class(algorithm)
         return Completion(
-            hyperparameters_for(settings),
+            _hyperparameters_for(settings),
             {"algorithm": algorithm} | settings.env_defaults | presets,
             messages,
             help_flags=[
@@ -221,7 +220,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
 
 
 @functools.cache
-def hyperparameters_for(settings: type[AlgorithmSettings]) -> type[BattlesnakeHyperparameters]:
+def _hyperparameters_for(settings: type[AlgorithmSettings]) -> type[BattlesnakeHyperparameters]:
     """Return the dataclass of all hyperparameters of an algorithm."""
     name = settings.__name__.replace("Settings", "Hyperparameters")
     return make_dataclass(name, [], bases=(BattlesnakeHyperparameters, settings), frozen=True)
@@ -231,7 +230,7 @@ def _unknown_name_error(
     algorithm: str, settings: type[AlgorithmSettings], name: str
 ) -> HyperparameterError:
     """Return the error for a hyperparameter that an algorithm lacks."""
-    known = field_names(hyperparameters_for(settings))  # type: ignore[arg-type]
+    known = field_names(_hyperparameters_for(settings))  # type: ignore[arg-type]
     return missing_setting_error(algorithm, name) or unknown_name_error(name, known)
 
 
@@ -304,9 +303,9 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """Register the multi-agent environment under the name "battlesnake"."""
         from ray.tune.registry import register_env
 
-        from battlesnake_rl.mabs import algorithms
+        from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 
-        register_env(ENV_NAME, algorithms.make_multi_agent_env)
+        register_env(ENV_NAME, BattlesnakeMultiAgentEnv)
 
     @functools.cached_property
     def csv_columns(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -352,12 +351,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         from battlesnake_rl.mabs import algorithms
 
         settings: Any = config.settings_class
-        most = super().plan_resources(config, cpus).usable
-        busy = UsableResources(most.cpus, most.gpus if settings.uses_gpu else 0)
-        if not (busy.gpus and config.num_gpus_per_learner):
-            saturated = 1 + algorithms.num_saturating_env_runners(config)
-            busy = replace(busy, cpus=min(busy.cpus, saturated))
-        return ResourcePlan(settings.default_num_env_runners(cpus), busy)
+        usual = super().plan_resources(config, cpus)
+        busy, gpus = usual.cpus, usual.gpus if settings.uses_gpu else 0
+        if not (gpus and config.num_gpus_per_learner):
+            busy = min(busy, 1 + algorithms.num_saturating_env_runners(config))
+        return ResourcePlan(settings.default_num_env_runners(cpus), busy, gpus)
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.

@@ -9,12 +9,31 @@ from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.yaml_files import read_yaml
 
-_EXPERIMENT_DIR = Path(__file__).with_name("experiment_files")
+EXPERIMENT_DIR = Path(__file__).with_name("experiment_files")
+"""Directory of the built-in experiments of Battlesnake."""
 
 
-def experiment_names() -> list[str]:
-    """Return the names of the built-in experiments."""
-    return sorted(path.stem for path in _EXPERIMENT_DIR.glob("*.yaml"))
+def experiment_names(directory: Path = EXPERIMENT_DIR) -> list[str]:
+    """Return the names of the built-in experiments in ``directory``."""
+    return sorted(path.stem for path in directory.glob("*.yaml"))
+
+
+def find_experiment(name: str, directory: Path = EXPERIMENT_DIR) -> Path:
+    """Return the path of a built-in experiment in ``directory``, or of a ``.yaml`` file.
+
+    Raises:
+        ValueError: If the experiment does not exist.
+    """
+    is_path = name.endswith((".yaml", ".yml"))
+    path = Path(name) if is_path else directory / f"{name}.yaml"
+    if path.is_file():
+        return path
+    if is_path:
+        raise ValueError(f"there is no experiment file {path}")
+    known = experiment_names(directory)
+    raise ValueError(
+        f"{unknown_name_message('experiment', name, known)}; or use the path of a .yaml file"
+    )
 
 
 def load_experiment(name: str) -> dict[str, Any]:
@@ -23,14 +42,7 @@ def load_experiment(name: str) -> dict[str, Any]:
     Raises:
         ValueError: If the experiment does not exist, or if the file does not contain a mapping.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else _EXPERIMENT_DIR / f"{name}.yaml"
-    if not path.is_file():
-        if path.parent == _EXPERIMENT_DIR:
-            raise ValueError(
-                f"{unknown_name_message('experiment', name, experiment_names())}; or use the path "
-                "of a .yaml file"
-            )
-        raise ValueError(f"there is no experiment file {path}")
+    path = find_experiment(name)
     values = read_yaml(path)
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise ValueError(f"{path} must contain a mapping of hyperparameters, such as num_snakes: 2")

@@ -48,13 +48,13 @@ def enable_test_curve(config: AlgorithmConfig) -> None:
     RLlib runs tests only if ``evaluation_interval`` is set.
     """
     config.evaluation(
-        custom_evaluation_function=evaluate_on_test_levels,
+        custom_evaluation_function=_evaluate_on_test_levels,
         evaluation_config=copy.deepcopy(_EVALUATION_DEFAULTS),
     )
-    config.callbacks(on_train_result=drop_old_results)
+    config.callbacks(on_train_result=_drop_old_results)
 
 
-def drop_old_results(*, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any) -> None:
+def _drop_old_results(*, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any) -> None:
     """Remove the results of an earlier test from ``result``.
 
     RLlib repeats these results in the iterations between tests.
@@ -85,15 +85,15 @@ def check_evaluation_settings(config: AlgorithmConfig) -> None:
                 f"evaluation_config has no key {key!r} here; its keys are "
                 f"{', '.join(_EVALUATION_DEFAULTS)}"
             )
-    test_env_config(config)
+    _test_env_config(config)
 
 
-def test_env_config(config: AlgorithmConfig) -> dict[str, Any]:
+def _test_env_config(config: AlgorithmConfig) -> dict[str, Any]:
     """Return the complete ``env_config`` of the test levels."""
     return with_defaults(config.env_config | config.evaluation_config["env_config"])
 
 
-def evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[str, Any], int, int]:
+def _evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[str, Any], int, int]:
     """Run one test; RLlib calls this function instead of its own evaluation.
 
     Returns:
@@ -101,7 +101,7 @@ def evaluate_on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[st
     """
     config = algorithm.config
     count = config.evaluation_duration
-    games = VectorProcgen(min(_NUM_TEST_ENVS, count), test_env_config(config))
+    games = VectorProcgen(min(_NUM_TEST_ENVS, count), _test_env_config(config))
     module = runners.local_env_runner.module
     if isinstance(module, MultiRLModule):
         module = module[DEFAULT_MODULE_ID]

@@ -36,7 +36,7 @@ MODEL_CONFIG: dict[str, Any] = {
 """
 
 
-class ResidualBlock(nn.Module):
+class _ResidualBlock(nn.Module):
     """Two 3x3 convolutions with a residual connection."""
 
     def __init__(self, channels: int) -> None:
@@ -54,7 +54,7 @@ class ResidualBlock(nn.Module):
         return changed
 
 
-class ImpalaTrunk(nn.Module):
+class _ImpalaTrunk(nn.Module):
     """Trunk that maps uint8 (B, H, W, C) to features, float (B, ``width``).
 
     Each stage consists of a convolution, a pooling that halves height and width, and residual
@@ -80,7 +80,7 @@ class ImpalaTrunk(nn.Module):
             layers += [
                 nn.Conv2d(previous, count, 3, padding=1),
                 nn.MaxPool2d(3, stride=2, padding=1),
-                *(ResidualBlock(count) for _ in range(blocks)),
+                *(_ResidualBlock(count) for _ in range(blocks)),
             ]
             previous = count
             height, breadth = (height + 1) // 2, (breadth + 1) // 2
@@ -103,7 +103,7 @@ class ImpalaTrunk(nn.Module):
 
 
 class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """RLlib module with a policy head and a value head on one `ImpalaTrunk`.
+    """RLlib module with a policy head and a value head on one `_ImpalaTrunk`.
 
     PPO, APPO and IMPALA can train the module. ``model_config`` contains the settings of
     `MODEL_CONFIG`. With three channels and 15 actions, the network has 626,256 parameters.
@@ -116,7 +116,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             key: self.model_config.get(key, default) for key, default in MODEL_CONFIG.items()
         }
         shape = {key: value for key, value in self.settings.items() if key != "bfloat16"}
-        self.trunk = ImpalaTrunk(self.observation_space.shape, **shape)
+        self.trunk = _ImpalaTrunk(self.observation_space.shape, **shape)
         self.policy = nn.Linear(self.trunk.width, int(self.action_space.n))
         self.value = nn.Linear(self.trunk.width, 1)
         # A nearly uniform initial policy explores all actions in all states.

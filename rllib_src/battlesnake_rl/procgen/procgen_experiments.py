@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.yaml_files import read_yaml
+from battlesnake_rl.mabs import experiments
 from battlesnake_rl.procgen.kit import kit_settings
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError
 
-_EXPERIMENT_DIR = Path(__file__).with_name("experiment_files")
+EXPERIMENT_DIR = Path(__file__).with_name("experiment_files")
+"""Directory of the built-in experiments of Procgen."""
 
 _STOP_CONDITIONS = {
     "timesteps_total": "env_steps",
@@ -32,15 +33,6 @@ _CHECKPOINT_SETTINGS = ("checkpoint_freq", "checkpoint_at_end", "keep_checkpoint
 """Settings of the kit's files besides ``env``, ``run``, ``stop`` and ``config``."""
 
 
-class ExperimentError(ValueError):
-    """Error for a missing experiment or an invalid experiment file."""
-
-
-def experiment_names() -> list[str]:
-    """Return the names of the built-in experiments."""
-    return sorted(path.stem for path in _EXPERIMENT_DIR.glob("*.yaml"))
-
-
 def load_experiment(experiment: str) -> tuple[dict[str, Any], list[str]]:
     """Load the hyperparameters of an experiment.
 
@@ -51,42 +43,19 @@ def load_experiment(experiment: str) -> tuple[dict[str, Any], list[str]]:
         Hyperparameters, and a message for each setting of the kit that is translated.
 
     Raises:
-        ExperimentError: If the experiment does not exist, or if its file is invalid.
+        ValueError: If the experiment does not exist, or if its file is invalid.
     """
-    path = (
-        Path(experiment) if experiment.endswith((".yaml", ".yml")) else _experiment_path(experiment)
-    )
-    if not path.is_file():
-        raise ExperimentError(f"there is no experiment file {path}")
-    try:
-        content = read_yaml(path)
-    except ValueError as error:
-        raise ExperimentError(str(error)) from None
+    path = experiments.find_experiment(experiment, EXPERIMENT_DIR)
+    content = read_yaml(path)
     if not isinstance(content, dict) or len(content) != 1:
-        raise ExperimentError(
-            f"{path} must contain one experiment: a name with its settings below it"
-        )
+        raise ValueError(f"{path} must contain one experiment: a name with its settings below it")
     (body,) = content.values()
     if faults := _find_errors(body):
-        raise ExperimentError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
+        raise ValueError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
     try:
         return kit_settings.translate_file(_to_hyperparameters(body))
     except HyperparameterError as error:
-        raise ExperimentError(f"{path} cannot be run: {error}") from None
-
-
-def _experiment_path(experiment: str) -> Path:
-    """Return the path of the file of a built-in experiment.
-
-    Raises:
-        ExperimentError: If the experiment does not exist.
-    """
-    if experiment not in experiment_names():
-        raise ExperimentError(
-            f"{unknown_name_message('experiment', experiment, experiment_names())}; or use the "
-            "path of a .yaml file"
-        )
-    return _EXPERIMENT_DIR / f"{experiment}.yaml"
+        raise ValueError(f"{path} cannot be run: {error}") from None
 
 
 def _find_errors(body: Any) -> list[str]:

@@ -28,11 +28,10 @@ from sagemaker_rl.job.hyperparameters import (
     hyperparameter,
     parse_value,
 )
-from sagemaker_rl.job.utilization import UsableResources
+from sagemaker_rl.job.utilization import ResourcePlan
 from sagemaker_rl.ray_launcher import (
     Completion,
     Hyperparameters,
-    ResourcePlan,
     SageMakerRayLauncher,
 )
 from sagemaker_rl.runs.run_summary import RunSummary
@@ -154,10 +153,8 @@ class ProcgenLauncher(SageMakerRayLauncher):
             runners = 0
         elif shared is not None:
             runners = max(one for one in range(1, runners + 1) if shared % one == 0)
-        busy = usual.usable
-        if not config.num_env_runners:
-            busy = UsableResources(math.inf, busy.gpus)
-        return ResourcePlan(runners, busy)
+        busy = usual.cpus if config.num_env_runners else math.inf
+        return ResourcePlan(runners, busy, usual.gpus)
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """Return the settings that a checkpoint and the resuming run must share.

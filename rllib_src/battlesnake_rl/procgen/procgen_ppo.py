@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
@@ -62,7 +61,7 @@ _UNUSED_SETTINGS = {
 """Settings of this project's PPO without an effect, with their defaults."""
 
 
-class SingleSeatProcgen(VectorProcgen):
+class _SingleSeatProcgen(VectorProcgen):
     """Procgen games with the interface of multi-snake games.
 
     PPO's env runner uses this interface.
@@ -88,7 +87,7 @@ class ProcgenRunner(PPOEnvRunner):
         """Create the games; the next call of `sample` starts new episodes."""
         config = self.config
         cpus = len(os.sched_getaffinity(0)) if config.num_env_runners == 0 else 1
-        games: Any = SingleSeatProcgen(
+        games: Any = _SingleSeatProcgen(
             config.num_envs_per_env_runner, config.env_config, num_threads=cpus
         )
         self.env, self._board_size = games, None
@@ -127,7 +126,7 @@ class ProcgenRunner(PPOEnvRunner):
         """
         with torch.inference_mode():
             frames = torch.from_numpy(self._frames).to(self._device)
-            found = compute_logits_and_values(self.module[DEFAULT_MODULE_ID], frames)
+            found = _compute_logits_and_values(self.module[DEFAULT_MODULE_ID], frames)
         logits, values[:, 0] = (one.cpu().numpy() for one in found)
         luck = self._random.gumbel(size=logits.shape).astype(np.float32)
         moves = (logits + luck * explore[:, None]).argmax(-1)
@@ -172,7 +171,7 @@ class ProcgenRunner(PPOEnvRunner):
         return self.metrics.reduce()
 
 
-def compute_logits_and_values(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
+def _compute_logits_and_values(module: Any, frames: Tensor) -> tuple[Tensor, Tensor]:
     """Return logits, float32 (B, 15), and values, float32 (B,), of a module.
 
     Any module that RLlib's PPO can train is valid.
@@ -205,7 +204,7 @@ class ProcgenLearner(PPOLearner):
 
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the logits and the values of a minibatch."""
-        logits, values = compute_logits_and_values(
+        logits, values = _compute_logits_and_values(
             self.module[DEFAULT_MODULE_ID].unwrapped(), batch[Columns.OBS]
         )
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.VF_PREDS: values}
@@ -220,9 +219,9 @@ class ProcgenLearner(PPOLearner):
         return super().compute_loss_for_module(batch=batch | {ADVANTAGES: normalized}, **kwargs)
 
     def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """Return the clipped value loss of a minibatch (see `clipped_value_loss`)."""
+        """Return the clipped value loss of a minibatch (see `_clipped_value_loss`)."""
         clip = self.config.vf_clip_param
-        return clipped_value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
+        return _clipped_value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the state of RLlib's learner, with the moments of the reward normalizer."""
@@ -236,7 +235,7 @@ class ProcgenLearner(PPOLearner):
             self._normalizer.set_moments(state[_STATE_KEY])
 
 
-def clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
+def _clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
     """Return PPO's clipped value loss, as in OpenAI baselines.
 
     For each value, the loss is the larger of the squared errors with and without clipping. The
@@ -341,11 +340,7 @@ class ProcgenPPO(TrainingLoop):
     """PPO that alternates between sampling rollouts and training on the rollouts."""
 
     config: ProcgenPPOConfig
-
-    @classmethod
-    def get_default_config(cls) -> AlgorithmConfig:
-        """Return ProcgenPPO's configuration."""
-        return ProcgenPPOConfig()
+    config_class = ProcgenPPOConfig
 
     def training_step(self) -> None:
         """Sample rollouts and train on the sampled rollouts."""

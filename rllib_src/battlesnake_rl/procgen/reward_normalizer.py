@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from gymnasium.wrappers.utils import RunningMeanStd
 from numpy.typing import NDArray
 
 from battlesnake_rl.mabs.ppo.ppo import Rollout
 
 _EPSILON = 1e-8
 """Constant that is added to the variance before the square root."""
+
+_MOMENTS = {"mean": "mean", "variance": "var", "count": "count"}
+"""Attributes of `RunningMeanStd`, keyed by their names in a checkpoint."""
 
 
 class RewardNormalizer:
@@ -30,7 +34,7 @@ class RewardNormalizer:
 
     def __init__(self, gamma: float, clip: float) -> None:
         self._gamma, self._clip = gamma, clip
-        self._mean, self._variance, self._count = 0.0, 1.0, 1e-4
+        self._moments = RunningMeanStd()  # type: ignore[no-untyped-call]
         self._returns: NDArray[np.float64] = np.zeros(0)
 
     def normalize_rollouts(self, rollouts: Sequence[Rollout]) -> None:
@@ -64,33 +68,20 @@ class RewardNormalizer:
             self._returns = np.zeros(len(rewards))
         self._returns[played] = self._returns[played] * self._gamma + rewards[played]
         if played.any():
-            self._update_moments(self._returns[played])
+            self._moments.update(self._returns[played])  # type: ignore[no-untyped-call]
         self._returns[ended] = 0.0
-        scaled = rewards / np.sqrt(self._variance + _EPSILON)
+        scaled = rewards / np.sqrt(self._moments.var + _EPSILON)
         clipped: NDArray[np.float32] = np.clip(scaled, -self._clip, self._clip).astype(np.float32)
         return clipped
-
-    def _update_moments(self, returns: NDArray[np.float64]) -> None:
-        """Merge new returns into the running moments (Chan et al. 1979)."""
-        count, difference = len(returns), returns.mean() - self._mean
-        total = self._count + count
-        squares = (
-            self._variance * self._count
-            + returns.var() * count
-            + difference**2 * self._count * count / total
-        )
-        self._mean += difference * count / total
-        self._variance, self._count = squares / total, total
 
     def get_moments(self) -> dict[str, float]:
         """Return the running mean, variance and count of the returns.
 
         The returns of running games are not included.
         """
-        return {"mean": self._mean, "variance": self._variance, "count": self._count}
+        return {name: float(getattr(self._moments, key)) for name, key in _MOMENTS.items()}
 
     def set_moments(self, state: Mapping[str, float]) -> None:
         """Set the running moments to a result of `get_moments`."""
-        self._mean, self._variance, self._count = (
-            float(state[name]) for name in ("mean", "variance", "count")
-        )
+        for name, key in _MOMENTS.items():
+            setattr(self._moments, key, state[name])

@@ -106,6 +106,14 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 "such as ray.rllib.algorithms.dqn.DQN, or RLLIB_PPO"
             )
 
+    def _check_one_learner(self, algorithm: str) -> None:
+        """Raise ValueError if there are several learners."""
+        if self.num_learners > 1:
+            raise ValueError(
+                f"{algorithm} has one learner, got num_learners={self.num_learners}; "
+                "leave num_learners out"
+            )
+
     def _check_classes(self) -> None:
         """Raise ValueError if a custom class lacks a required base class."""
         for name, given, base in (
@@ -137,6 +145,14 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
 
     In a list of base classes, this class must precede other algorithms of RLlib.
     """
+
+    config_class: ClassVar[Callable[[], AlgorithmConfig]]
+    """Class of the algorithm's configuration."""
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """Return the default configuration of the algorithm."""
+        return cls.config_class()
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Build the env runners and the learners."""

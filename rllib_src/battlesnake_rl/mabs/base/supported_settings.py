@@ -54,15 +54,8 @@ SUPPORTED_FIELDS = frozenset(_SUPPORTED_FIELD_NAMES.split())
 
 INTERNAL_FIELDS = frozenset(
     (
-        *(
-            "class",
-            "in_evaluation",
-            "is_online",
-            "_is_frozen",
-            "_validate_config",
-            "simple_optimizer",
-        ),
-        "learner_config_dict",
+        *("class", "in_evaluation", "is_online", "_is_frozen", "_validate_config"),
+        *("simple_optimizer", "learner_config_dict"),
     )
 )
 """Fields that RLlib sets itself, and fields reserved for custom learners."""
@@ -104,13 +97,13 @@ _ALTERNATIVES = {
 """Alternative to each unsupported field, keyed by public field name."""
 
 
-def public_name(config: AlgorithmConfig, field: str) -> str:
+def _public_name(config: AlgorithmConfig, field: str) -> str:
     """Return the public name of a configuration field.
 
     RLlib stores some fields with a leading underscore and exposes these fields as properties.
 
     >>> from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-    >>> public_name(AlgorithmConfig(), "_train_batch_size_per_learner")
+    >>> _public_name(AlgorithmConfig(), "_train_batch_size_per_learner")
     'train_batch_size_per_learner'
     """
     name = field.removeprefix("_")
@@ -119,14 +112,14 @@ def public_name(config: AlgorithmConfig, field: str) -> str:
     return name if name.endswith("_connector") or name == "learner_class" else field
 
 
-def get_public_fields(config: AlgorithmConfig) -> dict[str, Any]:
+def _get_public_fields(config: AlgorithmConfig) -> dict[str, Any]:
     """Return all fields of a configuration, keyed by public name."""
-    values = {public_name(config, field): value for field, value in vars(config).items()}
+    values = {_public_name(config, field): value for field, value in vars(config).items()}
     # RLlib replaces the values of ``policies``, so only the policy names are comparable.
     return values | {"policies": sorted(values["policies"])}
 
 
-def supported_fields(settings: AlgorithmSettings | type[AlgorithmSettings]) -> frozenset[str]:
+def _supported_fields(settings: AlgorithmSettings | type[AlgorithmSettings]) -> frozenset[str]:
     """Return the names of RLlib's fields that have an effect for an algorithm."""
     own = (target_of(field) for field in fields(settings) if field.metadata["target"] is not None)
     names = {*SUPPORTED_FIELDS, *settings.extra_fields.split()}
@@ -150,14 +143,14 @@ def check_name(settings: AlgorithmSettings, algorithm: str, name: str, value: An
         HyperparameterError: If the field is unknown or has no effect.
     """
     first = name.partition(".")[0]
-    known = supported_fields(settings)
+    known = _supported_fields(settings)
     if first in known or settings.all_fields:
         return
     if value and first in _ALTERNATIVES:
         raise HyperparameterError(
             f"{CONFIG_PREFIX}{name}: {algorithm} does not use {first}; {_ALTERNATIVES[first]}"
         )
-    names = known.union(*map(supported_fields, ALGORITHMS.values()))
+    names = known.union(*map(_supported_fields, ALGORITHMS.values()))
     if nearest_name(first, names):
         raise unknown_name_error(CONFIG_PREFIX + first, (CONFIG_PREFIX + one for one in names))
 
@@ -171,12 +164,12 @@ def check_settings(config: AlgorithmConfig) -> None:
     """
     if config.in_evaluation:
         return  # RLlib derived this evaluation configuration from a validated configuration.
-    plain = get_public_fields(config.rllib_config_class()) | _FIXED_FIELD_VALUES
-    ours = get_public_fields(type(config)()).keys() - plain.keys()
-    known = supported_fields(config.settings_class) | ours
+    plain = _get_public_fields(config.rllib_config_class()) | _FIXED_FIELD_VALUES
+    ours = _get_public_fields(type(config)()).keys() - plain.keys()
+    known = _supported_fields(config.settings_class) | ours
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
     faults = []
-    for name, value in get_public_fields(config).items():
+    for name, value in _get_public_fields(config).items():
         if name in passed_over:
             continue
         if name not in plain:

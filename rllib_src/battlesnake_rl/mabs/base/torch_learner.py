@@ -50,7 +50,7 @@ def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
     return wait_for_copy
 
 
-def is_run_schedule(schedule: Any) -> bool:
+def _is_run_schedule(schedule: Any) -> bool:
     """Return whether a schedule counts the completed fraction of the run.
 
     The last point of such a schedule is at 1. All other schedules count env steps.
@@ -77,7 +77,7 @@ def schedule_value(
     if isinstance(schedule, int | float):
         return schedule
     positions, values = zip(*schedule, strict=True)
-    position = run_progress if is_run_schedule(schedule) else env_steps
+    position = run_progress if _is_run_schedule(schedule) else env_steps
     return float(np.interp(position, positions, values).round(12))
 
 
@@ -116,7 +116,7 @@ class BatchedLearner(TorchLearner):  # type: ignore[misc]
             ),
             params=parameters,
             # RLlib's schedules only know env steps; `set_run_progress` follows the run.
-            lr_or_lr_schedule=None if is_run_schedule(lr) else lr,
+            lr_or_lr_schedule=None if _is_run_schedule(lr) else lr,
         )
 
     def set_run_progress(self, fraction: float) -> None:
@@ -125,7 +125,7 @@ class BatchedLearner(TorchLearner):  # type: ignore[misc]
         The learning rate changes at once, if its schedule ends with the run.
         """
         self.run_progress = fraction
-        if is_run_schedule(self.config.lr):
+        if _is_run_schedule(self.config.lr):
             for optimizer in self._named_optimizers.values():
                 self._set_optimizer_lr(optimizer, schedule_value(self.config.lr, 0, fraction))
 

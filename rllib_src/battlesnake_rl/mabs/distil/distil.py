@@ -258,7 +258,7 @@ class DistilLearner(BatchedLearner):
         """Return the cross-entropy to the expert's policy plus the weighted value loss."""
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
         said = logits.log_softmax(-1).masked_fill(~batch[ACTION_MASK], 0.0)
-        policy_loss = -(expert_policy(batch[_REGRETS]) * said).sum(-1).mean()
+        policy_loss = -(_expert_policy(batch[_REGRETS]) * said).sum(-1).mean()
         vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[_VALUE_TARGETS])
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss
         best = (batch[_REGRETS].gather(-1, logits.argmax(-1, keepdim=True)) == 0).float().mean()
@@ -272,10 +272,10 @@ class DistilLearner(BatchedLearner):
         return super()._mean_metrics() | {"replay_ratio": self._num_rows_trained / max(added, 1)}
 
 
-def expert_policy(regrets: Tensor) -> Tensor:
+def _expert_policy(regrets: Tensor) -> Tensor:
     """Return the expert's move probabilities, float32 (B, 4), from the regrets.
 
-    >>> expert_policy(torch.tensor([[0.0, 1.0, 60.0, 60.0]])).round(decimals=2).tolist()
+    >>> _expert_policy(torch.tensor([[0.0, 1.0, 60.0, 60.0]])).round(decimals=2).tolist()
     [[0.7300000190734863, 0.27000001072883606, 0.0, 0.0]]
     """
     return torch.softmax(-regrets.float() / _TEMPERATURE_CELLS, -1)
@@ -313,22 +313,14 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
         super().validate()
         if not COMPILED:
             raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
-        if self.num_learners > 1:
-            raise ValueError(
-                f"DISTIL has one learner, got num_learners={self.num_learners}; "
-                "leave num_learners out"
-            )
+        self._check_one_learner("DISTIL")
 
 
 class DISTIL(BatchedAlgorithm):
     """Asynchronous DISTIL: env runners label positions while the learner trains."""
 
     config: DISTILConfig
-
-    @classmethod
-    def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration of DISTIL."""
-        return DISTILConfig()
+    config_class = DISTILConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Build the env runners, the learner and the ladder evaluator."""

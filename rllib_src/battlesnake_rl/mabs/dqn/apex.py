@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import ray
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     ENV_RUNNER_SAMPLING_TIMER,
@@ -91,11 +90,7 @@ class APEX(DQN):
     """Asynchronous distributed DQN."""
 
     config: APEXConfig
-
-    @classmethod
-    def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration of APEX."""
-        return APEXConfig()
+    config_class = APEXConfig
 
     def _build_replay_buffer(self, frame_shape: tuple[int, ...]) -> ShardedReplayBuffer:
         """Start the shards of the replay buffer."""
@@ -142,13 +137,10 @@ class APEX(DQN):
         few_batches: float = 4.0 * self.config.total_train_batch_size
         return max(everybody, few_batches)
 
-    def _store_fragments(self, timeout_s: float | None) -> list[dict[str, Any]]:
+    def _store_fragments(self, timeout_s: float | None) -> None:
         """Send all finished fragments to the shards in turn.
 
         If no fragment is ready, wait at most ``timeout_s`` seconds for the first fragment.
-
-        Returns:
-            Step count and metrics of each fragment.
         """
         infos = []
         for fragment, info in self._requests.receive(timeout_s):
@@ -157,7 +149,6 @@ class APEX(DQN):
         if infos:
             self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
-        return infos
 
     def _train_on_next_batch(self) -> bool:
         """Train on the oldest requested batch, and return whether a shard had the batch."""

@@ -298,11 +298,7 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
     """Synchronous DQN: all env runners play a fragment, then the learner trains."""
 
     config: DQNConfig
-
-    @classmethod
-    def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration of DQN."""
-        return DQNConfig()
+    config_class = DQNConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Build the env runners, the learners and the replay buffer."""

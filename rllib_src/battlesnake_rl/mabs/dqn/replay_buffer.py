@@ -104,12 +104,12 @@ class Batch:
     """float32 (B,), importance sampling weights, scaled to a maximum of 1."""
 
 
-class SumTree:
+class _SumTree:
     """Binary tree whose inner nodes contain sums of non-negative values.
 
     Sampling and updates have time complexity O(log size).
 
-    >>> tree = SumTree(4)
+    >>> tree = _SumTree(4)
     >>> tree.set(np.array([0, 2]), np.array([1.0, 3.0]))
     >>> tree.total
     4.0
@@ -196,7 +196,7 @@ class ReplayBuffer:
             "terminateds": np.zeros(capacity, dtype=np.bool_),
             "n_step": np.zeros(capacity, dtype=np.uint8),
         }
-        self._priorities = SumTree(capacity)
+        self._priorities = _SumTree(capacity)
 
     def __len__(self) -> int:
         """Return the number of stored rows."""

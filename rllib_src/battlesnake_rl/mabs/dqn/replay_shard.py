@@ -20,7 +20,7 @@ _NUM_PREFETCHED_BATCHES = 2
 """Number of batches requested from each shard in advance."""
 
 
-class ReplayBufferShard(ReplayBuffer):
+class _ReplayBufferShard(ReplayBuffer):
     """`ReplayBuffer` from which an actor samples; `try_sample` returns None if it is empty."""
 
     def try_sample(self, batch_size: int) -> Batch | None:
@@ -48,7 +48,7 @@ class ShardedReplayBuffer:
         own = ray.get_runtime_context().get_node_id()
         address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == own)
         shard = ray.remote(num_cpus=0, resources={f"node:{address}": 0.001}, max_restarts=-1)(
-            ReplayBufferShard
+            _ReplayBufferShard
         )
         self.shards = [
             shard.remote(seed=None if seed is None else seed + i, **arguments)

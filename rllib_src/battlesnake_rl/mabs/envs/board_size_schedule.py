@@ -15,10 +15,10 @@ FIXED_SHAPE_OBSERVATION = "max-bordered-51s"
 """Observation of the starter pack's network, with the same shape for all boards."""
 
 
-def board_size_after(iteration: int) -> int:
+def _board_size_after(iteration: int) -> int:
     """Return the board size for the iteration after ``iteration``, in cells.
 
-    >>> [board_size_after(count) for count in (1, 10, 11, 20, 21, 29, 30, 31, 41)]
+    >>> [_board_size_after(count) for count in (1, 10, 11, 20, 21, 29, 30, 31, 41)]
     [7, 7, 11, 11, 19, 19, 7, 7, 11]
     """
     return CYCLED_BOARD_SIZES[max(iteration % 30 - 1, 0) // 10]
@@ -29,7 +29,7 @@ def advance_board_size(*, algorithm: Any, **_: Any) -> None:
 
     RLlib calls this function as a callback.
     """
-    board_size = board_size_after(algorithm.training_iteration)
+    board_size = _board_size_after(algorithm.training_iteration)
     algorithm.env_runner_group.foreach_env_runner(
         functools.partial(_set_board_size, board_size=board_size)
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from battlesnake_gym.config import EnvConfig, check_option_names
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.opponent_names import POLICY_PREFIX
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.seated_opponents import SampledOpponents
@@ -18,11 +18,7 @@ from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
 from battlesnake_rl.mabs.envs.board_size_schedule import CYCLED_BOARD_SIZES
-from battlesnake_rl.mabs.envs.training_env_config import (
-    ENV_CONFIG_DEFAULTS,
-    TrainingEnvConfig,
-    env_options,
-)
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 
 
 def make_vector_env(
@@ -41,8 +37,7 @@ def make_vector_env(
     Raises:
         ValueError: If a key is unknown or the environment rejects a value.
     """
-    check_option_names(env_config, ENV_CONFIG_DEFAULTS)
-    games = TrainingEnvConfig(**env_config)
+    games = env_options(env_config)
     if not isinstance(games.num_snakes, int):
         counts = np.resize(np.asarray(games.num_snakes), num_games)
         games = replace(games, num_snakes=counts)

@@ -96,15 +96,10 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         self, frames: NDArray[np.uint8], infos: dict[str, Any], seats: NDArray[np.intp]
     ) -> dict[str, Any]:
         """Return RLlib's observations of the snakes at ``seats``, keyed by agent."""
-        seen: dict[str, Any] = {
-            self.possible_agents[seat]: frames[0, seat].copy() for seat in seats
-        }
-        if not self._masked:
-            return seen
-        return {
-            self.possible_agents[seat]: {
-                OBSERVATIONS: seen[self.possible_agents[seat]],
-                ACTION_MASK: infos["action_mask"][0, seat].astype(np.int8),
-            }
-            for seat in seats
-        }
+        seen: dict[str, Any] = {}
+        for seat in seats:
+            planes, mask = frames[0, seat].copy(), infos["action_mask"][0, seat].astype(np.int8)
+            seen[self.possible_agents[seat]] = (
+                {OBSERVATIONS: planes, ACTION_MASK: mask} if self._masked else planes
+            )
+        return seen

@@ -187,7 +187,7 @@ def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> 
     return Samples(rows["inputs"][order], rows["living"][order], target.astype(np.float32))
 
 
-class LayerStack(nn.Module):
+class _LayerStack(nn.Module):
     """Float network of one stack: for two, three, or at least four living snakes.
 
     The architecture equals the architecture in the C code.
@@ -241,7 +241,9 @@ class EvaluationModel:
     """
 
     def __init__(self) -> None:
-        self.stacks = [LayerStack(NUM_DUEL_INPUTS if i == 0 else NUM_INPUTS) for i in range(STACKS)]
+        self.stacks = [
+            _LayerStack(NUM_DUEL_INPUTS if i == 0 else NUM_INPUTS) for i in range(STACKS)
+        ]
         self.started = [False] * STACKS
 
     def get_state(self) -> dict[str, Any]:
@@ -284,7 +286,7 @@ class EvaluationModel:
         generator = torch.Generator().manual_seed(seed)
         losses = []
         for number, stack in enumerate(self.stacks):
-            those = stack_indices(samples.living) == number
+            those = _stack_indices(samples.living) == number
             if those.sum() < batch:
                 losses.append(math.nan)
                 continue
@@ -303,7 +305,7 @@ class EvaluationModel:
 
 
 def _fit_stack(
-    stack: LayerStack,
+    stack: _LayerStack,
     inputs: Tensor,
     target: Tensor,
     epochs: float,
@@ -334,7 +336,7 @@ def _fit_stack(
     return recent
 
 
-def stack_indices(living: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _stack_indices(living: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return the index of the stack for each number of living snakes, int64 (M,)."""
     return np.clip(living.astype(np.int64), 2, 1 + STACKS) - 2
 

@@ -135,7 +135,7 @@ class EXITConfig(StandaloneConfig):
         return str(champion), f"battlesnake-gym runs {model_dir.parent}"
 
 
-def label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:
+def _label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:
     """Return labeled samples; the games of each champion are labeled separately.
 
     The values of different champions have different scales.
@@ -183,8 +183,8 @@ class EXIT:
         """
         self.self_play.should_stop = self.should_stop
         began = time.process_time()
-        fragments = self._collect()
-        fresh = label_fragments(fragments)
+        fragments = list(self.self_play.collect(self.champion, self.promotions))
+        fresh = _label_fragments(fragments)
         self._buffer_samples(fresh)
         losses = self._fit_model()
         self.progress.iterations += 1
@@ -199,10 +199,6 @@ class EXIT:
             self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
         return self._build_results(fragments, [*losses, rounded], match)
-
-    def _collect(self) -> list[SelfPlayFragment]:
-        """Return the fragments of one iteration."""
-        return list(self.self_play.collect(self.champion, self.promotions))
 
     def _buffer_samples(self, fresh: Samples) -> None:
         """Add new samples to the buffer, and drop old samples.

@@ -108,7 +108,7 @@ class ExitProgress:
         write_atomically(folder / "progress.json", lambda part: part.write_text(text))
 
 
-class SearchOpponentSampler:
+class _SearchOpponentSampler:
     """Sampler of search opponents.
 
     An opponent is the player itself, an earlier network, or a search with varied handcrafted
@@ -154,7 +154,7 @@ class SearchOpponentSampler:
         return replace(now, **changed)
 
 
-def build_latest_player(
+def _build_latest_player(
     champion: Evaluation | None,
     num_snakes: int,
     deep: bool,
@@ -183,7 +183,7 @@ def build_latest_player(
     )
 
 
-class GameMixSchedule:
+class _GameMixSchedule:
     """Selector of the game that is furthest behind its share of the searched moves.
 
     `GAME_MIX` contains the games and their shares.
@@ -253,7 +253,7 @@ class SelfPlayFragment:
     """
 
 
-class SelfPlayRunner:
+class _SelfPlayRunner:
     """Stateless Ray actor that plays games for the learner."""
 
     def play_fragment(
@@ -333,14 +333,14 @@ class SelfPlay:
         self, settings: Any, num_runners: int, progress: ExitProgress, networks_dir: Path
     ) -> None:
         self._settings, self.progress, self._networks_dir = settings, progress, networks_dir
-        self._schedule = GameMixSchedule()
+        self._schedule = _GameMixSchedule()
         # The fragments in flight contain at most the moves of one iteration.
         share = math.ceil(settings.moves_per_iteration / (_MAX_FRAGMENTS_IN_FLIGHT * num_runners))
         self._moves_per_fragment = min(settings.moves_per_fragment, share)
         self._fragments: dict[ray.ObjectRef, _PendingFragment] = {}
         # If a runner fails, Ray repeats the runner's requests on a replacement.
         self._runner = ray.remote(num_cpus=CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
-            SelfPlayRunner
+            _SelfPlayRunner
         )
         self.runners: list[Any] = []
         self.ensure_num_runners(num_runners)
@@ -422,8 +422,8 @@ class SelfPlay:
         deep = 0 < self._settings.deep_search_after_moves <= self.progress.moves
         setup = GAME_MIX[kind][1]
         root_noise = self._settings.root_noise
-        player = build_latest_player(champion, setup.num_snakes, deep, root_noise, random)
-        opponents = SearchOpponentSampler(self._networks_dir, random)
+        player = _build_latest_player(champion, setup.num_snakes, deep, root_noise, random)
+        opponents = _SearchOpponentSampler(self._networks_dir, random)
         return kind, setup, *opponents.draw_players(setup.num_snakes, player)
 
     def play_game_pairs(self, one: SearchPlayer, other: SearchPlayer) -> Iterator[int]:

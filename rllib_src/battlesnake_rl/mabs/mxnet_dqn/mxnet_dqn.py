@@ -103,7 +103,7 @@ class MXNETConfig(StandaloneConfig):
         return BufferSize("buffer_size", self.settings.buffer_size, moves * size)
 
 
-class SnakeReplayBuffer:
+class _SnakeReplayBuffer:
     """Latest transitions of one snake.
 
     Args:
@@ -139,7 +139,7 @@ class SnakeReplayBuffer:
 
 
 @dataclass
-class MXNETProgress:
+class _MXNETProgress:
     """Counters of a training, which checkpoints contain."""
 
     epsilon: float
@@ -175,12 +175,12 @@ class MXNET:
         )
         self.update_target(1.0)
         self.parameters = mxnet_network.get_parameters(self.network)
-        self.progress = MXNETProgress(self.settings.epsilon_start)
+        self.progress = _MXNETProgress(self.settings.epsilon_start)
         self._make_optimizer()
         self.loss = self._mx.gluon.loss.L2Loss()
         self.losses: list[float] = []
         self.buffers = [
-            SnakeReplayBuffer(self.settings.buffer_size, self.shape)
+            _SnakeReplayBuffer(self.settings.buffer_size, self.shape)
             for _ in range(self.env.num_snakes)
         ]
         self._statistics = GameStatistics(1, self.env.num_snakes)
@@ -268,7 +268,7 @@ class MXNET:
 
     # Learning
 
-    def learn(self, buffer: SnakeReplayBuffer) -> None:
+    def learn(self, buffer: _SnakeReplayBuffer) -> None:
         """Train the network on a random batch of one snake's transitions."""
         nd = self._mx.nd
         rows = self.random.integers(len(buffer), size=self.settings.batch_size)
@@ -395,7 +395,7 @@ class MXNET:
         folder = Path(path)
         state = json.loads((folder / _STATE_FILE).read_text())
         self._recent_games.iterations.extend(state.pop("recent_games"))
-        self.progress = MXNETProgress(**state)
+        self.progress = _MXNETProgress(**state)
         with np.load(folder / _ARRAYS_FILE, allow_pickle=False) as arrays:
             self._set_arrays(arrays, self.progress.updates)
         self.ladder_evaluator.restore(folder)

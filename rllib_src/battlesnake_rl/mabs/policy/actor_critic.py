@@ -148,14 +148,6 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         with torch.no_grad():
             return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
 
-    def train(self, mode: bool = True) -> SnakeActor:
-        """Set the training mode, unless the module already has this mode.
-
-        RLlib calls this method before every update. Torch's method would visit all modules each
-        time.
-        """
-        return self if self.training == mode else super().train(mode)
-
 
 def logits_and_values_numpy(
     module: Any, frames: NDArray[np.uint8]

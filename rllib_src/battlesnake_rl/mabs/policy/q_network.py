@@ -67,7 +67,7 @@ TRUNK_DEFAULTS = {
 """Trunk settings in a ``model_config``, with default values."""
 
 
-def crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
+def _crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
     """Return the cells around one cell of each board, with zeros outside the board.
 
     Args:
@@ -299,7 +299,7 @@ class ConvTrunk(nn.Module):
             return scaled, None
         heads = planes[:, self.head_plane].flatten(1).argmax(1)
         width = planes.shape[3]
-        near = crop_around(planes, heads // width, heads % width, self.head_crop)
+        near = _crop_around(planes, heads // width, heads % width, self.head_crop)
         return scaled, near.to(dtype).div_(255)
 
     def features_from(self, scaled: Tensor, near: Tensor | None) -> Tensor:
@@ -372,7 +372,7 @@ https://arxiv.org/abs/1212.1824).
 """
 
 
-class WeightAverage(AveragedModel):
+class _WeightAverage(AveragedModel):
     """Running average of a network's weights.
 
     The integer ``num_updates`` is the number of averaged updates. To read the tensor ``n_averaged``
@@ -382,7 +382,7 @@ class WeightAverage(AveragedModel):
     num_updates = 0
 
 
-def _restore_num_updates(mean: WeightAverage, _: object = None) -> None:
+def _restore_num_updates(mean: _WeightAverage, _: object = None) -> None:
     """Set ``mean.num_updates`` from the tensor of a loaded state."""
     mean.num_updates = int(mean.n_averaged)
 
@@ -395,11 +395,11 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
     """
 
     network: nn.Module
-    mean: WeightAverage
+    mean: _WeightAverage
 
     def init_average(self) -> None:
         """Initialize the weight average; only modules of a learner have a weight average."""
-        self.mean = WeightAverage(self.network)
+        self.mean = _WeightAverage(self.network)
         self.mean.requires_grad_(False)
         self._weights: list[Tensor] = list(self.network.parameters())
         self._means: list[Tensor] = list(self.mean.module.parameters())
@@ -433,6 +433,14 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
                 kept.copy_(buffer)
             self.mean.n_averaged.add_(1)
 
+    def train(self, mode: bool = True) -> Any:
+        """Set the training mode, unless the module already has this mode.
+
+        RLlib calls this method before every update. Torch's method would visit all modules each
+        time.
+        """
+        return self if self.training == mode else super().train(mode)
+
     def get_non_inference_attributes(self) -> list[str]:
         """Return the names of the attributes that only a learner needs."""
         return ["mean"]
@@ -461,14 +469,6 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         return make_network(
             DuelingQNetwork, shape, num_actions, network_settings(self.model_config)
         )
-
-    def train(self, mode: bool = True) -> SnakeQModule:
-        """Set the training mode, unless the module already has this mode.
-
-        RLlib calls this method before every update. Torch's method would visit all modules each
-        time.
-        """
-        return self if self.training == mode else super().train(mode)
 
     def make_target_networks(self) -> None:
         """Create the target network as a copy of the Q-network."""

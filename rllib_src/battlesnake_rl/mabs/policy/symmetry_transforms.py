@@ -46,7 +46,7 @@ ACTION_MAP = np.array(
 """``ACTION_MAP[symmetry, action]`` is the action on the transformed board."""
 
 
-def transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
+def _transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
     """Apply a symmetry to square boards.
 
     Args:
@@ -90,7 +90,7 @@ def transform_observations(
     """
     one = _plane_order(symmetry, tuple(observation.planes))
     order = [frame * len(one) + plane for frame in range(observation.frame_stack) for plane in one]
-    boards = transform_boards(frames, symmetry)
+    boards = _transform_boards(frames, symmetry)
     return boards if order == sorted(order) else boards[..., order, :, :]
 
 

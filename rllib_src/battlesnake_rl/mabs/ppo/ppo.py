@@ -366,10 +366,7 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
         super().validate()
-        if self.num_learners > 1:
-            raise ValueError(
-                f"PPO has one learner, got num_learners={self.num_learners}; leave num_learners out"
-            )
+        self._check_one_learner("PPO")
         if self.async_sampling and not self.num_env_runners and not self.in_evaluation:
             raise ValueError(
                 "async_sampling needs env runners, got num_env_runners=0; leave async_sampling out"
@@ -383,11 +380,7 @@ class PPO(BatchedAlgorithm):
     """
 
     config: PPOConfig
-
-    @classmethod
-    def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration of PPO."""
-        return PPOConfig()
+    config_class = PPOConfig
 
     def training_step(self) -> None:
         """Train on the rollouts of the env runners.

@@ -31,7 +31,7 @@ _SNAKE_IDS = "0", "1"
 
 
 @dataclass(frozen=True, slots=True)
-class GameOutcomes:
+class _GameOutcomes:
     """Outcomes of N games, from the perspective of the policy's snake.
 
     Attributes:
@@ -54,8 +54,8 @@ def play_games_batched(
     *,
     starts: Sequence[State] = (),
     rules: Sequence[PipelineStep] = (),
-    on_finished: Callable[[int], None] = lambda games: None,
-) -> GameOutcomes:
+    on_finished: Callable[[int], object] = lambda games: None,
+) -> _GameOutcomes:
     """Play N games in parallel, each until the policy's snake is eliminated or alone.
 
     The policy plays greedily under the games' action mask.
@@ -91,7 +91,7 @@ def play_games_batched(
     )
     lanes = np.arange(games)
     playing = np.ones(games, dtype=np.bool_)
-    played = GameOutcomes(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
+    played = _GameOutcomes(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
     while playing.any():
         asked = np.flatnonzero(playing)
         actions = np.zeros((games, seats), dtype=np.uint8)
@@ -169,7 +169,7 @@ def play_pairs(
         Outcome of each pair: an index in `sprt.PAIR_SCORES`.
     """
     starts = [
-        duel_start(env_config, derive_seed(seed, first_pair + pair)) for pair in range(len(rungs))
+        _duel_start(env_config, derive_seed(seed, first_pair + pair)) for pair in range(len(rungs))
     ]
     played = play_games_batched(
         values,
@@ -184,7 +184,7 @@ def play_pairs(
     return [pair_outcome(float(sum_of_two)) for sum_of_two in points]
 
 
-def duel_start(env_config: Mapping[str, Any], seed: int) -> State:
+def _duel_start(env_config: Mapping[str, Any], seed: int) -> State:
     """Return the start position of a duel.
 
     ``env_config`` determines the rules and the board.

@@ -138,11 +138,11 @@ class Measurement:
 
         A draw counts half a point.
         """
-        return {rung: score_with_interval(pairs) for rung, pairs in self.pairs.items()}
+        return {rung: _score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
     def total_score(self) -> float:
         """Return the total score against all rungs, in [0, 1]; a draw counts half a point."""
-        return score_with_interval(
+        return _score_with_interval(
             [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         )[0]
 
@@ -162,23 +162,15 @@ class Measurement:
         }
 
 
-_EMPTY_METRICS = {
-    "elo": math.nan,
-    "elo_low": math.nan,
-    "elo_high": math.nan,
-    "elo_games": math.nan,
-    "elo_cpu_minutes": math.nan,
-    "elo_best": math.nan,
-    "elo_best_low": math.nan,
-    "elo_best_high": math.nan,
-    "elo_best_games": math.nan,
-    "ladder_score": math.nan,
-}
-"""Reported metrics before the first measurement."""
+_METRIC_NAMES = (
+    *("elo", "elo_low", "elo_high", "elo_games", "elo_cpu_minutes", "elo_best", "elo_best_low"),
+    *("elo_best_high", "elo_best_games", "ladder_score"),
+)
+"""Reported metrics, which are NaN before the first measurement."""
 
 LADDER_COLUMNS = {
     "cpu_minutes": "cpu_minutes",
-    **{name: name for name in _EMPTY_METRICS},
+    **{name: name for name in _METRIC_NAMES},
     "ladder_cpu_fraction": "ladder_cpu_fraction",
     **{
         f"score_{rung}{end}": f"score{end}/{rung}"
@@ -222,7 +214,7 @@ class StrengthHistory:
 
     def to_metrics(self) -> dict[str, Any]:
         """Return the ladder metrics that training reports in each iteration."""
-        results = dict(_EMPTY_METRICS)
+        results: dict[str, Any] = dict.fromkeys(_METRIC_NAMES, math.nan)
         if self.measurements:
             results |= self.measurements[-1].to_metrics()
         if self.best is not None:
@@ -281,7 +273,7 @@ class StrengthHistory:
         )
 
 
-def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
+def _score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
     """Return the score and its 95% confidence interval (low, high), in [0, 1].
 
     A draw counts half a point.
@@ -289,7 +281,7 @@ def score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
     Args:
         pairs: Number of game pairs with each outcome (`sprt.PAIR_SCORES`).
 
-    >>> score_with_interval([0, 1, 2, 5, 12])
+    >>> _score_with_interval([0, 1, 2, 5, 12])
     (0.85, 0.704, 0.933)
     """
     seen = sprt.estimate_elo(pairs)
@@ -312,7 +304,7 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
     for rung in rungs:
         if rung.name in met:
             games = 2 * sum(met[rung.name])
-            rate, low, high = score_with_interval(met[rung.name])
+            rate, low, high = _score_with_interval(met[rung.name])
             lines.append(
                 f"  {rung.name:<20}{rung.elo:>6.0f}  {games:>5}  {rate:>8.0%} "
                 f"({low:.0%} to {high:.0%})"
@@ -322,26 +314,19 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
     """Return a placement and its rung scores as a JSON-compatible dictionary."""
+    rungs = []
+    for meeting in placement.results:
+        score, low, high = _score_with_interval(meeting.pairs)
+        games = 2 * sum(meeting.pairs)
+        rung = {"name": meeting.other, "games": games, "score": score}
+        rungs.append(rung | {"ci_low": low, "ci_high": high})
     return {
         "elo": placement.elo,
         "ci_low": placement.low,
         "ci_high": placement.high,
         "out_of_range": placement.out_of_range,
         "games": placement.games,
-        "rungs": [
-            {
-                "name": meeting.other,
-                "games": 2 * sum(meeting.pairs),
-                **dict(
-                    zip(
-                        ("score", "ci_low", "ci_high"),
-                        score_with_interval(meeting.pairs),
-                        strict=True,
-                    )
-                ),
-            }
-            for meeting in placement.results
-        ],
+        "rungs": rungs,
     }
 
 

@@ -13,7 +13,7 @@ from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
 from torch import Tensor
 
 
-class ModelV2Module(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
+class _ModelV2Module(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """Module that computes logits and values with a ``TorchModelV2`` without recurrent state.
 
     The network reads the ``custom_options`` of the experiment from its ``model_config``, and also
@@ -53,10 +53,10 @@ class ModelV2Module(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             return values
 
 
-def wrap_network(network_class: type[TorchModelV2]) -> type[ModelV2Module]:
-    """Return a subclass of `ModelV2Module` for a network class.
+def wrap_network(network_class: type[TorchModelV2]) -> type[_ModelV2Module]:
+    """Return a subclass of `_ModelV2Module` for a network class.
 
     The subclass belongs to the network's module, so that both are serialized by value.
     """
     members = {"network_class": network_class, "__module__": network_class.__module__}
-    return type(network_class.__name__, (ModelV2Module,), members)
+    return type(network_class.__name__, (_ModelV2Module,), members)
