@@ -19,7 +19,6 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.replays import limits, official_format, rule_inference
 from battlesnake_gym.replays.json_lines import at_line
-from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MAX_HEALTH, START_LENGTH, Point, Snake, State
 
 
@@ -37,7 +36,8 @@ class EngineFrames:
     width: int
     height: int
     positions: list[State] = field(default_factory=list)
-    _heads: dict[str, Point] = field(default_factory=dict)
+    last_heads: dict[str, Point] = field(default_factory=dict)
+    """Heads of eliminated snakes."""
     _responses: list[dict[str, tuple[str, str]]] = field(default_factory=list)
     _meter: limits.SizeMeter = field(default_factory=limits.SizeMeter)
 
@@ -60,7 +60,7 @@ class EngineFrames:
             self.positions.append(position)
             for snake in filter(_is_eliminated, snakes):
                 if body := json_fields.points(snake, "body", "snakes[]"):
-                    self._heads.setdefault(str(snake.get("id")), body[0])
+                    self.last_heads.setdefault(str(snake.get("id")), body[0])
             self._responses.append(
                 {str(s.get("id")): (_get_text(s, "latency"), _get_text(s, "shout")) for s in snakes}
             )
@@ -85,13 +85,12 @@ class EngineFrames:
                 )
         return state
 
-    def replay(self, sent: Mapping[str, Any] | None, how: str = "") -> Replay:
-        """Convert the frames to a replay of the complete game.
+    def first_board(self, sent: Mapping[str, Any] | None) -> Board:
+        """Return the first position with the rules of the game.
 
         Args:
             sent: The ``game`` object that the engine sent; if None, the rules are inferred from the
                 frames (`replays.rule_inference`).
-            how: Source of ``sent``, recorded in ``Replay.info``.
 
         Raises:
             ReplayError: If the frames do not determine the rules, or contradict ``sent``.
@@ -108,16 +107,19 @@ class EngineFrames:
                 limits.check_number(number, f"game.ruleset.settings.{key}")
         if game.map == "snail_mode":
             self.positions = list(rule_inference.add_pending_trails(self.positions))
-        info = {"fetched": self.name, "rules": how or "inferred from its frames"}
-        replay = Replay(Board.from_state(self.positions[0], game), info=info)
-        for number, (frame, responses) in enumerate(
-            zip(self.positions[1:], self._responses[1:], strict=True), 2
-        ):
-            with at_line(self.name, number):
-                living = {snake.id for snake in replay.last.living}
-                known = {name: texts for name, texts in responses.items() if name in living}
-                replay.append_frame(frame, self._heads, **_responses_to_turn(known, game.timeout))
-        return replay
+        return Board.from_state(self.positions[0], game)
+
+    def turn_options(self, number: int, last: Board) -> dict[str, dict[str, Any]]:
+        """Return the keyword arguments of `Replay.append_frame` for position ``number``.
+
+        Args:
+            number: Index of the position.
+            last: The position before.
+        """
+        living = {snake.id for snake in last.living}
+        responses = self._responses[number]
+        known = {name: texts for name, texts in responses.items() if name in living}
+        return _responses_to_turn(known, last.game.timeout)
 
 
 def _responses_to_turn(
@@ -154,7 +156,7 @@ def parse_description(
         return status, EngineFrames(name, width, height), _parse_rules(sent)
 
 
-_BLACKOUT_GAME = {
+BLACKOUT_GAME = {
     "ruleset": {
         "name": "standard",
         "settings": {"foodSpawnChance": 15, "minimumFood": 1, VIEW_RADIUS_KEY: 5},
@@ -165,7 +167,7 @@ _BLACKOUT_GAME = {
 """The ``game`` object of the competition Battlesnake Blackout, whose replays lack the rules."""
 
 
-def parse_blackout_replay(content: Mapping[str, Any], name: str) -> Replay:
+def parse_blackout_replay(content: Mapping[str, Any], name: str) -> EngineFrames:
     """Parse a replay of the competition's site: ``{"moves": [frame, ...]}``.
 
     Args:
@@ -186,7 +188,7 @@ def parse_blackout_replay(content: Mapping[str, Any], name: str) -> Replay:
             snakes = json_fields.items(frame, "snakes", "moves[]")
             stacked = [_stack_segments(snake) for snake in snakes]
         frames.add({**frame, "snakes": stacked})
-    return frames.replay(_BLACKOUT_GAME, "those of Battlesnake Blackout")
+    return frames
 
 
 def _stack_segments(value: object) -> Mapping[str, Any]:

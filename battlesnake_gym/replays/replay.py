@@ -41,7 +41,8 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from battlesnake_gym.common.untrusted_text import path_text
-from battlesnake_gym.replays import limits, official_format, turn_json
+from battlesnake_gym.replays import engine_frames, limits, official_format, turn_json
+from battlesnake_gym.replays.engine_frames import EngineFrames
 from battlesnake_gym.replays.json_lines import ReplayError as ReplayError
 from battlesnake_gym.replays.json_lines import (
     at_line,
@@ -271,6 +272,29 @@ class Replay:
         return replay
 
     @staticmethod
+    def from_engine_frames(
+        parsed: EngineFrames, sent: Mapping[str, Any] | None, how: str = ""
+    ) -> Replay:
+        """Convert the frames of an engine to a replay of the complete game.
+
+        Args:
+            parsed: All frames.
+            sent: The ``game`` object that the engine sent; if None, the rules are inferred.
+            how: Source of ``sent``, recorded in ``info``.
+
+        Raises:
+            ReplayError: If the frames do not determine the rules, or contradict ``sent``.
+        """
+        first = parsed.first_board(sent)
+        info = {"fetched": parsed.name, "rules": how or "inferred from its frames"}
+        replay = Replay(first, info=info)
+        for number, frame in enumerate(parsed.positions[1:], 1):
+            with at_line(parsed.name, number + 1):
+                options = parsed.turn_options(number, replay.last)
+                replay.append_frame(frame, parsed.last_heads, **options)
+        return replay
+
+    @staticmethod
     def stream(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
         """Return a replay without turns, and an iterator that reads and appends the turns.
 
@@ -281,10 +305,11 @@ class Replay:
         head = next(lines)
         if "replay" in head:
             return Replay._stream_lines(itertools.chain([head], lines), name)
-        if "moves" in head:
-            from battlesnake_gym.replays import engine_frames
-
-            complete = engine_frames.parse_blackout_replay(head, name)
+        if isinstance(head.get("moves"), list):
+            parsed = engine_frames.parse_blackout_replay(head, name)
+            complete = Replay.from_engine_frames(
+                parsed, engine_frames.BLACKOUT_GAME, "those of Battlesnake Blackout"
+            )
             replay = Replay(complete.first, info=complete.info)
             return replay, replay._append_played(complete.turns)
         first, frames, last_heads = official_format.parse_game_file(head, lines, name)

@@ -274,7 +274,8 @@ class _GameFetch:
                     for frame in shown:
                         frames.add(frame)
                     num_new = len(shown)
-                return frames.replay(*await self._find_rules(client, frames, description))
+                rules = await self._find_rules(client, frames, description)
+                return Replay.from_engine_frames(frames, *rules)
 
     async def _find_rules(
         self,
