@@ -161,7 +161,6 @@ BLACKOUT_GAME = {
         "name": "standard",
         "settings": {"foodSpawnChance": 15, "minimumFood": 1, VIEW_RADIUS_KEY: 5},
     },
-    "map": "standard",
     "timeout": 500,
 }
 """The ``game`` object of the competition Battlesnake Blackout, whose replays lack the rules."""

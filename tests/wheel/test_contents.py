@@ -24,7 +24,7 @@ HOMES = {
 KINDS = {
     "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", ".txt", "py.typed"},
     "battlesnake_heuristics": {
-        *(".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".evaluation", ".md"),
+        *(".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".jsonl", ".evaluation", ".md"),
     },
     "battlesnake_server": {
         *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"),
