@@ -147,10 +147,11 @@ def test_published_calls_need_no_checkout(environment: Environment, tmp_path: Pa
 
 
 NAMED = """
-import battlesnake_rl.mabs.experiments, battlesnake_rl.procgen.procgen_experiments
-for experiments in (battlesnake_rl.mabs.experiments, battlesnake_rl.procgen.procgen_experiments):
-    for name in experiments.experiment_names():
-        assert experiments.load_experiment(name)
+from battlesnake_rl.mabs import experiments
+from battlesnake_rl.procgen import procgen_experiments
+for module in (experiments, procgen_experiments):
+    for name in experiments.experiment_names(module.EXPERIMENT_DIR):
+        assert module.load_experiment(name)
         print(name)
 """
 
