@@ -285,13 +285,8 @@ class Replay:
         Raises:
             ReplayError: If the frames do not determine the rules, or contradict ``sent``.
         """
-        first = parsed.first_board(sent)
-        info = {"fetched": parsed.name, "rules": how or "inferred from its frames"}
-        replay = Replay(first, info=info)
-        for number, frame in enumerate(parsed.positions[1:], 1):
-            with at_line(parsed.name, number + 1):
-                options = parsed.turn_options(number, replay.last)
-                replay.append_frame(frame, parsed.last_heads, **options)
+        replay, rest = Replay._stream_engine_frames(parsed, sent, how)
+        deque(rest, maxlen=0)
         return replay
 
     @staticmethod
@@ -307,11 +302,9 @@ class Replay:
             return Replay._stream_lines(itertools.chain([head], lines), name)
         if isinstance(head.get("moves"), list):
             parsed = engine_frames.parse_blackout_replay(head, name)
-            complete = Replay.from_engine_frames(
+            return Replay._stream_engine_frames(
                 parsed, engine_frames.BLACKOUT_GAME, "those of Battlesnake Blackout"
             )
-            replay = Replay(complete.first, info=complete.info)
-            return replay, replay._append_played(complete.turns)
         first, frames, last_heads = official_format.parse_game_file(head, lines, name)
         replay = Replay(first)
         return replay, replay._append_frames(frames, last_heads, name)
@@ -326,11 +319,21 @@ class Replay:
                 self.append_frame(frame, last_heads, latency=latency)
             yield self.turns[-1]
 
-    def _append_played(self, turns: Iterable[Turn]) -> Iterator[Turn]:
-        for turn in turns:
-            turn.play(self._last)
-            self.turns.append(turn)
-            yield turn
+    @staticmethod
+    def _stream_engine_frames(
+        parsed: EngineFrames, sent: Mapping[str, Any] | None, how: str
+    ) -> tuple[Replay, Iterator[Turn]]:
+        first = parsed.first_board(sent)
+        info = {"fetched": parsed.name, "rules": how or "inferred from its frames"}
+        replay = Replay(first, info=info)
+        return replay, replay._append_engine_frames(parsed)
+
+    def _append_engine_frames(self, parsed: EngineFrames) -> Iterator[Turn]:
+        for number, frame in enumerate(parsed.positions[1:], 1):
+            with at_line(parsed.name, number + 1):
+                options = parsed.turn_options(number, self._last)
+                self.append_frame(frame, parsed.last_heads, **options)
+            yield self.turns[-1]
 
     @staticmethod
     def from_play(
