@@ -10,7 +10,7 @@ The snake is eliminated 10 to 60 turns later. The coach names the move that lost
 the score of the best advice. A game without a suitable mistake counts only as an attempt.
 
 *values*: The search plays itself, with an analysis of each turn. After a turn with the minimum
-probability, the probability of a snake may rise above `MIN_BETTER_SCORE` only after a mistake of an
+probability, the probability of a snake may rise above `MAX_LOST_SCORE` only after a mistake of an
 opponent.
 
 Each game is one line of the file. An interrupted command resumes.
@@ -213,7 +213,7 @@ def _check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
             later = (
                 n
                 for n in range(at + 1, len(probabilities))
-                if probabilities[n].get(one, 0.0) > mistakes.MIN_BETTER_SCORE
+                if probabilities[n].get(one, 0.0) > mistakes.MAX_LOST_SCORE
             )
             if (risen := next(later, None)) is not None:
                 rose += 1

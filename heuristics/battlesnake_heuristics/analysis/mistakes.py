@@ -25,7 +25,7 @@ MISTAKE_LOSS, BLUNDER_LOSS = 0.20, 0.30
 The annotations are ``?`` for a mistake and ``??`` for a blunder.
 """
 
-MIN_BETTER_SCORE = 0.05
+MAX_LOST_SCORE = 0.05
 """Maximum score of a lost position, in [0, 1]."""
 
 ROLLOUT_ROUNDS = ((4, 0.13), (8, 0.09), (36, 0.05), (144, 0.025), (768, 0.0))

@@ -15,7 +15,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES, Game
 from battlesnake_heuristics.analysis.mistakes import (
-    MIN_BETTER_SCORE,
+    MAX_LOST_SCORE,
     MISTAKE_LOSS,
     score_after_move,
 )
@@ -158,13 +158,13 @@ def find_puzzle(board: Board) -> tuple[str, int] | None:
     only = only_surviving_move(board, hardest)
     if only is None:
         return None
-    you, at = board.you.id, board.copy()
-    moves = {}
-    for at.you_id in (snake.id for snake in board.living):
-        moves[at.you_id] = Search(evaluation=load_builtin(), nodes=hardest)(at).move
+    you, seen, replies = board.you.id, board.copy(), {}
+    for opponent in (snake.id for snake in board.living if snake.id != you):
+        seen.you_id = opponent
+        replies[opponent] = Search(evaluation=load_builtin(), nodes=hardest)(seen).move
     for move in sorted(safe, key=only.__ne__):  # The rollouts of the only surviving move run first.
-        score = score_after_move(board, you, move, moves, range(_NUM_ROLLOUTS))
-        if score < MISTAKE_LOSS if move == only else score > MIN_BETTER_SCORE:
+        score = score_after_move(board, you, move, replies, range(_NUM_ROLLOUTS))
+        if score < MISTAKE_LOSS if move == only else score > MAX_LOST_SCORE:
             return None
     grades = (n for n, nodes in enumerate(easier, 1) if only_surviving_move(board, nodes) == only)
     return only, next(grades, len(NODES_BY_GRADE))

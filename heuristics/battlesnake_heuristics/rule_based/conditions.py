@@ -20,7 +20,7 @@ def longest(view: View) -> bool:
 
 def food_reachable(view: View) -> bool:
     """Seen or remembered food is reachable."""
-    return any(view.path_length(move, view.known_food()) for move in MOVES)
+    return any(view.path_length(move, view.known_food) for move in MOVES)
 
 
 def crowded(view: View) -> bool:

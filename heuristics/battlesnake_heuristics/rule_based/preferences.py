@@ -24,7 +24,7 @@ def food(view: View, move: str) -> float:
 @Preference
 def known_food(view: View, move: str) -> float:
     """Follows a shortest path to seen or remembered food, around all visible segments."""
-    return _discount_turns(view.path_length(move, view.known_food()))
+    return _discount_turns(view.path_length(move, view.known_food))
 
 
 @Preference

@@ -8,6 +8,7 @@ snakes. Turn numbers are relative to the current turn: turn 1 is the board after
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from itertools import accumulate
 from operator import or_
 
@@ -79,10 +80,22 @@ class View:
         target = self.grid.bit(self.targets[move])
         return not target or any(target & body[-2] for body in self._bodies)
 
+    @cached_property
     def known_food(self) -> int:
-        """Return the visible food and the food that was there when last seen, as bits."""
+        """The cells with visible or remembered food, as bits."""
         remembered = self.sightings.food(self.board.turn) if self.sightings else ()
         return self.food | self.grid.bits(remembered)
+
+    @cached_property
+    def _visible_segments(self) -> int:
+        """The visible segments of all snakes, as bits."""
+        radius = self.board.game.settings.view_radius
+        return self.grid.bits(
+            cell
+            for snake in (self.you, *self.opponents)
+            for cell in snake.body
+            if radius is None or is_visible(cell, self.you.head, radius)
+        )
 
     def path_length(self, move: str, goals: int, free: int = 0) -> int | None:
         """Return the number of moves to the nearest of ``goals``, starting with ``move``.
@@ -94,14 +107,7 @@ class View:
             goals: Cells, as bits.
             free: Cells that are no walls, as bits.
         """
-        radius = self.board.game.settings.view_radius
-        walls = self.grid.bits(
-            cell
-            for snake in (self.you, *self.opponents)
-            for cell in snake.body
-            if radius is None or is_visible(cell, self.you.head, radius)
-        )
-        allowed = self.grid.everything & ~(walls & ~free)
+        allowed = self.grid.everything & ~(self._visible_segments & ~free)
         reached, before, moves = self.grid.bit(self.targets[move]) & allowed, 0, 1
         while reached != before:
             if reached & goals:
