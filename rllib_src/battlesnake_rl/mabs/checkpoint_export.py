@@ -36,16 +36,16 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
         ``target``.
     """
     checkpoint_metadata = checkpoints.read_metadata(checkpoint)
-    identity = policy_identity(checkpoint)
+    identity, env_config = policy_identity(checkpoint), checkpoint_metadata["env_config"]
     history = StrengthHistory.load(checkpoint)
     strongest = None if last or history.best is None else history.measurements[history.best]
 
     def write(path: Path) -> dict[str, Any]:
         """Write the ONNX file and return the metadata of the policy."""
-        versions = _write_policy(checkpoint, identity, path, last)
+        versions = _write_policy(checkpoint, identity, env_config, path, last)
         return {
             "observation": identity["observation"],
-            "board_sizes": board_sizes(checkpoint_metadata["env_config"]),
+            "board_sizes": board_sizes(env_config),
             "training": {
                 "algorithm": identity["algorithm"],
                 **{key: value for key, value in checkpoint_metadata.items() if key != "identity"},
@@ -59,7 +59,11 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 
 
 def _write_policy(
-    checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool
+    checkpoint: Path,
+    identity: Mapping[str, Any],
+    env_config: Mapping[str, Any],
+    path: Path,
+    last: bool,
 ) -> dict[str, str]:
     """Write and check the ONNX file; return the versions of the packages that made it."""
     if (stored := find_onnx(checkpoint, last)) is not None:
@@ -69,6 +73,5 @@ def _write_policy(
     shape = identity["observation_shape"]
     network = load_network(checkpoint, last)
     write_onnx(network, shape, path)
-    env_config = checkpoints.read_metadata(checkpoint)["env_config"]
     check_in_games(path, as_score_fn(network), make_vector_env(NUM_CHECK_GAMES, env_config))
     return {name: version(name) for name in ("ray", "torch", "onnx")}
