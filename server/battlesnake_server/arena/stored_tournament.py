@@ -1,4 +1,4 @@
-"""Tournaments of the command line, stored game by game in a database."""
+"""Tournaments that ``arena`` and ``ladder`` play and store in a database, game by game."""
 
 from __future__ import annotations
 
