@@ -274,9 +274,12 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             assert 0 < result["learners"]["loss_quantized"] < 1
             asked.append(algorithm.self_play.choose_game(algorithm.champion)[2][0].nodes)
             kept.append(algorithm.sample_buffer[:])
-        played = [*algorithm._collect(), *algorithm._collect()]
-        fragments = [fragment.games.rows.tobytes() for fragment in played]
-        assert len(set(fragments)) == len(fragments) >= 4, "no game is played twice"
+        played = [
+            fragment.games.rows.tobytes()
+            for _ in range(2)
+            for fragment in algorithm.self_play.collect(algorithm.champion, algorithm.promotions)
+        ]
+        assert len(set(played)) == len(played) >= 4, "no game is played twice"
         algorithm.save_to_path(str(tmp_path))
         assert asked == [30, 31, 31]
         # The first iteration's samples leave after two, all others after three.
