@@ -236,9 +236,17 @@ def test_headers_and_lengths_with_two_readings_are_rejected(rest: bytes) -> None
     assert rejected(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + rest)
 
 
-def rejected(request: bytes) -> bool:
-    """Return whether status 400 is the only response, and the server closes the connection."""
+@pytest.mark.parametrize(
+    "headers",
+    [b"Transfer-Encoding: gzip, chunked", b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"],
+)
+def test_a_body_with_another_transfer_coding_is_rejected(headers: bytes) -> None:
+    assert rejected(b"POST / HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n\r\n0\r\n\r\n", 501)
+
+
+def rejected(request: bytes, status: int = 400) -> bool:
+    """Return whether ``status`` is the only response, and the server closes the connection."""
     with serving() as server, connect(server) as connection:
         connection.sendall(request)
         received = read_all(connection)
-    return received.startswith(b"HTTP/1.1 400") and received.count(b"HTTP/1.1") == 1
+    return received.startswith(b"HTTP/1.1 %d" % status) and received.count(b"HTTP/1.1") == 1

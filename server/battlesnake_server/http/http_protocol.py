@@ -92,8 +92,8 @@ async def _start_listening(table: ConnectionTable, listener: socket.socket) -> a
     return server
 
 
-class _TooLargeError(Exception):
-    """Error raised if a request exceeds a limit.
+class _RejectedError(Exception):
+    """Error raised if the connection rejects a request.
 
     Attributes:
         status: HTTP status of the response.
@@ -147,14 +147,14 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
             if not self._in_body and self._head_bytes > self._table.limits.max_header_bytes:
-                raise _TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+                raise _RejectedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
-        except _TooLargeError as error:
+        except _RejectedError as error:
             self._reject(error.status)
         except httptools.HttpParserError as error:
             why = error.__context__
-            self._reject(why.status if isinstance(why, _TooLargeError) else HTTPStatus.BAD_REQUEST)
+            self._reject(why.status if isinstance(why, _RejectedError) else HTTPStatus.BAD_REQUEST)
         self._table.evict()
 
     def eof_received(self) -> bool:
@@ -209,23 +209,33 @@ class Connection(asyncio.Protocol):
         self._headers.append((name, value))
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > self._table.limits.max_header_bytes:
-            raise _TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            raise _RejectedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if name == b"content-length" and int(value) > self._table.limits.max_body_bytes:
-            raise _TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise _RejectedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """Send ``100 Continue`` to an HTTP/1.1 client that expects this status."""
         self._in_body = True
+        self._check_transfer_codings()
         expects = any(n == b"expect" and v.lower() == b"100-continue" for n, v in self._headers)
         if expects and self._current_request is None and self._parser.get_http_version() == "1.1":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_transfer_codings(self) -> None:
+        """Reject transfer codings other than ``chunked`` (RFC 9112, sections 6.1 and 6.3)."""
+        values = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]
+        codings = [coding.strip(b" \t") for coding in b",".join(values).split(b",")]
+        if values and codings != [b"chunked"]:
+            raise _RejectedError(
+                HTTPStatus.NOT_IMPLEMENTED if codings[-1] == b"chunked" else HTTPStatus.BAD_REQUEST
+            )
 
     def on_body(self, body: bytes) -> None:
         """Append a part of the body and check the size of the body."""
         self._body += body
         self._table.pending_body_bytes += len(body)
         if len(self._body) > self._table.limits.max_body_bytes:
-            raise _TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise _RejectedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def on_message_complete(self) -> None:
         """Queue a complete request.
