@@ -7,14 +7,17 @@ import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import wait
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from battlesnake_heuristics.rating.process_pool import run_tasks
 from battlesnake_server.arena import results, stored_tournament, tournament
 from battlesnake_server.arena.tournament import (
     GameResult,
@@ -107,6 +110,19 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     call = [f"--ray-address={address}", "--nodes=10", "--max-minutes=0.05", "--json"]
     assert ladder_command.main(["minimax", *call, "--database=sqlite:///ladder.sqlite"]) == 0
     assert json.loads(capsys.readouterr().out)["games"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_interrupted_match_cancels_the_running_games(cluster: tuple[str, Any]) -> None:
+    from sagemaker_rl.cluster.ray_pool import RayPool
+
+    with RayPool(cluster[0], []) as pool:
+        with closing(run_tasks(pool, time.sleep, [0, *[3600] * 5])) as results:
+            assert next(results) == (0, None)
+            running = list(pool._running)
+            assert running
+        assert not wait(running, 60).not_done
 
 
 def test_what_cannot_be_played_elsewhere_is_refused_in_a_line(

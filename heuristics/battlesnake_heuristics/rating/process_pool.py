@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 MAX_TASK_ATTEMPTS = 5
 """Maximum number of attempts of a task whose process is killed.
@@ -53,8 +53,27 @@ class InterruptedBySignal(KeyboardInterrupt):
     """
 
 
+class TaskPool(Protocol):
+    """Processes on this machine (`ProcessPool`) or on a Ray cluster."""
+
+    jobs: int
+    """Number of tasks that the pool runs at the same time."""
+
+    def submit(self, work: Callable[..., Result], /, *arguments: Any) -> Future[Result]:
+        """Submit a task."""
+
+    def terminate(self) -> None:
+        """Terminate all running tasks."""
+
+    def __enter__(self) -> Self:
+        """Open the pool."""
+
+    def __exit__(self, *raised: object) -> None:
+        """Close the pool."""
+
+
 def run_tasks(
-    pool: ProcessPool, work: Callable[[Task], Result], tasks: Iterable[Task]
+    pool: TaskPool, work: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Generator[tuple[Task, Result], None, None]:
     """Run ``work`` on each task and yield the tasks with their results.
 

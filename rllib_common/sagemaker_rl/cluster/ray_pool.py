@@ -72,7 +72,7 @@ class RayPool:
         future.add_done_callback(self._running.pop)
         return future
 
-    def abandon(self) -> None:
+    def terminate(self) -> None:
         """Cancel all running tasks."""
         for task in list(self._running.values()):
             ray.cancel(task, force=True)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from battlesnake_gym import rules
 from battlesnake_gym.rules import Game
 from battlesnake_gym.rules.placement import MAX_SNAKES
-from battlesnake_heuristics.rating.process_pool import ProcessPool
+from battlesnake_heuristics.rating.process_pool import TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server.arena import result_verification, sprt_match
 from battlesnake_server.arena.database import (
@@ -80,7 +80,7 @@ def play_missing_games(
     replays: Path | None = None,
     announce: OnGameEvent | None = None,
     sprt: Sprt | None = None,
-    pool: ProcessPool | None = None,
+    pool: TaskPool | None = None,
     errors: dict[str, str] | None = None,
 ) -> None:
     """Play and store the scheduled games that are missing in the database.

@@ -40,6 +40,7 @@ from battlesnake_heuristics.rating.process_pool import (
     WORKER_TERMINATE_TIMEOUT_S,
     InterruptedBySignal,
     ProcessPool,
+    TaskPool,
     mask_signal,
     run_tasks,
 )
@@ -293,7 +294,7 @@ def play_tournament(
     done: Set[int] = frozenset(),
     replays: Path | None = None,
     on_game_event: OnGameEvent | None = None,
-    pool: ProcessPool | None = None,
+    pool: TaskPool | None = None,
 ) -> Generator[GameResult, None, None]:
     """Play the games of a tournament whose numbers are not in ``done``.
 
@@ -316,7 +317,7 @@ def play_scheduled_games(
     jobs: int,
     replays: Path | None = None,
     on_game_event: OnGameEvent | None = None,
-    pool: ProcessPool | None = None,
+    pool: TaskPool | None = None,
 ) -> Generator[GameResult, None, None]:
     """Play games, ``jobs`` in parallel, and yield the results as the games end.
 
@@ -361,7 +362,7 @@ def open_pool(jobs: int, on_game_event: OnGameEvent | None = None) -> ProcessPoo
     )
 
 
-def open_ray_pool(address: str, settings: TournamentSettings) -> ProcessPool:
+def open_ray_pool(address: str, settings: TournamentSettings) -> TaskPool:
     """Open a pool of processes in a Ray cluster.
 
     The function copies the snakes' files to the cluster.
@@ -371,7 +372,7 @@ def open_ray_pool(address: str, settings: TournamentSettings) -> ProcessPool:
         MissingExtraError: If Ray is not installed.
     """
     module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
-    pool: ProcessPool = module.RayPool(address, _entrant_files(parse_entrants(settings.snakes)))
+    pool: TaskPool = module.RayPool(address, _entrant_files(parse_entrants(settings.snakes)))
     return pool
 
 

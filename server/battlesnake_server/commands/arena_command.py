@@ -31,7 +31,7 @@ from battlesnake_gym.common.command_line import (
 )
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.snakes import NodeLimitedStrategy
-from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, ProcessPool
+from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
 from battlesnake_server.arena import sprt_match
@@ -183,7 +183,7 @@ def _play_and_print(
     sprt: Sprt | None,
     engine: Engine,
     site: ArenaSite | None,
-    pool: ProcessPool | None,
+    pool: TaskPool | None,
 ) -> tuple[int, bool]:
     """Play a tournament and print its table, or play a match and print its verdict.
 
@@ -223,7 +223,7 @@ def _play_locked(
     sprt: Sprt | None,
     engine: Engine,
     site: ArenaSite | None,
-    pool: ProcessPool | None,
+    pool: TaskPool | None,
 ) -> int:
     """Play the tournament or the match after the caller has locked the database."""
     tournament = start_or_resume_tournament(engine, setup, arguments.resume)

@@ -34,7 +34,7 @@ from battlesnake_heuristics.rating.ladder import (
     Rung,
     load,
 )
-from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
+from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, run_tasks
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, stored_tournament
@@ -147,7 +147,7 @@ def _play_pairs(
     run: PlacementRun,
     setup: TournamentSettings,
     arguments: argparse.Namespace,
-    pool: ProcessPool,
+    pool: TaskPool,
 ) -> None:
     """Play and store game pairs until the Elo is precise or the time limit is reached."""
     for rung in run.ladder.rungs:
