@@ -2,7 +2,8 @@
 
 The script compares the positions. ``python conformance/run.py c "mine=./my-engine --lines"`` prints
 the number of agreeing games by ruleset and map, and the games per second. ``--mutants`` plays
-engines with one broken rule each. README.md describes the protocol.
+engines with one broken rule each. ``--views`` compares the views of snakes with a view radius.
+README.md describes the protocol.
 """
 
 from __future__ import annotations
@@ -326,6 +327,76 @@ def play_recordings(engine: Engine, games: Iterator[Recording]) -> Iterator[Outc
             engine.start()
 
 
+def find_view_differences(engine: Engine, path: Path) -> Iterator[tuple[str, str]]:
+    """Compare the recorded views of snakes with a view radius.
+
+    Each view is requested with both placeholders of hidden segments.
+
+    Args:
+        engine: Engine to check.
+        path: File of recorded views, in the format of README.md.
+
+    Yields:
+        The name of the view, and the difference or "".
+
+    Raises:
+        EngineFailedError: If there is no valid response.
+    """
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        positions = [json.loads(line) for line in file]
+    for number, position in enumerate(positions):
+        for viewer, view in position["views"].items():
+            for hidden in (None, {"x": -1, "y": -1}):
+                name = f"position {number}, view of {viewer}, placeholder {hidden}"
+                message = {"view": _make_request(position, viewer), "radius": position["r"]}
+                response = engine.request(message | {"hidden": hidden})
+                if "refused" in response:
+                    yield "refused", str(response["refused"])
+                    return
+                got = response.get("view", {})
+                want = [
+                    _make_snake(snake["id"], snake["health"], snake["body"], hidden)
+                    | {"length": snake["length"]}
+                    for snake in view["snakes"]
+                ]
+                food = [{key: one.get(key) for key in "xy"} for one in got.get("food", [])]
+                yield (
+                    name,
+                    _describe_difference("snakes", want, got.get("snakes"))
+                    if want != got.get("snakes")
+                    else _describe_difference("food", _make_cells(view["food"]), food)
+                    if food != _make_cells(view["food"])
+                    else "",
+                )
+
+
+def _make_request(position: Json, viewer: str) -> Json:
+    """Return the complete move request of ``viewer`` in a recorded position."""
+    snakes = {
+        name: _make_snake(name, snake["health"], snake["body"]) | {"length": snake["length"]}
+        for name, snake in position["snakes"].items()
+    }
+    food = [{"x": x, "y": y, "spawn_turn": turn} for x, y, turn in position["food"]]
+    board = {"width": position["w"], "height": position["h"], "hazards": [], "food": food}
+    return {
+        "game": {"ruleset": {"name": "standard", "settings": {}}},
+        "turn": position["turn"],
+        "board": board | {"snakes": list(snakes.values())},
+        "you": snakes[viewer],
+    }
+
+
+def _make_snake(name: str, health: int, body: list[Any], hidden: Json | None = None) -> Json:
+    """Return a snake of a move request; None in ``body`` stands for hidden segments."""
+    cells = _make_cells(body, hidden)
+    return {"id": name, "health": health, "head": cells[0], "body": cells}
+
+
+def _make_cells(cells: list[Any], hidden: Json | None = None) -> list[Json | None]:
+    """Convert pairs to cells of a move request; ``hidden`` replaces None."""
+    return [hidden if cell is None else {"x": cell[0], "y": cell[1]} for cell in cells]
+
+
 def engine_command(word: str) -> tuple[str, list[str]]:
     """Return the name and the command of an engine.
 
@@ -416,6 +487,11 @@ def create_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also play mutants of the Python engine, each with one broken rule",
     )
+    parser.add_argument(
+        "--views",
+        action="store_true",
+        help="compare views of snakes with a view radius, instead of games",
+    )
     return parser
 
 
@@ -444,6 +520,9 @@ def main(argv: list[str] | None = None) -> int:
             engine = Engine(*engine_command(word), options.timeout_s)
         except (ValueError, OSError, EngineFailedError, KeyError) as error:
             create_parser().error(f"{word}: {error}")
+        if options.views:
+            status |= _print_views(engine, options.differences)
+            continue
         started_at = time.perf_counter()
         try:
             games = (game for path in files for game in iter_recordings(path))
@@ -466,6 +545,20 @@ def main(argv: list[str] | None = None) -> int:
     if outcomes:
         print(*_iter_table_lines(outcomes), sep="\n")
     return status
+
+
+def _print_views(engine: Engine, max_differences: int) -> bool:
+    """Compare all recorded views, print the result, and return whether a view differs."""
+    try:
+        views = list(find_view_differences(engine, _FOLDER / "views.jsonl.xz"))
+    except EngineFailedError as error:
+        views = [("engine failed", str(error))]
+    finally:
+        engine.stop()
+    different = [f"{name}: {difference}" for name, difference in views if difference]
+    print(f"{engine.name}: {len(views) - len(different)} of {len(views)} views agree")
+    print(*different[:max_differences], sep="\n", end="\n" if different else "")
+    return bool(different)
 
 
 if __name__ == "__main__":

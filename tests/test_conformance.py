@@ -276,3 +276,25 @@ class TestProgram:
         with pytest.raises(SystemExit, match="2"):
             run.main(words)
         assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("is_shorter", [False, True])
+def test_views_agree_with_the_recorded_ones(
+    engine: Callable[[str], Engine], is_shorter: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine whose snakes see one cell less differs."""
+    python = engine("battlesnake_python")
+    if is_shorter:
+        ask = python.request
+        monkeypatch.setattr(
+            python, "request", lambda m: ask(m | {"radius": max(0, m["radius"] - 1)})
+        )
+    views = list(run.find_view_differences(python, KIT / "views.jsonl.xz"))
+    assert len(views) == 4930
+    different = [name for name, difference in views if difference]
+    assert len(different) > 1000 if is_shorter else not different
+
+
+def test_an_engine_without_a_view_radius_is_named(engine: Callable[[str], Engine]) -> None:
+    found = list(run.find_view_differences(engine("battlesnake_c"), KIT / "views.jsonl.xz"))
+    assert found == [("refused", "the engine has no view radius")]

@@ -13,6 +13,7 @@ from gym_records import format_position, import_mutant, parse_game, parse_positi
 from server_loop import CannotContinueError, Json, serve
 
 from battlesnake_gym import rules
+from battlesnake_gym.boards.limited_view import limit_view
 
 
 class PythonGame:
@@ -50,6 +51,11 @@ class PythonGame:
         except self.rules.RulesError as error:
             raise CannotContinueError(str(error)) from error
         return self._format_line()
+
+    def limit_view(self, message: Json) -> Json:
+        """Return what a snake sees of a complete request."""
+        limited = limit_view(message["view"], message["radius"], message["hidden"])
+        return {"view": limited["board"]}
 
 
 if __name__ == "__main__":

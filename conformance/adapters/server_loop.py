@@ -24,7 +24,7 @@ class Adapter(Protocol):
     """An adapter for an engine.
 
     An adapter also has the method `start(header)`, the method `load(header, state)`, or both
-    methods.
+    methods. An adapter of an engine with a view radius has the method `limit_view(message)`.
     """
 
     def play_turn(self, moves: list[str | None]) -> Json:
@@ -50,6 +50,10 @@ def serve(name: str, adapter: Adapter, *lacks: str) -> None:
                 if not hasattr(adapter, "load"):
                     raise UnsupportedGameError("the engine cannot load positions")
                 response = adapter.load(message["load"], message["state"])
+            elif "view" in message:
+                if not hasattr(adapter, "limit_view"):
+                    raise UnsupportedGameError("the engine has no view radius")
+                response = adapter.limit_view(message)
             else:
                 response = adapter.play_turn(message["step"])
         except UnsupportedGameError as error:
