@@ -61,11 +61,11 @@ FREE = {"sts:GetCallerIdentity"}
 """Actions that every principal may use."""
 
 ELSEWHERE = {
-    "s3:AbortMultipartUpload": "an upload of more than 8 MB that breaks off",
+    "s3:AbortMultipartUpload": "an upload of more than 8 MB that is interrupted",
     "s3:GetBucketLocation": "the console, and `aws s3`",
     "sagemaker:AddTags": "a job that is started with tags, as Studio does",
     "sagemaker:DescribeNotebookInstance": "`get_execution_role()`, on the notebook itself",
-    "iam:PassRole": "every `CreateTrainingJob`, unasked",
+    "iam:PassRole": "every `CreateTrainingJob`, implicitly",
     "ecr:GetAuthorizationToken": "docker login, and SageMaker when it fetches the image",
     "ecr:BatchCheckLayerAvailability": "docker push, and SageMaker when it fetches the image",
     "ecr:BatchGetImage": "SageMaker when it fetches the image",
@@ -151,4 +151,4 @@ def written(asked: set[str]) -> str:
     for action, who in ELSEWHERE.items():
         rows.setdefault(who, []).append(action)
     lines = [f"| {who} | {', '.join(f'`{one}`' for one in ones)} |" for who, ones in rows.items()]
-    return "\n".join(["| asked for by | actions |", "|---|---|", *lines])
+    return "\n".join(["| used by | actions |", "|---|---|", *lines])

@@ -49,7 +49,7 @@ def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
     most = sum(job.price_dollars(tool._MAX_RUN_S) for job in tool._JOBS.values())
     assert most < 1
     page = (DOCS / "project/receipt.md").read_text()
-    assert f"{most:.2f} dollars" in " ".join(page.split())
+    assert f"${most:.2f}" in " ".join(page.split())
     prices = re.findall(
         r"`(ml\.\S+)`.*?\| ([0-9.]+) an hour", (DOCS / "research/costs.md").read_text()
     )
