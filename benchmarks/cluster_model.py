@@ -372,8 +372,8 @@ def _format_tables() -> list[str]:
         )
     lines = []
     for table in (speedup, saturating):
-        table.insert(1, ["---", *["---:"] * (len(table[0]) - 1)])
-        lines += [f"| {' | '.join(row)} |" for row in table] + [""]
+        header, *rows = [f"| {' | '.join(row)} |" for row in table]
+        lines += [header, "|---|" + "---:|" * (len(table[0]) - 1), *rows, ""]
     return lines[:-1]
 
 
