@@ -478,10 +478,10 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     assert told.endswith(str(Path("small", *last.parts[-4:])))
 
 
-def test_no_resume_begins_anew(ray_with_games: None, run_folder: Path) -> None:
-    for _ in range(2):
-        assert train(run_folder, "--num-iters", "1", "--no-resume") == 0
-        assert len(rows(run_folder / "DQN-5x5-2")) == 1
+def test_no_resume_begins_anew(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / trained.name)
+    assert train(tmp_path, "--num-iters", "1", "--no-resume") == 0
+    assert len(rows(tmp_path / trained.name)) == 1
 
 
 @pytest.mark.slow

@@ -122,6 +122,7 @@ def test_tuning(workplace: Path) -> None:
     assert re.search(r"^best ", said, re.MULTILINE), said
 
 
+@pytest.mark.slow
 @partial(runs_jobs, seconds=900)
 def test_policy_training(workplace: Path) -> None:
     few = r": 0.02, \"rl.training.config.moves_per_iteration\": 500"
@@ -189,6 +190,7 @@ def test_hill_training(workplace: Path) -> None:
         assert (workplace / made).stat().st_size > 0, said
 
 
+@pytest.mark.slow
 @runs_jobs
 def test_procgen_train(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
@@ -209,6 +211,7 @@ def test_procgen_distributed(workplace: Path) -> None:
     assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_heuristics_developer(workplace: Path) -> None:
     said = execute(workplace / "5_heuristics_developer.ipynb")
     assert "hungry: FAILED" in said

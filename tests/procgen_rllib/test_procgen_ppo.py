@@ -279,7 +279,7 @@ def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after > 0.6
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: int) -> None:
     from sagemaker_rl.runs import checkpoints
 

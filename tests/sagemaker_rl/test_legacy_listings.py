@@ -191,6 +191,7 @@ def test_a_tuner_would_train(run: Any) -> None:
     preflight.check(space["tuner"])
 
 
+@pytest.mark.slow
 def test_the_pack_s_first_listing_trains(
     run: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

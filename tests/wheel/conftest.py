@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import venv
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,14 +46,30 @@ class Built:
     log: str
 
 
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Return a folder that all worker processes share; the first one makes it."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            make(folder)
+            (folder / "made").touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def built(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The source distribution, and the wheel that is built from nothing else."""
-    folder = tmp_path_factory.mktemp("dist")
-    done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, clone)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+    def build(folder: Path) -> None:
+        done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, clone)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        (folder / "log").write_text(done.stdout + done.stderr)
+
+    folder = make_once(tmp_path_factory, "dist", build)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
-    return Built(sdist, wheel, done.stdout + done.stderr)
+    return Built(sdist, wheel, (folder / "log").read_text())
 
 
 @dataclass(frozen=True)
@@ -79,13 +97,14 @@ def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Envir
     Packages are not installed a second time: a .pth file names the folders they are in. Python
     reads no .pth file that lies there, and so nothing of the checkout is importable.
     """
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False, symlinks=True)
-    one = Environment(folder)
-    (site,) = folder.glob("lib/python*/site-packages")
-    packages = [path for path in sys.path if path.endswith("-packages")]
-    (site / "packages.pth").write_text("\n".join(packages) + "\n")
-    install = ("install", "--quiet", "--no-deps", "--disable-pip-version-check")
-    pip = (sys.executable, "-m", "pip", "--python", one.python)
-    run(*pip, *install, "--force-reinstall", built.wheel, check=True)
-    return one
+
+    def install(folder: Path) -> None:
+        venv.create(folder, with_pip=False, symlinks=True)
+        (site,) = folder.glob("lib/python*/site-packages")
+        packages = [path for path in sys.path if path.endswith("-packages")]
+        (site / "packages.pth").write_text("\n".join(packages) + "\n")
+        words = ("install", "--quiet", "--no-deps", "--disable-pip-version-check")
+        pip = (sys.executable, "-m", "pip", "--python", Environment(folder).python)
+        run(*pip, *words, "--force-reinstall", built.wheel, check=True)
+
+    return Environment(make_once(tmp_path_factory, "environment", install))

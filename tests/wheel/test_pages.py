@@ -169,7 +169,14 @@ def write_files(page: str, folder: Path) -> None:
             (folder / block.file).write_text(block.text)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(not r.slow for _, r in lines(p))])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.startswith("docs/how-to/") else [])
+        for page in PAGES
+        if any(not rule.slow for _, rule in lines(page))
+    ],
+)
 def test_commands(page: str, desk: Desk) -> None:
     write_files(page, desk.folder)
     for command, rule in lines(page):
