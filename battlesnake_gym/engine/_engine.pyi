@@ -43,6 +43,7 @@ class Batch:
         frame_stack: int,
         rows: int,
         columns: int,
+        complete: bool,
         out: NDArray[np.uint8],
     ) -> None: ...
     def action_mask_into(self, parts: bytes, out: NDArray[np.bool_]) -> None: ...

@@ -201,6 +201,7 @@ class EngineGames(Batch, GameArrays):
         out: NDArray[np.uint8],
         slot: int = 0,
         shape: tuple[int, int, int] | None = None,
+        complete: bool = False,
     ) -> None:
         """Write the observations to ``out``, and update ``out`` after every later change.
 
@@ -218,9 +219,11 @@ class EngineGames(Batch, GameArrays):
             slot: Index of the output, 0 to 7.
             shape: (C, H, W); None means ``observation.shape`` of the maximum width and height.
                 Boards are centered in larger arrays.
+            complete: Whether to show hidden cells too, despite a limited view.
         """
         shape = shape or observation.shape(*self._largest[:2])
-        self.observe_into(slot, *observation.codes, observation.frame_stack, *shape[1:], out)
+        stack = observation.frame_stack
+        self.observe_into(slot, *observation.codes, stack, *shape[1:], complete, out)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the action masks of ``kind`` to ``out``, bool [N, S, 4]; see `masks`."""

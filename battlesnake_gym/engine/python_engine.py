@@ -41,7 +41,7 @@ class PythonGames(GameArrays):
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
-        self._observers: dict[int, tuple[Observation, NDArray[np.uint8]]] = {}
+        self._observers: dict[int, tuple[Observation, NDArray[np.uint8], bool]] = {}
         self._create_arrays()
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
@@ -109,11 +109,12 @@ class PythonGames(GameArrays):
         out: NDArray[np.uint8],
         slot: int = 0,
         shape: tuple[int, int, int] | None = None,
+        complete: bool = False,
     ) -> None:
         """Update ``out`` after every change; see `engine.EngineGames.observe`."""
         shape = shape or observation.shape(*self._largest[:2])
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
-        self._observers[slot] = observation, out
+        self._observers[slot] = observation, out, complete
         for i in range(self.num_games):
             self._update_observations(i, restart=True)
 
@@ -133,11 +134,11 @@ class PythonGames(GameArrays):
             i: Index of the game.
             restart: Whether to clear the stacked turns before the current position.
         """
-        for observation, out in self._observers.values():
+        for observation, out, complete in self._observers.values():
             if restart:
                 out[i] = 0
             for seat, snake in enumerate(self._states[i].snakes):
-                view_radius = self.game.settings.view_radius
+                view_radius = None if complete else self.game.settings.view_radius
                 observation.encode(self._states[i], snake.id, out[i, seat], view_radius=view_radius)
 
     def _game_with_seed(self, seed: int) -> Game:

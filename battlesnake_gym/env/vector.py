@@ -143,7 +143,9 @@ class VectorBattlesnake:
 
         seats = num_games, self.num_snakes
         self._obs = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
-        self._extra_obs: dict[tuple[Observation, tuple[int, int, int]], npt.NDArray[np.uint8]] = {}
+        self._extra_obs: dict[
+            tuple[Observation, tuple[int, int, int], bool], npt.NDArray[np.uint8]
+        ] = {}
         self._register_observations()
         self._masks = self._allowed = np.ones((*seats, len(MOVES)), np.bool_)
         self._actions = np.zeros(seats, np.uint8)
@@ -154,6 +156,8 @@ class VectorBattlesnake:
         self._start: tuple[State, ...] = () if start is None else (start,)
         self._states: tuple[State, ...] = ()
         self._starts_used = np.zeros(num_games, np.int64)
+        self.episodes = np.zeros(num_games, np.int64)
+        """Number of games started so far, int64 [N]; a recurrent state is valid for one of them."""
         self._ready = False
         self._closed = False
         self.last_turn: TurnBatch | None = None
@@ -333,7 +337,7 @@ class VectorBattlesnake:
         return self._states[(game + int(self._starts_used[game]) - 1) % len(self._states)]
 
     def observe_as(
-        self, observation: Observation, shape: tuple[int, int, int]
+        self, observation: Observation, shape: tuple[int, int, int], complete: bool = False
     ) -> npt.NDArray[np.uint8]:
         """Return the current observations of all seats from another encoder.
 
@@ -342,6 +346,7 @@ class VectorBattlesnake:
         Args:
             observation: Encoder of the observations.
             shape: Shape (C, H, W) of one observation.
+            complete: Whether to show hidden cells too, despite a limited view.
 
         Returns:
             uint8 [N, S, C, H, W].
@@ -350,13 +355,15 @@ class VectorBattlesnake:
             ValueError: If the engine does not support the encoder, or if there are more than seven
                 encoders.
         """
-        if observation == self.observation and shape == self._obs.shape[2:]:
+        complete = complete and self.games.game.settings.view_radius is not None
+        if observation == self.observation and shape == self._obs.shape[2:] and not complete:
             return self._obs
-        if (observation, shape) not in self._extra_obs:
+        key = observation, shape, complete
+        if key not in self._extra_obs:
             seen = np.zeros((self.num_games, self.num_snakes, *shape), np.uint8)
-            self.games.observe(observation, seen, len(self._extra_obs) + 1, shape)
-            self._extra_obs[observation, shape] = seen
-        return self._extra_obs[observation, shape]
+            self.games.observe(observation, seen, len(self._extra_obs) + 1, shape, complete)
+            self._extra_obs[key] = seen
+        return self._extra_obs[key]
 
     def write_action_mask(self, kind: str, out: npt.NDArray[np.bool_]) -> None:
         """Write the action masks of ``kind`` to ``out``, bool [N, S, 4]; see `masks`."""
@@ -385,9 +392,9 @@ class VectorBattlesnake:
         self._register_observations()
         # The pickled array contains the earlier stacked turns, which the engine does not store.
         self._obs[:] = seen
-        for slot, ((observation, shape), other) in enumerate(self._extra_obs.items(), 1):
+        for slot, ((observation, shape, complete), other) in enumerate(self._extra_obs.items(), 1):
             seen = other.copy()
-            self.games.observe(observation, other, slot, shape)
+            self.games.observe(observation, other, slot, shape, complete)
             other[:] = seen
 
     def _register_observations(self) -> None:
@@ -412,6 +419,7 @@ class VectorBattlesnake:
         assert self._streams is not None
         self._seeds[which] = (self._streams[which] >> np.uint64(1)) | np.uint64(1)
         self._streams[which] += _SEED_INCREMENT
+        self.episodes[which] += 1
         self.games.reset(self._seeds, which)
         if self._states:
             for i in np.flatnonzero(which).tolist():

@@ -301,29 +301,20 @@ static uint8_t *observation_at(const Batch *batch, const RegisteredObservation *
     return (uint8_t *)registered->out.view.buf + (size_t)game * size;
 }
 
-/* Writes all observations of a game with limited view. */
-static void write_limited_observations(const Batch *batch, const Record *before,
-                                       Py_ssize_t index) {
-    Game game = batch_game(batch, index);
-    for (const RegisteredObservation *registered = batch->observations;
-         registered < batch->observations + MAX_OBSERVATIONS; registered++)
-        if (registered->out.object)
-            observe_limited_game(&registered->observation, &game, before,
-                                 observation_at(batch, registered, index));
-}
-
 /* Writes all observations of a game. If `before`, the record of the previous turn, is not NULL, the
  * function writes only the changes. */
-static void write_observations(const Batch *batch, const Record *before, Py_ssize_t game) {
-    if (batch->rules.view_reach) {
-        write_limited_observations(batch, before, game);
-        return;
-    }
+static void write_observations(const Batch *batch, const Record *before, Py_ssize_t index) {
+    Game game = batch_game(batch, index);
     for (const RegisteredObservation *registered = batch->observations;
-         registered < batch->observations + MAX_OBSERVATIONS; registered++)
-        if (registered->out.object)
-            observe_game(&registered->observation, &batch->layout, before,
-                         batch_record(batch, game), observation_at(batch, registered, game));
+         registered < batch->observations + MAX_OBSERVATIONS; registered++) {
+        if (!registered->out.object) continue;
+        const Observation *observation = &registered->observation;
+        uint8_t *out = observation_at(batch, registered, index);
+        if (batch->rules.view_reach && !observation->complete)
+            observe_limited_game(observation, &game, before, out);
+        else
+            observe_game(observation, &batch->layout, before, game.record, out);
+    }
 }
 
 /* Prefetches memory of later games that is seldom in the cache: food lists and observation planes.
@@ -538,9 +529,9 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
     Observation observation;
     PyObject *out_object;
     int place;
-    if (!PyArg_ParseTuple(args, "iiiiiiO", &place, &observation.values, &observation.view,
+    if (!PyArg_ParseTuple(args, "iiiiiipO", &place, &observation.values, &observation.view,
                           &observation.frame_stack, &observation.rows, &observation.columns,
-                          &out_object)) {
+                          &observation.complete, &out_object)) {
         return NULL;
     }
     if (observation.values < 0 || observation.values >= NUM_VALUES || observation.view < 0 ||
@@ -712,7 +703,8 @@ static PyMethodDef METHODS[] = {
     {"import_words", batch_import, METH_VARARGS, "import_words(game, seed, words)"},
     {"layout", batch_layout, METH_NOARGS, "layout() -> dict of byte offsets"},
     {"observe_into", batch_observe, METH_VARARGS,
-     "observe_into(place, values, view, frame_stack, rows, columns, out); updated by later calls"},
+     "observe_into(place, values, view, frame_stack, rows, columns, complete, out); updated by later "
+     "calls"},
     {"action_mask_into", batch_action_mask, METH_VARARGS, "action_mask_into(parts, out)"},
     {"builtin_choices", batch_builtin_choices, METH_VARARGS, "builtin_choices(kinds, out)"},
     {"builtin_moves", batch_builtin_moves, METH_VARARGS, "builtin_moves(kinds, out)"},

@@ -13,10 +13,11 @@ enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_TERRITORY, NUM_VALUES };
 enum { VIEW_BOARD, VIEW_HEAD, VIEW_FACING, NUM_VIEWS };
 
 /* An encoder and the size of its planes. `frame_stack` is the number of stacked turns, up to
- * MAX_FRAME_STACK. */
+ * MAX_FRAME_STACK. `complete` is 1 if the planes show hidden cells too, despite a limited view. */
 typedef struct {
     int values, view, frame_stack;
     int rows, columns;
+    int complete;
 } Observation;
 
 enum { MAX_FRAME_STACK = 8 };
