@@ -23,6 +23,12 @@ from battlesnake_gym.common.old_env_config import convert_env_config, convert_ob
 from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.rules import MOVES
 
+INPUT, OUTPUT = "observations", "q_values"
+"""Names of a network's input and output: uint8 [B, C, H, W], float32 [B, 4]."""
+
+STATE_INPUT, STATE_OUTPUT = "state_in", "state_out"
+"""Names of a recurrent network's states before and after the move: float32 [B, state_size]."""
+
 _FORMAT_VERSION = 2
 """Current version of the JSON format.
 
@@ -234,6 +240,30 @@ def run_session(
             ) from error
         raise
     return arrays
+
+
+def state_size(session: Any) -> int:
+    """Return the number of floats of a network's recurrent state; 0 if it is not recurrent."""
+    sizes = [node.shape[-1] for node in session.get_inputs() if node.name == STATE_INPUT]
+    return int(sizes[0]) if sizes else 0
+
+
+def run_policy(
+    session: Any, frames: Any, states: Any = None, time_budget_s: float | None = None
+) -> tuple[Any, Any]:
+    """Return the action scores and the next states of a policy's network.
+
+    Args:
+        session: The session.
+        frames: Observations, uint8 [B, C, H, W].
+        states: Recurrent states, float32 [B, state_size]; unused if the network is not recurrent.
+        time_budget_s: See `run_session`.
+    """
+    if not state_size(session):
+        return run_session(session, [OUTPUT], {INPUT: frames}, time_budget_s)[0], states
+    inputs = {INPUT: frames, STATE_INPUT: states}
+    scores, after = run_session(session, [OUTPUT, STATE_OUTPUT], inputs, time_budget_s)
+    return scores, after
 
 
 def save(path: Path, write_model: Callable[[Path], Mapping[str, Any]]) -> None:

@@ -130,8 +130,20 @@ class BatchPolicy(Protocol):
         """Return the shape (C, H, W) of one observation for a board size."""
         ...
 
-    def action_scores(self, batch: NDArray[np.uint8], /) -> NDArray[np.float32]:
-        """Return logits or Q-values, float32 [B, 4], for observations uint8 [B, C, H, W]."""
+    @property
+    def state_size(self) -> int:
+        """Number of floats of a recurrent state; 0 if the network is not recurrent."""
+        ...
+
+    def step(
+        self, batch: NDArray[np.uint8], states: NDArray[np.float32], /
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return logits or Q-values, float32 [B, 4], and the next states.
+
+        Args:
+            batch: Observations, uint8 [B, C, H, W].
+            states: Recurrent states, float32 [B, state_size].
+        """
         ...
 
     def check_board_size(self, width: int, height: int) -> None:

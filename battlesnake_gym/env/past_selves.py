@@ -141,13 +141,10 @@ class PastSelves:
             self._wins[index] = _RESULT_DECAY * self._wins[index] + score
             self._num_results[index] = _RESULT_DECAY * self._num_results[index] + 1
 
-    def act(self, number: int, *inputs: NDArray[Any]) -> Any:
-        """Call the policy of a past self.
-
-        If the past self was removed, the next older past self acts instead.
-        """
+    def act_fn(self, number: int) -> Callable[..., Any]:
+        """Return the policy of a past self, or of the next older one if it was removed."""
         kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
-        return self._act_fns[self._numbers.index(kept)](*inputs)
+        return self._act_fns[self._numbers.index(kept)]
 
     def get_state(self) -> dict[str, Any]:
         """Return all past selves and results as a dictionary, for a checkpoint."""

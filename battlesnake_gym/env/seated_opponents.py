@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from battlesnake_gym.engine import engine
 from battlesnake_gym.env import opponent_names
 from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.seat_memory import SeatMemory
 from battlesnake_gym.env.seated_policy import ActFn, SeatedPolicy
 from battlesnake_gym.mdp.observations import RELATIVE_TO_ABSOLUTE
 from battlesnake_gym.rules import MOVES
@@ -70,6 +70,7 @@ class SeatedOpponents:
         self._strategies: dict[int, dict[int, Strategy]] = {}
         self._policies: dict[str, SeatedPolicy | None] = dict.fromkeys(policies)
         self._act_fns = dict(policies)
+        self._memories = {name: SeatMemory(vector) for name in (*policies, PAST_SELF)}
         self._policy_seats = {name: np.zeros(seats, np.bool_) for name in policies}
         self._past_selves = PastSelves(_identity) if past_selves is None else past_selves
         self._past_self = np.zeros(vector.num_games, np.int64)
@@ -170,20 +171,22 @@ class SeatedOpponents:
                 moves = player.moves(seats)
                 actions[seats] = self._to_relative(moves, games.facing[seats])
         for name, act in self._act_fns.items():
-            self._act(act, alive & self._policy_seats[name], actions)
+            self._act(act, alive & self._policy_seats[name], actions, self._memories[name])
         for number in self._active_past_selves():
             seats = alive & self._past_seats & (self._past_self == number)[:, None]
-            self._act(partial(self._past_selves.act, number), seats, actions)
+            self._act(self._past_selves.act_fn(number), seats, actions, self._memories[PAST_SELF])
         for game, strategies in self._strategies.items():
             living = [seat for seat in strategies if alive[game, seat]]
             if living:
                 self._move_strategies(game, living, actions)
 
-    def _act(self, act: ActFn, seats: NDArray[np.bool_], actions: NDArray[np.uint8]) -> None:
+    def _act(
+        self, act: ActFn, seats: NDArray[np.bool_], actions: NDArray[np.uint8], memory: SeatMemory
+    ) -> None:
         """Write the actions of a policy that has the observation of the games."""
         if seats.any():
             seen, mask = self._vector.observations[seats], self._vector.last_action_mask[seats]
-            actions[seats] = np.asarray(act(seen, mask))
+            actions[seats] = np.asarray(memory.call(act, seats, seen, mask))
 
     def after_step(self, infos: Mapping[str, NDArray[Any]]) -> None:
         """Record eliminations, and the results of finished games against past selves.

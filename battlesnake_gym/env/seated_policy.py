@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
+from battlesnake_gym.env.seat_memory import SeatMemory
 
 if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
 """Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions.
 
-The actions are indices into `rules.MOVES`, integers [B].
+The actions are indices into `rules.MOVES`, integers [B]. A recurrent policy follows `seat_memory`.
 """
 
 _MAX_INFERENCE_BATCH = 32
@@ -40,6 +41,7 @@ class SeatedPolicy:
         for size in vector.board_sizes:
             policy.check_board_size(*size)
         self._name, self._vector = name, vector
+        self._memory = SeatMemory(vector)
         self._policy: snakes.BatchPolicy | None = policy
         self._shape = policy.observation_shape(*map(max, zip(*vector.board_sizes, strict=True)))
         self._mask = np.ones((vector.num_games, vector.num_snakes, 4), np.bool_)
@@ -58,11 +60,14 @@ class SeatedPolicy:
         if observation.relative:
             mask = observation.relative_mask(mask, facing)
         seen = self._vector.observe_as(observation, self._shape)[seats]
+        states = self._memory.states(policy.state_size)
+        before = states[seats]
         parts = [
-            policy.action_scores(seen[i : i + _MAX_INFERENCE_BATCH])
+            policy.step(seen[i : i + _MAX_INFERENCE_BATCH], before[i : i + _MAX_INFERENCE_BATCH])
             for i in range(0, len(seen), _MAX_INFERENCE_BATCH)
         ]
-        actions = np.where(mask, np.concatenate(parts), -np.inf).argmax(1).astype(np.uint8)
+        scores, states[seats] = map(np.concatenate, zip(*parts, strict=True))
+        actions = np.where(mask, scores, -np.inf).argmax(1).astype(np.uint8)
         return observation.absolute_actions(actions, facing) if observation.relative else actions
 
     @property

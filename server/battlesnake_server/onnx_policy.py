@@ -1,12 +1,14 @@
 """Trained policies, stored as ``policy.onnx`` with metadata in ``policy.json``.
 
-The network maps ``observations`` uint8 ``[B, C, H, W]`` to ``q_values`` float32 ``[B, 4]``. The
+The network maps ``observations`` uint8 ``[B, C, H, W]`` to ``q_values`` float32 ``[B, 4]``. A
+recurrent network also maps ``state_in`` to ``state_out``, float32 ``[B, state_size]``. The
 JSON file contains the observation, the board sizes of the training, the order of the actions, and
 the SHA-256 hash of the ONNX file. The hash detects mismatched files.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,19 +26,24 @@ from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.observations import Observation
+from battlesnake_gym.policy_file import INPUT, OUTPUT, STATE_INPUT, STATE_OUTPUT
 from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES
 
 _MAX_BOARD_SIZES = 100
 
-_INPUT, _OUTPUT = "observations", "q_values"
+_FLOATS = "tensor(float)"
+"""Name of the type float32 in onnxruntime."""
+
+_MAX_STATE_SIZE = 4096
+"""Maximum number of floats of a recurrent state, so that the sessions of games stay small."""
 
 
 @dataclass(frozen=True)
 class OnnxPolicy:
     """Loaded policy.
 
-    The object is stateless. Any number of games and threads can share the object.
+    The object contains no states. Any number of games and threads can share the object.
 
     Attributes:
         observation: Observation that encodes the input of the network.
@@ -108,20 +115,35 @@ class OnnxPolicy:
             width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
         return self.observation.shape(width, height)
 
+    @functools.cached_property
+    def state_size(self) -> int:
+        """Number of floats of a recurrent state; 0 if the network is not recurrent."""
+        return policy_file.state_size(self.session)
+
     def action_scores(
         self, batch: NDArray[np.uint8], seconds: float | None = None
     ) -> NDArray[np.float32]:
-        """Return the Q-values of the moves as float32 [B, 4].
+        """Return the Q-values at the start of a game, float32 [B, 4]; see `step`."""
+        return self.step(batch, np.zeros((len(batch), self.state_size), np.float32), seconds)[0]
+
+    def step(
+        self,
+        batch: NDArray[np.uint8],
+        states: NDArray[np.float32],
+        seconds: float | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the Q-values of the moves, float32 [B, 4], and the next states.
 
         Args:
             batch: Observations, uint8 [B, C, H, W].
+            states: Recurrent states, float32 [B, state_size].
             seconds: Timeout in seconds, at least 1 s; None selects 60 s.
 
         Raises:
             PolicyTimeoutError: If the network does not return within the time budget.
         """
-        (values,) = policy_file.run_session(self.session, [_OUTPUT], {_INPUT: batch}, seconds)
-        return np.asarray(values, np.float32)
+        values, after = policy_file.run_policy(self.session, batch, states, seconds)
+        return np.asarray(values, np.float32), after
 
     def check_board_size(self, width: int, height: int) -> None:
         """Raise `PolicyError` if the policy does not support boards of this size."""
@@ -155,16 +177,22 @@ class OnnxPolicy:
         """
         end = time.monotonic() + policy_file.LOAD_TIMEOUT_S
         for shape in sorted({(1, *self.observation_shape(*size)) for size in self.board_sizes}):
+            states = np.zeros((1, self.state_size), np.float32)
             try:
-                values = self.action_scores(np.zeros(shape, np.uint8), end - time.monotonic())
+                values, after = self.step(np.zeros(shape, np.uint8), states, end - time.monotonic())
             except policy_file.PolicyTimeoutError as error:
                 raise PolicyError(f"{path}: {error}") from error
             except Exception as error:  # The exceptions of onnxruntime have no common base class.
                 raise PolicyError(
-                    f"{path}: the network rejects {_INPUT!r} of shape {shape}: {error}"
+                    f"{path}: the network rejects {INPUT!r} of shape {shape}: {error}"
                 ) from error
             if values.shape != (1, len(MOVES)):
-                raise PolicyError(f"{path}: {_OUTPUT!r} must have shape (1, 4), got {values.shape}")
+                raise PolicyError(f"{path}: {OUTPUT!r} must have shape (1, 4), got {values.shape}")
+            if after.shape != states.shape:
+                raise PolicyError(
+                    f"{path}: {STATE_OUTPUT!r} must have the shape of {STATE_INPUT!r}, "
+                    f"{states.shape}, got {after.shape}"
+                )
 
 
 def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:
@@ -195,13 +223,24 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
 
 
 def _open_session(model: bytes, path: Path) -> onnxruntime.InferenceSession:
-    """Open a session, and check the network's input and output."""
+    """Open a session, and check the network's inputs and outputs."""
     session: onnxruntime.InferenceSession = policy_file.open_session(model, path)
     inputs = {node.name: node.type for node in session.get_inputs()}
     outputs = {node.name: node.type for node in session.get_outputs()}
-    if inputs != {_INPUT: "tensor(uint8)"} or outputs.get(_OUTPUT) != "tensor(float)":
+    wanted = {INPUT: "tensor(uint8)"}, {OUTPUT: _FLOATS}
+    if STATE_INPUT in inputs:
+        wanted = wanted[0] | {STATE_INPUT: _FLOATS}, wanted[1] | {STATE_OUTPUT: _FLOATS}
+    if inputs != wanted[0] or not wanted[1].items() <= outputs.items():
         raise PolicyError(
-            f"{path}: the input must be {_INPUT!r} (uint8) and the output {_OUTPUT!r} (float), "
+            f"{path}: the inputs must be {wanted[0]} and the outputs {wanted[1]}, "
             f"got inputs {inputs} and outputs {outputs}; export the policy again"
         )
+    for node in session.get_inputs():
+        size = node.shape[-1]
+        is_valid = len(node.shape) == 2 and isinstance(size, int) and 1 <= size <= _MAX_STATE_SIZE
+        if node.name == STATE_INPUT and not is_valid:
+            raise PolicyError(
+                f"{path}: {STATE_INPUT!r} must have the shape [batch, size] with a size of at most "
+                f"{_MAX_STATE_SIZE}, got {node.shape}; export the policy again"
+            )
     return session

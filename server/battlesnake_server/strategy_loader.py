@@ -40,6 +40,7 @@ from battlesnake_heuristics.rule_based.pipeline import (
 )
 from battlesnake_heuristics.search import search
 from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
+from battlesnake_server.recurrent_memory import RecurrentMemory
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
 """Name of the strongest built-in snake that this installation can run."""
@@ -91,7 +92,7 @@ class PolicySnake:
     The first filters are always ``ALIVE``, which correspond to the action mask of training. The
     policy's values of masked moves are meaningless. The user's policy rules follow the filters
     (`battlesnake_heuristics.rule_based.policy_rules`). Each snake of each game needs a new object,
-    because the frame stack contains earlier turns.
+    because the frame stack and a recurrent state depend on earlier turns.
 
     Args:
         policy: Trained policy.
@@ -106,6 +107,7 @@ class PolicySnake:
         self._rules = rules
         self._filters = tuple(dict.fromkeys((*ALIVE, *filters)))
         self._frame_stack = np.zeros((0, 0, 0), np.uint8)
+        self._memory = RecurrentMemory(policy)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you``.
@@ -123,7 +125,7 @@ class PolicySnake:
         policy.observation.encode(
             board, you.id, self._frame_stack, view_radius=board.game.settings.view_radius
         )
-        values = policy.action_scores(self._frame_stack[np.newaxis], seconds)[0]
+        values = self._memory.action_scores(board, self._frame_stack, seconds)
         actions = policy.observation.absolute_actions(
             np.arange(len(MOVES)), np.full(len(MOVES), facing(board, you.id))
         )

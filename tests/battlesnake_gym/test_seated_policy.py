@@ -81,7 +81,8 @@ def test_a_policy_gets_its_own_observation_and_plays_its_best_move(observation: 
             state = games.games.state(game)
             seen = observations.get("territory").encode(state, "snake_1")
             mask = masks.action_mask(games.game, state, "snake_1", "fatal+head")
-            move = int(np.where(mask, policy.action_scores(seen[None])[0], -np.inf).argmax())
+            scores, _ = policy.step(seen[None], np.zeros((1, 0), np.float32))
+            move = int(np.where(mask, scores[0], -np.inf).argmax())
             facing = games.games.facing[game, 1]
             turn = games.observation.absolute_actions(actions[game, 1], facing)
             assert (turn if observation == "facing" else actions[game, 1]) == move

@@ -98,6 +98,8 @@ def test_a_policy_observes_what_it_observed_in_training() -> None:
 
         def check_board_size(self, width: int, height: int) -> None: ...
 
+        state_size = 0
+
         def action_scores(self, batch: NDArray[np.uint8], seconds: float) -> NDArray[np.float32]:
             seen.extend(batch.copy())
             return np.zeros((1, 4), np.float32)
