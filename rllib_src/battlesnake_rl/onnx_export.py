@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.seat_memory import Recurrent, SeatMemory, onnx_score_fn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
-from battlesnake_gym.policy_file import PolicyError
+from battlesnake_gym.policy_file import INPUT, OUTPUT, STATE_INPUT, STATE_OUTPUT, PolicyError
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.onnx_networks import (
     MoveFn,
@@ -33,9 +34,6 @@ from battlesnake_rl.onnx_networks import (
     network_from_sb3,
     scale_input,
 )
-
-_INPUT, _OUTPUT = "observations", "q_values"
-"""Names of the input and the output of ``policy.onnx``."""
 
 NUM_CHECK_GAMES, _NUM_TURNS = 16, 40
 """Number of parallel games and minimum number of turns in the check of an export."""
@@ -49,8 +47,11 @@ _TOLERANCE = 1e-3
 The difference is relative to the largest absolute value, or to 1 if this value is smaller.
 """
 
-ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""Function from observations uint8 (B, C, H, W) to action scores float32 (B, 4)."""
+ScoreFn = Callable[..., Any]
+"""Function from observations uint8 (B, C, H, W) to action scores float32 (B, 4).
+
+A recurrent policy also receives and returns states (`battlesnake_gym.env.seat_memory`).
+"""
 
 
 def export(
@@ -272,24 +273,29 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
     """Write a torch module as ONNX.
 
     Args:
-        network: Module that maps uint8 (B, C, H, W) to float32 (B, 4).
+        network: Module that maps uint8 (B, C, H, W) to float32 (B, 4). A module with the attribute
+            ``state_size`` also receives and returns states, float32 (B, state_size).
         shape: Shape (C, H, W) of an observation.
         path: Output file.
     """
     import onnx
     import torch
 
-    example = torch.zeros((2, *shape), dtype=torch.uint8)
+    examples = [torch.zeros((2, *shape), dtype=torch.uint8)]
+    names = [INPUT], [OUTPUT]
+    if state_size := getattr(network, "state_size", 0):
+        examples.append(torch.zeros((2, state_size)))
+        names = [INPUT, STATE_INPUT], [OUTPUT, STATE_OUTPUT]
     # Without this level, the exporter would log every missing optional package.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             network,
-            (example,),
-            input_names=[_INPUT],
-            output_names=[_OUTPUT],
-            dynamic_shapes=({0: torch.export.Dim.AUTO},),
+            tuple(examples),
+            input_names=names[0],
+            output_names=names[1],
+            dynamic_shapes=({0: torch.export.Dim.AUTO},) * len(examples),
             dynamo=True,
             verbose=False,
         )
@@ -352,7 +358,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     (given,) = inputs
     if not graph.output:
         raise PolicyError("the model has no output")
-    result = next((one for one in graph.output if one.name == _OUTPUT), graph.output[0])
+    result = next((one for one in graph.output if one.name == OUTPUT), graph.output[0])
     kind = given.type.tensor_type.elem_type
     if kind not in (TensorProto.UINT8, TensorProto.FLOAT) or (
         kind == TensorProto.FLOAT and scale is None
@@ -377,28 +383,28 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         ]
         return np.concatenate(batches)[: len(frames)]
 
-    inner, outer = f"{_INPUT}_given", f"{_OUTPUT}_given"
+    inner, outer = f"{INPUT}_given", f"{OUTPUT}_given"
     for node in graph.node:
         node.input[:] = [inner if name == given.name else name for name in node.input]
         node.input[:] = [outer if name == result.name else name for name in node.input]
         node.output[:] = [outer if name == result.name else name for name in node.output]
-    before = [helper.make_node("Identity", [_INPUT], [inner])]
+    before = [helper.make_node("Identity", [INPUT], [inner])]
     if kind == TensorProto.FLOAT:
         assert scale is not None
         factor = helper.make_tensor("battlesnake_scale", TensorProto.FLOAT, [], [scale])
         graph.initializer.append(factor)
         before = [
-            helper.make_node("Cast", [_INPUT], ["battlesnake_floats"], to=TensorProto.FLOAT),
+            helper.make_node("Cast", [INPUT], ["battlesnake_floats"], to=TensorProto.FLOAT),
             helper.make_node("Mul", ["battlesnake_floats", "battlesnake_scale"], [inner]),
         ]
-    after = helper.make_node("Cast", [outer], [_OUTPUT], to=TensorProto.FLOAT)
+    after = helper.make_node("Cast", [outer], [OUTPUT], to=TensorProto.FLOAT)
     nodes = [*before, *graph.node, after]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
     sides = [side or None for side in dims[1:]]
-    graph.input.append(helper.make_tensor_value_info(_INPUT, TensorProto.UINT8, ["batch", *sides]))
+    graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.UINT8, ["batch", *sides]))
     graph.output.append(
-        helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
+        helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
     )
     # The inferred shapes are valid only for batch size 1.
     del graph.value_info[:]
@@ -407,7 +413,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
 
 
 def _score_fn_from_onnx(
-    content: bytes, input_name: str = _INPUT, output_name: str = _OUTPUT
+    content: bytes, input_name: str, output_name: str
 ) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
     """Return the score function of an ONNX model.
 
@@ -436,7 +442,8 @@ def _score_fn_from_onnx(
 def check_in_games(path: Path, expected: ScoreFn, games: VectorBattlesnake) -> None:
     """Compare the policy file ``path`` with the original policy in several hundred positions.
 
-    The policy in the file plays ``games``.
+    The policy in the file plays ``games``. A recurrent policy is compared over whole games; each
+    side keeps its own states.
 
     Args:
         path: ONNX file.
@@ -447,7 +454,8 @@ def check_in_games(path: Path, expected: ScoreFn, games: VectorBattlesnake) -> N
         PolicyError: If the file's values have the wrong shape, are not finite, or differ from the
             values of the original policy.
     """
-    values, shape = _score_fn_from_onnx(path.read_bytes()), games.single_observation_space.shape
+    memory, expected_memory = SeatMemory(games), SeatMemory(games)
+    values = _first_alone(onnx_score_fn(path.read_bytes(), "the network"))
     seen, infos = games.reset(seed=1)
     num_positions = 0
     for turn in itertools.count():
@@ -456,34 +464,44 @@ def check_in_games(path: Path, expected: ScoreFn, games: VectorBattlesnake) -> N
         alive = infos["alive"]
         actions = np.zeros(alive.shape, np.uint8)
         if alive.any():  # All games may end in the same turn.
-            said = _compute_checked_scores(values, expected, seen[alive], shape)
+            wanted = expected_memory.call(expected, alive, seen[alive])
+            said = memory.call(values, alive, seen[alive])
+            _check_scores(said, wanted)
             num_positions += len(said)
             actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)
         seen, _, _, _, infos = games.step(actions)
 
 
-def _compute_checked_scores(
-    values: ScoreFn, expected: ScoreFn, frames: NDArray[np.uint8], shape: tuple[int, ...]
-) -> NDArray[np.float32]:
-    """Return the network's values for ``frames``, float32 (B, 4).
+def _first_alone(values: ScoreFn) -> ScoreFn:
+    """Return ``values`` as a function that evaluates the first position alone.
+
+    A server evaluates single positions.
+    """
+
+    def evaluate(*inputs: NDArray[Any]) -> Any:
+        parts = [[one[:1] for one in inputs], [one[1:] for one in inputs]]
+        answers = [values(*part) for part in parts if len(part[0])]
+        if len(inputs) == 1:
+            return np.concatenate(answers)
+        return tuple(map(np.concatenate, zip(*answers, strict=True)))
+
+    return Recurrent(evaluate, values.state_size) if isinstance(values, Recurrent) else evaluate
+
+
+def _check_scores(said: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
+    """Compare the scores of a file, float32 (B, 4), with the scores of the original policy.
 
     Raises:
-        PolicyError: If the values have the wrong shape, are not finite, or differ from the values
-            of the original policy.
+        PolicyError: If the scores have the wrong shape, are not finite, or differ.
     """
-    # A server evaluates single positions. The check therefore includes batch size 1.
-    parts = [part for part in (frames[:1], frames[1:]) if len(part)]
-    said = np.concatenate([values(part) for part in parts])
-    if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
+    if said.shape != (len(wanted), len(MOVES)) or not np.isfinite(said).all():
         raise PolicyError(
-            f"the network must return four finite numbers for each of {len(frames)} "
-            f"observations {shape}, got {said.shape} with {np.isnan(said).sum()} NaN"
+            f"the network must return four finite numbers for each of {len(wanted)} "
+            f"observations, got {said.shape} with {np.isnan(said).sum()} NaN"
         )
-    wanted = expected(frames)
     off = float(np.abs(said - wanted).max())
     if off > _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise PolicyError(
-            f"the file differs by {off:g} from the original policy in {len(frames)} positions of "
+            f"the file differs by {off:g} from the original policy in {len(said)} positions of "
             "test games; the export changes the policy's operators"
         )
-    return said

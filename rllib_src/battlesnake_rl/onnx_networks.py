@@ -101,7 +101,7 @@ def network_from_sb3(
     policy = model.policy
     if getattr(policy, "lstm_actor", None) is not None:
         raise PolicyError(
-            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
+            f"{kind} is recurrent, but only RECURRENT_PPO exports states; use an observation with "
             "frame_stack and a non-recurrent algorithm"
         )
     if not hasattr(policy, "q_net") and not (
@@ -187,7 +187,7 @@ def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any
 
     if module.is_stateful():
         raise PolicyError(
-            f"{kind} is recurrent, but the file keeps no recurrent state; use an observation with "
+            f"{kind} is recurrent, but only RECURRENT_PPO exports states; use an observation with "
             "frame_stack and a non-recurrent module"
         )
     _check_observation_range(kind, module.observation_space, scale)

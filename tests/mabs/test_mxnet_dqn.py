@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("ray", reason="needs the extra rllib")
 
+from battlesnake_gym.env.seat_memory import onnx_score_fn
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_compat import import_mxnet
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET, _SnakeReplayBuffer
@@ -196,7 +197,7 @@ def test_the_onnx_files_equal_the_networks_and_the_best_is_kept(
     for last, expected in ((False, best), (True, latest)):
         path = policy_loader.find_onnx(tmp_path, last)
         assert path is not None
-        values = policy_loader._onnx_score_fn(path.read_bytes(), path)
+        values = onnx_score_fn(path.read_bytes(), path)
         for count in (1, len(boards)):
             np.testing.assert_allclose(values(boards[:count]), expected[:count], atol=1e-6)
 

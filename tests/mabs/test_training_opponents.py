@@ -137,7 +137,7 @@ def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> 
     assert MAX_PAST_SELVES / 2 <= len(selves) <= MAX_PAST_SELVES
     assert set(np.diff(selves.numbers)) == {16}  # evenly over all of training
     # One that was given up is stood in for by the one before it.
-    assert selves.act(20, np.zeros((1, 1), np.uint8))[0, 0] == 17.0
+    assert selves.act_fn(20)(np.zeros((1, 1), np.uint8))[0, 0] == 17.0
     hard, easy = selves.numbers[2], selves.numbers[4]
     for _ in range(20):
         for number in selves.numbers:
@@ -298,7 +298,7 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
             "past": [values(weights) for weights in runner._past_selves.get_state()["weights"]],
             "numbers": runner._past_selves.numbers,
             "playing": {
-                number: runner._past_selves.act(number, boards, np.ones((5, 4), np.bool_))
+                number: runner._past_selves.act_fn(number)(boards, np.ones((5, 4), np.bool_))
                 for number in runner._past_selves.numbers
             },
         }

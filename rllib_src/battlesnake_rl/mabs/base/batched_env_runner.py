@@ -49,7 +49,7 @@ from battlesnake_rl.mabs.envs.env_factory import (
     make_vector_env,
     sample_opponents,
 )
-from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
+from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, greedy_policy
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
 COMPONENT_PAST_SELVES = "past_selves"
@@ -257,7 +257,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """Return the policy of a past self with the given weights of the module."""
         module = copy.deepcopy(self.module)
         module.set_state(weights)
-        return greedy_policy(functools.partial(self.action_scores, module[DEFAULT_MODULE_ID]))
+        return greedy_policy(self.score_fn(module[DEFAULT_MODULE_ID]))
 
     @abc.abstractmethod
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
@@ -286,6 +286,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._opponents.draw_seats(infos["reset"])
         self._position = observations, infos["action_mask"], infos["alive"], truncations
         return StepResult(acted, rewards, terminations, truncations)
+
+    def score_fn(self, module: Any) -> ScoreFn:
+        """Return the score function of a module of the policy."""
+        return functools.partial(self.action_scores, module)
 
     @staticmethod
     @abc.abstractmethod

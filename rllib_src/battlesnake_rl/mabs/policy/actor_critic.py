@@ -69,7 +69,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         """
         planes, mask = split_observation(batch[Columns.OBS])
         embeddings = self.network.trunk(planes)
-        logits = _mask_logits(self.network.policy(embeddings), mask)
+        logits = mask_logits(self.network.policy(embeddings), mask)
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.EMBEDDINGS: embeddings}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
@@ -117,8 +117,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         Args:
             planes: uint8 (B, C, H, W), observations.
         """
-        enabled = uses_bfloat16(self.model_config, planes.device)
-        with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
+        with self.autocast(planes):
             if not isinstance(self.network, PolicyNetwork):
                 return self.network(planes).float(), self.value(planes).float().squeeze(-1)
             features = self.network.trunk(planes)
@@ -126,13 +125,18 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         features = features.float()
         return self.network.policy(features), self.value(features).squeeze(-1)
 
+    def autocast(self, planes: Tensor) -> torch.autocast:
+        """Return a context in which networks use bfloat16 if ``model_config`` enables it."""
+        enabled = uses_bfloat16(self.model_config, planes.device)
+        return torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled)
+
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         """Return the logits of the weight average.
 
         A masked move has the lowest float32 value as its logit.
         """
         planes, mask = split_observation(batch[Columns.OBS])
-        return {Columns.ACTION_DIST_INPUTS: _mask_logits(self.inference_network(planes), mask)}
+        return {Columns.ACTION_DIST_INPUTS: mask_logits(self.inference_network(planes), mask)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         """Return values and logits.
@@ -140,7 +144,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         A masked move has the lowest float32 value as its logit.
         """
         logits, values = self.logits_and_values(batch[Columns.OBS])
-        masked = _mask_logits(logits, batch[ACTION_MASK])
+        masked = mask_logits(logits, batch[ACTION_MASK])
         return {Columns.ACTION_DIST_INPUTS: masked, Columns.VF_PREDS: values}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
@@ -164,7 +168,7 @@ def logits_and_values_numpy(
         return tuple(one.numpy() for one in module.logits_and_values(torch.from_numpy(frames)))
 
 
-def _mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
+def mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
     """Replace the logits of masked moves by the lowest value of the dtype."""
     if mask is None:
         return logits

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
+from battlesnake_gym.env.seat_memory import Recurrent, States, onnx_score_fn, score_fn
 from battlesnake_gym.env.seated_policy import ActFn
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
@@ -22,10 +23,11 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 if TYPE_CHECKING:
     from torch import nn
 
-ScoreFn = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+ScoreFn = Callable[..., Any]
 """Policy as a function: uint8 (B, C, H, W) to float32 (B, 4).
 
-The function maps observations to action scores. Higher scores are better.
+The function maps observations to action scores. Higher scores are better. A recurrent policy also
+receives and returns states (`battlesnake_gym.env.seat_memory`).
 """
 
 Weights = dict[str, NDArray[Any]]
@@ -62,17 +64,11 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
             raise ValueError(
                 f"{path.stem}.json has no training.env_config; export the policy again"
             )
-        return _onnx_score_fn(model, path), env_config
+        return onnx_score_fn(model, path), env_config
     env_config = checkpoints.read_metadata(path)["env_config"]
     if (onnx := find_onnx(path)) is not None:
-        return _onnx_score_fn(onnx.read_bytes(), onnx), env_config
+        return onnx_score_fn(onnx.read_bytes(), onnx), env_config
     return as_score_fn(load_network(path)), env_config
-
-
-def _onnx_score_fn(model: bytes, path: Path) -> ScoreFn:
-    """Return the policy ``model``, the content of the ONNX file ``path``."""
-    session = policy_file.open_session(model, path)
-    return lambda frames: policy_file.run_session(session, None, {"observations": frames})[0]
 
 
 def find_onnx(checkpoint: Path, last: bool = False) -> Path | None:
@@ -108,24 +104,26 @@ def as_score_fn(network: nn.Module) -> ScoreFn:
     """Convert a torch network to a function on numpy arrays."""
     import torch
 
-    def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the scores of observations, float32 (B, 4)."""
+    def step(*inputs: NDArray[Any]) -> list[NDArray[np.float32]]:
+        """Return the scores of observations, float32 (B, 4), and the next states."""
         with torch.inference_mode():
-            answer: NDArray[np.float32] = network(torch.from_numpy(frames)).numpy()
-        return answer
+            answer = network(*map(torch.from_numpy, inputs))
+        return [one.numpy() for one in (answer if isinstance(answer, tuple) else (answer,))]
 
-    return values
+    return score_fn(step, getattr(network, "state_size", 0))
 
 
 def greedy_policy(values: ScoreFn) -> ActFn:
     """Return the policy that selects the unmasked move with the highest score."""
 
-    def act(frames: NDArray[np.uint8], action_mask: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Return the moves, integers (B,)."""
-        moves: NDArray[np.intp] = np.where(action_mask, values(frames), -np.inf).argmax(-1)
-        return moves
+    def act(frames: NDArray[np.uint8], action_mask: NDArray[np.bool_], *states: States) -> Any:
+        """Return the moves, integers (B,), and the next states of a recurrent policy."""
+        answer = values(frames, *states)
+        scores = answer[0] if states else answer
+        moves = np.where(action_mask, scores, -np.inf).argmax(-1)
+        return (moves, answer[1]) if states else moves
 
-    return act
+    return Recurrent(act, values.state_size) if isinstance(values, Recurrent) else act
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
@@ -198,10 +196,10 @@ def build_network(
     """
     import torch
 
-    from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
     from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, make_network
+    from battlesnake_rl.mabs.policy.recurrent_actor import policy_network_class
 
-    kind = DuelingQNetwork if "advantage.weight" in weights else PolicyNetwork
+    kind = DuelingQNetwork if "advantage.weight" in weights else policy_network_class(trunk)
     network = make_network(kind, shape, actions, trunk)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return network.eval()

@@ -101,6 +101,8 @@ def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     if own := model_config.get("network"):
         return {"network": own}
     settings = trunk_settings(model_config)
+    if "gru_size" in model_config:
+        settings["gru_size"] = model_config["gru_size"]
     return settings if model_config.get("dueling", True) else settings | {"dueling": False}
 
 
@@ -149,6 +151,8 @@ def check_model_config(
             answer = make_network(kind, shape, 4, settings).eval()(
                 torch.zeros((2, *shape), dtype=torch.uint8)
             )
+        if isinstance(answer, tuple):  # The network is recurrent and also returns states.
+            answer = answer[0]
     except Exception as error:
         raise ValueError(
             f"model_config does not define a valid network for observations of shape "

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.seat_memory import SeatMemory
 from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES, State, start
@@ -82,7 +83,7 @@ def play_games_batched(
     }
     vector = make_vector_env(games, {**env_config, **others})
     random = np.random.default_rng(seed)
-    rivals = SeatedOpponents(vector)
+    rivals, memory = SeatedOpponents(vector), SeatMemory(vector)
     for game, names in enumerate(opponents):
         for seat, name in zip(np.delete(np.arange(seats), own_seats[game]), names, strict=True):
             rivals.assign(game, int(seat), name, int(random.integers(2**31)))
@@ -94,10 +95,10 @@ def play_games_batched(
     played = _GameOutcomes(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
     while playing.any():
         asked = np.flatnonzero(playing)
+        own = asked, own_seats[asked]
         actions = np.zeros((games, seats), dtype=np.uint8)
-        allowed = infos["action_mask"][asked, own_seats[asked]]
-        q_values = values(observations[asked, own_seats[asked]])
-        actions[asked, own_seats[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
+        q_values = memory.call(values, own, observations[own])
+        actions[own] = np.where(infos["action_mask"][own], q_values, -np.inf).argmax(-1)
         if rules:
             for lane, said in zip(asked.tolist(), q_values, strict=True):
                 sits = int(own_seats[lane])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.env.seat_memory import SeatMemory
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
@@ -32,12 +33,12 @@ def play_sample_game(
     """
     vector = make_vector_env(1, {**env_config, "max_turns": turns})
     observations, infos = vector.reset(seed=seed)
-    replay = Replay(_current_board(vector))
+    replay, memory = Replay(_current_board(vector)), SeatMemory(vector)
     for _ in range(turns):
         alive = infos["alive"][0]
         if not alive.any():
             break
-        said = values(observations[0][alive])
+        said = memory.call(values, infos["alive"], observations[0][alive])
         actions = np.zeros((1, len(alive)), dtype=np.uint8)
         actions[0, alive] = np.where(infos["action_mask"][0][alive], said, -np.inf).argmax(-1)
         facing = vector.games.facing[0]
