@@ -28,7 +28,7 @@ from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
 from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, sample_opponents
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy import warm_start
-from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork, SnakeActorCritic
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import (
     TRUNK_DEFAULTS,
     DuelingQNetwork,
@@ -36,6 +36,7 @@ from battlesnake_rl.mabs.policy.q_network import (
     make_network,
     network_settings,
 )
+from battlesnake_rl.mabs.policy.recurrent_actor import policy_network_class
 from battlesnake_rl.mabs.settings.algorithm_settings import (
     POLICY_PER_SEAT,
     SHARED_POLICY,
@@ -182,7 +183,7 @@ def use_custom_network(config: AlgorithmConfig, reference: str) -> None:
     Raises:
         ValueError: If the algorithm does not support custom networks or the class does not exist.
     """
-    if not isinstance(config, BatchedAlgorithmConfig):
+    if not isinstance(config, BatchedAlgorithmConfig) or "gru_size" in config.model_config:
         raise ValueError(
             f"network needs PPO, DISTIL, DQN or APEX, got {config.algo_class.__name__}, whose "
             "module also needs a value head; set rl_module_spec in Python instead"
@@ -231,9 +232,10 @@ def _check_network(config: Any, environment: VectorBattlesnake) -> None:
             "rl.training.config.env_config.observation does not fit the network; set the "
             "hyperparameter observation instead"
         )
-    kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
+    settings = network_settings(config.model_config)
+    kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else policy_network_class(settings)
     shape = environment.single_observation_space.shape
     check_model_config(kind, shape, config.model_config)
     if config.start_from is not None:
-        network = make_network(kind, shape, len(MOVES), network_settings(config.model_config))
+        network = make_network(kind, shape, len(MOVES), settings)
         warm_start.check_start_from(network, environment, Path(config.start_from))

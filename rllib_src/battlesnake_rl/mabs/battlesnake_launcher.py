@@ -62,7 +62,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
     """
 
     algorithm: str = hyperparameter(
-        "DQN", "training algorithm: DISTIL, PPO, DQN, APEX, RLLIB_PPO, EXIT, MXNET, or FILE.py:NAME"
+        "DQN",
+        "training algorithm: DISTIL, PPO, RECURRENT_PPO, DQN, APEX, RLLIB_PPO, EXIT, MXNET, or "
+        "FILE.py:NAME",
     )
     experiment: str | None = hyperparameter(
         None,

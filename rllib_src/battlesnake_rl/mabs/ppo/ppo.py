@@ -10,7 +10,8 @@ Axes: ``T`` turns, ``N`` games, ``S`` seats, ``M`` moves, ``C`` planes, ``H`` ro
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,8 @@ class Rollout:
     """bool (T, N, S), whether the game was truncated in this turn."""
     weights_seq_no: int
     """Sequence number of the weights that selected the moves."""
+    extra_columns: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Further columns of the batch, with M rows, by name."""
 
     def env_steps(self) -> int:
         """Return the number of env steps (turns of single games)."""
@@ -132,7 +135,7 @@ class PPOEnvRunner(BatchedEnvRunner):
             truncateds=np.zeros(shape, np.bool_),
             weights_seq_no=self._weights_seq_no,
         )
-        symmetries = self._random.permutation(shape[1]) % (
+        symmetries = self._draw_symmetries() % (
             symmetry_transforms.NUM_SYMMETRIES if self.config.symmetry_augmentation else 1
         )
         moves = []
@@ -149,6 +152,11 @@ class PPOEnvRunner(BatchedEnvRunner):
         )
         self._log_steps(rollout)
         return rollout
+
+    def _draw_symmetries(self) -> NDArray[np.int64]:
+        """Return the symmetry of each game, int64 (N,), modulo the number of symmetries."""
+        assert self.env is not None
+        return self._random.permutation(self.env.num_games)
 
     def _sample_actions(
         self, values: NDArray[np.float32], symmetries: NDArray[np.int64], explore: NDArray[np.bool_]
@@ -174,15 +182,9 @@ class PPOEnvRunner(BatchedEnvRunner):
             action_mask[seen],
             symmetries[np.nonzero(seen)[0]],
         )
-        for one in np.unique(symmetry[symmetry > 0]):
-            rows = symmetry == one
-            frames[rows] = symmetry_transforms.transform_observations(
-                frames[rows],
-                one,
-                self.env.observation,  # type: ignore[union-attr]
-            )
-            mask[rows] = mask[rows][:, _INVERSE_ACTION_MAP[one]]
-        logits, values[seen] = logits_and_values_numpy(self.module[DEFAULT_MODULE_ID], frames)
+        self._transform(frames, symmetry)
+        mask = np.take_along_axis(mask, _INVERSE_ACTION_MAP[symmetry], axis=1)
+        logits, values[seen] = self._evaluate(frames, seen, symmetry)
         acts = alive[seen]
         frames, mask, symmetry, logits = frames[acts], mask[acts], symmetry[acts], logits[acts]
         logits = np.where(mask, logits, -np.inf)
@@ -193,6 +195,27 @@ class PPOEnvRunner(BatchedEnvRunner):
         actions = np.zeros(alive.shape, dtype=np.uint8)
         actions[alive & learning] = _INVERSE_ACTION_MAP[symmetry, moves]
         return frames, mask, moves, log_probs, actions, alive & learning
+
+    def _transform(self, frames: NDArray[np.uint8], symmetry: NDArray[np.int64]) -> None:
+        """Apply a symmetry to each observation, uint8 (B, C, H, W), in place."""
+        assert self.env is not None
+        for one in np.unique(symmetry[symmetry > 0]):
+            rows = symmetry == one
+            frames[rows] = symmetry_transforms.transform_observations(
+                frames[rows], one, self.env.observation
+            )
+
+    def _evaluate(
+        self, frames: NDArray[np.uint8], seen: NDArray[np.bool_], symmetry: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], ...]:
+        """Return logits, float32 (B, 4), and values, float32 (B,), of the current positions.
+
+        Args:
+            frames: uint8 (B, C, H, W), transformed observations.
+            seen: bool (N, S), seats of the observations.
+            symmetry: int64 (B,), symmetry of each observation.
+        """
+        return logits_and_values_numpy(self.module[DEFAULT_MODULE_ID], frames)
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -240,14 +263,22 @@ class PPOLearner(BatchedLearner):
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         advantages = columns[ADVANTAGES]
         columns[ADVANTAGES] = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        moves = len(advantages)
         for _ in range(self.config.num_epochs):
-            order = self._random.permutation(moves)
-            for rows in np.array_split(order, max(round(moves / self.config.minibatch_size), 1)):
-                chosen = self._to_device(rows)
-                self._update_weights({name: one[chosen] for name, one in columns.items()})
+            for batch in self._minibatches(columns):
+                self._update_weights(batch)
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
+
+    def _minibatches(self, columns: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+        """Yield batches that contain all moves of ``columns`` once, in random order."""
+        order = self._random.permutation(len(columns[ADVANTAGES]))
+        for rows in np.array_split(order, self._num_minibatches(columns)):
+            chosen = self._to_device(rows)
+            yield {name: one[chosen] for name, one in columns.items()}
+
+    def _num_minibatches(self, columns: dict[str, Tensor]) -> int:
+        """Return the number of updates for one pass over ``columns``."""
+        return max(round(len(columns[ADVANTAGES]) / self.config.minibatch_size), 1)
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """Convert a rollout to a batch of M moves, with advantages and value targets."""
@@ -256,7 +287,7 @@ class PPOLearner(BatchedLearner):
             ACTION_MASK: self._to_device(rollout.action_mask),
             Columns.ACTIONS: self._to_device(rollout.actions),
             _OLD_LOG_PROBS: self._to_device(rollout.log_probs),
-        }
+        } | {name: self._to_device(one) for name, one in rollout.extra_columns.items()}
         importance_ratios: NDArray[np.float32] | float = 1.0
         if rollout.weights_seq_no < self._weights_seq_no:
             importance_ratios = self._recompute_with_current_policy(rollout, columns)

@@ -274,10 +274,9 @@ class APEXSettings(DQNSettings):
 
 
 @dataclass(frozen=True)
-class PPOSettings(BatchedSettings):
-    """Settings of PPO."""
+class _PPOBaseSettings(BatchedSettings):
+    """Settings of PPO and RECURRENT_PPO."""
 
-    config_class = "battlesnake_rl.mabs.ppo.ppo:PPOConfig"
     samples_in_driver = True
 
     lr: float | list[Any] = _learning_rate([[0, 5e-4], [6_000_000, 1e-4], [18_000_000, 3e-5]])
@@ -288,14 +287,44 @@ class PPOSettings(BatchedSettings):
     clip_param: float = _clip(0.2)
     vf_loss_coeff: float = _value_weight(0.25)
     entropy_coeff: float | list[Any] = _entropy([[0, 0.02], [2_000_000, 0.01], [6_000_000, 0.002]])
+    num_envs_per_env_runner: int = _games(256)
+    rollout_fragment_length: int = setting(32, "turns of each game in one fragment", minimum=1)
+
+
+@dataclass(frozen=True)
+class PPOSettings(_PPOBaseSettings):
+    """Settings of PPO."""
+
+    config_class = "battlesnake_rl.mabs.ppo.ppo:PPOConfig"
+
     kickstart_coeff: float | list[Any] = setting(
         [[0, 0.5], [500_000, 0.0]],
         f"weight of the cross-entropy to the policy of --start-from: {_SCHEDULE}",
         minimum=0,
     )
     async_sampling: bool = setting(False, "let env runners play while the learner trains (V-trace)")
-    num_envs_per_env_runner: int = _games(256)
-    rollout_fragment_length: int = setting(32, "turns of each game in one fragment", minimum=1)
+
+
+@dataclass(frozen=True)
+class RecurrentPPOSettings(_PPOBaseSettings):
+    """Settings of RECURRENT_PPO."""
+
+    config_class = "battlesnake_rl.mabs.ppo.recurrent_ppo:RecurrentPPOConfig"
+    is_variant = True
+
+    gru_size: int = setting(128, "numbers in the recurrent state of a snake", minimum=1)
+    full_board_critic: bool = setting(
+        True, "train the values on the complete board, which the exported policy does not see"
+    )
+
+    @classmethod
+    def _check_own_games(cls, settings: Any, env_config: Mapping[str, Any]) -> None:
+        super()._check_own_games(settings, env_config)
+        seen = env_options(env_config).observation_encoder
+        if settings.full_board_critic and not seen.in_engine:
+            raise HyperparameterError(
+                f"full_board_critic needs a built-in observation, got {seen.name!r}; disable it"
+            )
 
 
 @dataclass(frozen=True)
@@ -479,6 +508,7 @@ class MXNETSettings(AlgorithmSettings):
 ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
     "DISTIL": DISTILSettings,
     "PPO": PPOSettings,
+    "RECURRENT_PPO": RecurrentPPOSettings,
     "DQN": DQNSettings,
     "APEX": APEXSettings,
     "RLLIB_PPO": RLlibPPOSettings,

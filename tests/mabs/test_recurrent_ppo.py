@@ -1,0 +1,373 @@
+"""RECURRENT_PPO: sequences, states, the critic, learning, checkpoints, export and serving."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from battlesnake_gym import policy_file
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import limit_view
+from battlesnake_gym.env.seat_memory import SeatMemory
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_gym.mdp import observations
+from battlesnake_gym.mdp.observations import PLANES
+from battlesnake_gym.rules import MOVES, Game, Settings
+from tests import progress_csv
+from tests.algorithms import built
+from tests.mabs.conftest import SMALL
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+TRUNK = {"channels": (8,), "strides": (2,), "hidden_size": 16}
+LIMITED = {"settings": {"view_radius": 2}, "width": 7, "height": 7, "num_snakes": 3}
+
+
+@pytest.fixture
+def recurrent(ray_with_games: None) -> Callable[..., Any]:
+    """A function that makes a configuration which trains in seconds."""
+    from battlesnake_rl.mabs import algorithms
+
+    def make(full_board_critic: bool = True, **env_config: Any) -> Any:
+        config = algorithms.configure("RECURRENT_PPO", SMALL | LIMITED | env_config)
+        config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
+        config.training(minibatch_size=32, gru_size=8, full_board_critic=full_board_critic)
+        config.reporting(min_time_s_per_iteration=0)
+        config.rl_module(model_config=TRUNK)
+        config.fault_tolerance(restart_failed_env_runners=False)
+        config.ladder_cpu_fraction = 0.0
+        return config.debugging(seed=7, log_level="ERROR")
+
+    return make
+
+
+def network(gru_size: int = 8) -> Any:
+    """A recurrent network for boards of 7x7, whose state matters."""
+    from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
+
+    torch.manual_seed(3)
+    settings = TRUNK | {"head_crop": 3, "head_plane": 6, "gru_size": gru_size}
+    made = RecurrentPolicyNetwork((10, 7, 7), 4, **settings)  # type: ignore[arg-type]
+    with torch.no_grad():
+        made.policy.weight.mul_(20)
+    return made.eval()
+
+
+@pytest.mark.parametrize("fragments", [1, 3])
+@pytest.mark.parametrize("full_board_critic", [True, False])
+def test_the_learner_computes_what_the_env_runner_played(
+    recurrent: Any, full_board_critic: bool, fragments: int
+) -> None:
+    """The log-probs and values of sequences are those of single steps, also after resets."""
+    config = recurrent(full_board_critic, max_turns=11, opponents={"random": 0.3})
+    config.rl_module(model_config=TRUNK | {"bfloat16": False})
+    with built(config.training(symmetry_augmentation=True)) as algorithm:
+        for _ in range(fragments):
+            (rollout,) = algorithm.env_runner.sample()
+        learner = algorithm.learner_group._learner
+        columns = learner._to_batch(rollout)
+        columns["row"] = torch.arange(len(rollout.actions))
+        columns["value"] = torch.from_numpy(rollout.values[:-1][rollout.acted])
+        rows: list[int] = []
+        for batch in learner._minibatches(columns):
+            outputs = learner._forward(batch)
+            log_all = outputs["action_dist_inputs"].log_softmax(-1)
+            log_probs = log_all.gather(-1, batch["actions"][:, None])[:, 0]
+            torch.testing.assert_close(log_probs, batch["old_log_probs"], atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(outputs["vf_preds"], batch["value"], atol=1e-4, rtol=1e-4)
+            rows += batch["row"].tolist()
+        assert sorted(rows) == list(range(len(rollout.actions)))
+        states = rollout.extra_columns["state_in"]
+        assert (states == 0).all(-1).any()
+        assert (states != 0).any(-1).any()
+
+
+def test_a_state_is_zero_at_the_start_of_a_game_and_only_then(recurrent: Any) -> None:
+    with built(recurrent(max_turns=6)) as algorithm:
+        runner = algorithm.env_runner
+        for _ in range(3):
+            (rollout,) = runner.sample()
+            is_zero = (rollout.extra_columns["state_in"] == 0).all(-1)
+            # The own body is stacked on turn 0 only, and its cell then is free in three turns.
+            cells = (rollout.obs[:, PLANES.index("own_body")] > 0).sum((1, 2))
+            np.testing.assert_array_equal(is_zero, cells == 1)
+            assert is_zero.any()
+            assert not is_zero.all()
+
+
+def test_the_critic_sees_hidden_cells(recurrent: Any) -> None:
+    with built(recurrent()) as algorithm:
+        (rollout,) = algorithm.env_runner.sample()
+        complete = rollout.extra_columns["complete_obs"]
+        bodies, own = PLANES.index("other_bodies"), PLANES.index("own_body")
+        assert (complete[:, bodies] > 0).sum() > (rollout.obs[:, bodies] > 0).sum() > 0
+        np.testing.assert_array_equal(complete[:, own], rollout.obs[:, own])
+        exported = algorithm.get_module().network.state_dict()
+        assert not any("value" in name or "critic" in name for name in exported)
+
+
+def test_complete_observations_are_those_without_a_limit() -> None:
+    options: dict[str, Any] = {"num_snakes": 3, "width": 7, "height": 7}
+    limited = VectorBattlesnake(5, **options, settings={"view_radius": 1})
+    unlimited = VectorBattlesnake(5, **options)
+    shape = (10, 7, 7)
+    complete = limited.observe_as(limited.observation, shape, complete=True)
+    seen, _ = limited.reset(seed=2)
+    expected, infos = unlimited.reset(seed=2)
+    random = np.random.default_rng(1)
+    for _ in range(30):
+        np.testing.assert_array_equal(complete, expected)
+        assert (seen != complete).any()
+        actions = random.integers(4, size=infos["alive"].shape).astype(np.uint8)
+        seen = limited.step(actions)[0]
+        expected, *_, infos = unlimited.step(actions)
+    assert unlimited.observe_as(limited.observation, shape, complete=True) is unlimited._obs
+
+
+def test_it_learns_to_remember(recurrent: Any) -> None:
+    """The value of a reward that depends on the past falls only with a memory."""
+    from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
+
+    torch.manual_seed(1)
+    made = RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TRUNK, head_crop=0, head_plane=None)  # type: ignore[arg-type]
+    optimizer = torch.optim.Adam(made.parameters(), 1e-2)
+    by_step = torch.tensor([64, 64, 64])
+    for _ in range(150):
+        cue = torch.randint(4, (64,))
+        first = (cue * 60).to(torch.uint8)[:, None, None, None].expand(64, 1, 3, 3)
+        planes = torch.cat((first, torch.zeros(128, 1, 3, 3, dtype=torch.uint8)))
+        memory = made.remember_sequences(made.features(planes), torch.zeros(64, 8), by_step)
+        loss = torch.nn.functional.cross_entropy(made.policy(memory[128:]), cue)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.5  # Without a memory, it would be 1.39.
+
+
+def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(recurrent: Any) -> None:
+    """Alone on a small board, to eat is all that counts."""
+    alone = {"num_snakes": 1, "ruleset": "solo", "width": 5, "height": 5}
+    config = recurrent(**alone, rewards={"ate_food": 1})
+    config.env_runners(num_envs_per_env_runner=64, rollout_fragment_length=16)
+    config.training(lr=3e-3, gamma=0.9, minibatch_size=256)
+    with built(config) as algorithm:
+        returns = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(25)]
+    assert returns[-1] > 1.3 * np.nanmin(returns[:4])
+
+
+def test_training_resumes_where_it_was(recurrent: Any, tmp_path: Path) -> None:
+    def weights(algorithm: Any) -> Any:
+        return algorithm.learner_group._learner.module["default_policy"].state_dict()
+
+    config = recurrent(opponents={"past": 0.3})
+    with built(config) as algorithm:
+        for _ in range(2):
+            algorithm.train()
+        path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
+        before, steps = weights(algorithm), algorithm.num_env_steps_sampled
+    with built(config.copy(copy_frozen=False)) as again:
+        again.restore_from_path(path)
+        after = weights(again)
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[name], after[name]) for name in before)
+        assert again.num_env_steps_sampled == steps
+        assert again.train()["env_runners"]["num_env_steps_sampled_lifetime"] > steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"async_sampling": True}, "async_sampling"),
+        ({"kickstart_coeff": 0.1}, "kickstart_coeff"),
+        ({"gru_size": 0}, "gru_size must be at least 1"),
+    ],
+)
+def test_settings_without_effect_are_rejected(
+    recurrent: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        recurrent().training(**settings)
+
+
+def test_a_batch_of_seats_has_the_states_of_single_games() -> None:
+    """Past selves, the ladder and the arena keep a state for each seat."""
+    from battlesnake_rl.mabs.policy.policy_loader import as_score_fn, greedy_policy
+
+    vector = VectorBattlesnake(6, 3, 7, 7, max_turns=9, settings={"view_radius": 2})
+    act = greedy_policy(as_score_fn(network()))
+    memory = SeatMemory(vector)
+    alone: dict[tuple[int, int, int], Any] = {}
+    seen, infos = vector.reset(seed=4)
+    kept = set()
+    for _ in range(25):
+        alive = infos["alive"]
+        actions = np.zeros(alive.shape, np.uint8)
+        if alive.any():
+            actions[alive] = memory.call(act, alive, seen[alive], infos["action_mask"][alive])
+        for game, seat in np.argwhere(alive):
+            key = int(vector.episodes[game]), int(game), int(seat)
+            state = alone.get(key, np.zeros((1, 8), np.float32))
+            mask = infos["action_mask"][game, seat][None]
+            (move,), alone[key] = act(seen[game, seat][None].copy(), mask, state)
+            assert move == actions[game, seat]
+            kept.add(key[0])
+        seen, _, _, _, infos = vector.step(actions)
+    assert len(kept) > 2
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained policy.onnx, from ``train``, resumed once."""
+    from battlesnake_rl.commands.train_command import main
+
+    folder = tmp_path_factory.mktemp("runs")
+    small = {
+        "channels": "[8]", "strides": "[2]", "hidden_size": "16", "num_envs_per_env_runner": "8",
+        "ladder_cpu_fraction": "0.3",
+    }  # fmt: skip
+    command = ["--experiment", "blackout", "--board-size", "7", "--seed", "3", "--gru-size", "8"]
+    for name, value in small.items():
+        path = name if name[:3] in ("num", "lad") else f"model_config.{name}"
+        command += [f"--rl.training.config.{path}", value]
+    for until in (["--num-iters", "2"], ["--cpu-minutes", "0.4"]):
+        arguments = [*command, *until, "--num-env-runners", "0", "--runs-dir", str(folder)]
+        assert main(arguments) == 0
+    return folder / "blackout"
+
+
+def test_a_run_resumes_and_is_placed_on_the_ladder(
+    ray_with_games: None, exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from battlesnake_rl.commands.evaluate_command import main
+
+    steps = [float(row["env_steps"]) for row in progress_csv.rows(exported)]
+    assert len(steps) > 2
+    assert steps == sorted(set(steps))
+    metadata = json.loads((exported / "model" / "policy.json").read_text())
+    assert metadata["training"]["algorithm"] == "RecurrentPPO"
+    assert metadata["strength"]["games"] > 0
+    opponents = ",".join(["hungry-blackout"] * 3)
+    for path in (exported, exported / "model" / "policy.onnx"):
+        assert main([str(path), "--opponents", opponents, "--games", "4", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["opponents"] == ["hungry-blackout"] * 3
+
+
+def test_the_file_has_the_scores_of_the_network_over_a_sequence(tmp_path: Path) -> None:
+    import onnx
+
+    from battlesnake_gym.env.seat_memory import onnx_score_fn
+    from battlesnake_gym.policy_file import PolicyError
+    from battlesnake_rl.mabs.policy.policy_loader import as_score_fn
+    from battlesnake_rl.onnx_export import check_in_games, write_onnx
+
+    made, path = network(), tmp_path / "policy.onnx"
+    write_onnx(made, (10, 7, 7), path)
+    expected, found = as_score_fn(made), onnx_score_fn(path.read_bytes(), path)
+    random = np.random.default_rng(2)
+    states = [np.zeros((5, 8), np.float32)] * 2
+    for _ in range(20):
+        frames = random.integers(256, size=(5, 10, 7, 7)).astype(np.uint8)
+        wanted, states[0] = expected(frames, states[0])
+        scores, states[1] = found(frames, states[1])
+        np.testing.assert_allclose(scores, wanted, atol=1e-4, rtol=1e-4)
+        np.testing.assert_allclose(states[1], states[0], atol=1e-4)
+    assert not np.allclose(wanted, expected(frames, np.zeros((5, 8), np.float32))[0], atol=1e-2)
+
+    games = VectorBattlesnake(16, 3, 7, 7, settings={"view_radius": 2})
+    check_in_games(path, expected, games)
+    model = onnx.load(path)
+    for weights in model.graph.initializer:
+        if weights.name == "gru.weight_hh_l0":
+            weights.raw_data = (onnx.numpy_helper.to_array(weights) * 1.5).tobytes()
+    onnx.save(model, path)
+    with pytest.raises(PolicyError, match="differs by"):  # The first turn does not show it.
+        check_in_games(path, expected, games)
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recurrent policy.onnx for boards of 7x7, with limited view."""
+    from battlesnake_rl.onnx_export import write_onnx
+
+    def write(draft: Path) -> dict[str, Any]:
+        write_onnx(network(), (10, 7, 7), draft)
+        games = {"ruleset": "standard", "map": "standard"}
+        return {
+            "observation": observations.get("planes").to_dict(),
+            "board_sizes": [[7, 7]],
+            "training": {"env_config": games},
+        }
+
+    path = tmp_path_factory.mktemp("policy") / "policy.onnx"
+    policy_file.save(path, write)
+    return path
+
+
+def start(number: int) -> Board:
+    """The start of a game with limited view."""
+    settings = Settings(view_radius=2, food_spawn_chance=30)
+    return Board.new(7, 7, ["me", "it"], game=Game(seed=number, id=str(number), settings=settings))
+
+
+def moves_of(play: Callable[[Board], str], boards: list[Board]) -> list[list[str]]:
+    """The moves of ``play`` in games that take turns."""
+    moves: list[list[str]] = [[] for _ in boards]
+    for _ in range(12):
+        for played, board in zip(moves, boards, strict=True):
+            if not board.is_over():
+                played.append(play(board))
+                other = (board.safe_moves("it") or ["up"])[board.turn % 2 - 1]
+                board.step({"me": played[-1], "it": other})
+    return moves
+
+
+def test_interleaved_games_are_served_like_each_game_alone(policy: Path) -> None:
+    from battlesnake_server.live.app import create_app
+
+    def play(boards: list[Board]) -> list[list[str]]:
+        client = create_app({"POLICY": str(policy)}).test_client()
+
+        def post(board: Board) -> str:
+            body = limit_view(board.to_api("me"), 2)
+            first, second = (client.post("/move", json=body).get_json()["move"] for _ in range(2))
+            assert first == second
+            return str(first)
+
+        return moves_of(post, boards)
+
+    together = play([start(number) for number in range(1, 65)])
+    assert together == [play([start(number)])[0] for number in range(1, 65)]
+    assert len({tuple(moves) for moves in together}) > 8
+
+
+def test_a_seated_policy_has_the_moves_of_the_live_snake(policy: Path) -> None:
+    """The arena and opponents in training evaluate all seats in one call."""
+    from battlesnake_gym.env.seated_opponents import SeatedOpponents
+    from battlesnake_server.strategy_loader import open_factory
+
+    vector = VectorBattlesnake(40, 2, 7, 7, max_turns=9, settings={"view_radius": 2})
+    opponents = SeatedOpponents(vector)
+    for game, seat in np.ndindex(40, 2):
+        opponents.assign(game, seat, str(policy), 0)
+    infos = vector.reset(seed=5)[1]
+    snakes: dict[tuple[int, ...], Any] = {}
+    compared = 0
+    for _ in range(20):
+        actions = np.zeros((40, 2), np.uint8)
+        opponents.move(actions, infos["alive"])
+        for game, seat in np.argwhere(infos["alive"] & infos["action_mask"].any(-1)):
+            board = Board.from_state(vector.games.state(int(game)), vector.game)
+            board.you_id = board.snakes[seat].id
+            key = int(vector.episodes[game]), int(game), int(seat)
+            snake = snakes.setdefault(key, open_factory(str(policy))(0))
+            decision = snake(board.limited())
+            assert decision.move == MOVES[actions[game, seat]]
+            compared += 1
+        infos = vector.step(actions)[4]
+        opponents.after_step(infos)
+    assert compared > 500
+    assert len({episode for episode, _, _ in snakes}) > 1
