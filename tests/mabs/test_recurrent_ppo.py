@@ -133,7 +133,7 @@ def test_it_learns_to_remember(recurrent: Any) -> None:
     from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
 
     torch.manual_seed(1)
-    made = RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TRUNK, head_crop=0, head_plane=None)  # type: ignore[arg-type]
+    made = RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TRUNK, head_crop=0, head_plane=None)
     optimizer = torch.optim.Adam(made.parameters(), 1e-2)
     by_step = torch.tensor([64, 64, 64])
     for _ in range(150):
@@ -143,7 +143,7 @@ def test_it_learns_to_remember(recurrent: Any) -> None:
         memory = made.remember_sequences(made.features(planes), torch.zeros(64, 8), by_step)
         loss = torch.nn.functional.cross_entropy(made.policy(memory[128:]), cue)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     assert loss.item() < 0.5  # Without a memory, it would be 1.39.
 
@@ -198,7 +198,7 @@ def test_a_batch_of_seats_has_the_states_of_single_games() -> None:
     from battlesnake_rl.mabs.policy.policy_loader import as_score_fn, greedy_policy
 
     vector = VectorBattlesnake(6, 3, 7, 7, max_turns=9, settings={"view_radius": 2})
-    act = greedy_policy(as_score_fn(network()))
+    act: Any = greedy_policy(as_score_fn(network()))
     memory = SeatMemory(vector)
     alone: dict[tuple[int, int, int], Any] = {}
     seen, infos = vector.reset(seed=4)

@@ -272,11 +272,11 @@ class PPOLearner(BatchedLearner):
     def _minibatches(self, columns: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
         """Yield batches that contain all moves of ``columns`` once, in random order."""
         order = self._random.permutation(len(columns[ADVANTAGES]))
-        for rows in np.array_split(order, self._num_minibatches(columns)):
+        for rows in np.array_split(order, self._updates_per_epoch(columns)):
             chosen = self._to_device(rows)
             yield {name: one[chosen] for name, one in columns.items()}
 
-    def _num_minibatches(self, columns: dict[str, Tensor]) -> int:
+    def _updates_per_epoch(self, columns: dict[str, Tensor]) -> int:
         """Return the number of updates for one pass over ``columns``."""
         return max(round(len(columns[ADVANTAGES]) / self.config.minibatch_size), 1)
 

@@ -111,7 +111,7 @@ class RecurrentPPOLearner(PPOLearner):
         step, batch = np.empty(moves, np.int64), np.empty(len(lengths), np.int64)
         step[by_sequence] = np.arange(moves) - first
         order = self._random.permutation(len(lengths))
-        batch[order] = (np.cumsum(lengths[order]) - 1) * self._num_minibatches(columns) // moves
+        batch[order] = (np.cumsum(lengths[order]) - 1) * self._updates_per_epoch(columns) // moves
         rows = np.lexsort((sequence, -lengths[sequence], step, batch[sequence]))
         for part in np.split(rows, np.cumsum(np.bincount(batch[sequence]))[:-1]):
             if len(part):
