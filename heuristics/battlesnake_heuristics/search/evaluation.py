@@ -238,6 +238,16 @@ def score_to_probability(score: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, score * _LOGIT_PER_CELL))))
 
 
+def probability_to_score(probability: float) -> float:
+    """Convert an expected score in [0, 1] to a search score, in cells of territory.
+
+    >>> round(probability_to_score(score_to_probability(12.5)), 6)
+    12.5
+    """
+    bounded = max(1e-9, min(1 - 1e-9, probability))
+    return math.log(bounded / (1 - bounded)) / _LOGIT_PER_CELL
+
+
 def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
     """Parse the shape of a network file.
 

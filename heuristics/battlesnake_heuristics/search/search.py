@@ -33,6 +33,7 @@ from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.engine import build_check
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, State, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason, Strategy
+from battlesnake_heuristics.search.beliefs import Beliefs, combine_decisions
 from battlesnake_heuristics.search.evaluation import Evaluation, score_to_probability
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ SHOULD_STOP: ContextVar[Callable[[], object] | None] = ContextVar("SHOULD_STOP",
 
 The searches of a context (`contextvars`) stop if its callback returns a true value.
 """
+
+_NUM_SAMPLES = 4
+"""Number of complete positions that a search with limited view draws."""
+
+_MIN_TIME_PER_SAMPLE_S = 0.0005
+"""Minimum time budget of the search of one sample, in seconds."""
 
 _VALUE_PER_CELL = 1000
 """Search score of one cell of territory."""
@@ -90,6 +97,9 @@ class Weights:
         """Return all weights as int32, in order."""
         return array("i", dataclasses.astuple(self))
 
+
+_clock: Callable[[], float] = time.perf_counter
+"""Clock of the time budgets, in seconds; see `use_cpu_clock`."""
 
 log = logging.getLogger(__name__)
 
@@ -362,6 +372,7 @@ class Search:
         self.exact = 2 * exact_forced or int(exact)
         self.decoupled = decoupled
         self._fallback: Strategy | None = None
+        self._beliefs = Beliefs()
 
     def set_nodes(self, nodes: int) -> None:
         """Set the node limit for searches without a time budget."""
@@ -371,10 +382,13 @@ class Search:
         """Search for the best move of ``board.you``.
 
         On boards that the search does not support, the built-in snake ``cautious`` selects the
-        move.
+        move. With limited view, the search examines several complete positions that agree with the
+        game so far (`beliefs`).
         """
         reason = unsupported_reason(board)
         if not reason:
+            if board.game.settings.view_radius is not None:
+                return self._search_samples(board, seconds)
             return self.search(board, seconds)[0]
         if self._fallback is None:
             log.warning(
@@ -386,20 +400,42 @@ class Search:
             self._fallback = snakes_by_name.make(_UNSUPPORTED_BOARD_SNAKE)
         return self._fallback(board, seconds)
 
-    def search(self, board: Board, seconds: float | None = None) -> tuple[Decision, SearchStats]:
+    def _search_samples(self, board: Board, seconds: float | None) -> Decision:
+        """Search complete positions that agree with a limited view.
+
+        The samples share the time or the nodes.
+        """
+        deadline = _clock() + (math.inf if seconds is None else seconds)
+        found: list[tuple[Decision, int]] = []
+        missing = _NUM_SAMPLES
+        for sample, times in self._beliefs.sample(board, _NUM_SAMPLES).items():
+            left = max((deadline - _clock()) * times / missing, _MIN_TIME_PER_SAMPLE_S)
+            nodes = max(1, self.nodes * times // _NUM_SAMPLES)
+            decision, _ = self.search(sample, None if seconds is None else left, nodes)
+            found.append((decision, times))
+            missing -= times
+            if _clock() >= deadline:
+                break
+        return combine_decisions(found)
+
+    def search(
+        self, board: Board, seconds: float | None = None, nodes: int | None = None
+    ) -> tuple[Decision, SearchStats]:
         """Search for the best move and return the decision with statistics of the search.
 
         Ctrl-C in the main thread interrupts the search.
 
         Args:
-            board: Position with a living ``board.you``, on a board that the search supports.
+            board: Complete position with a living ``board.you``, on a board that the search
+                supports.
             seconds: Time budget in seconds; None applies the node limit.
+            nodes: Node limit; None for the node limit of this object.
 
         Raises:
             ValueError: If ``seconds`` is not a positive number.
             InterruptedError: If `SHOULD_STOP` returned a true value.
         """
-        request, snakes, reason = self._build_request(board, seconds)
+        request, snakes, reason = self._build_request(board, seconds, nodes)
         if seconds is None:
             result, helper_counts = (
                 SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get()))),
@@ -451,7 +487,7 @@ class Search:
                 _search.search(*(*request, 1, SHOULD_STOP.get()))
 
     def _build_request(
-        self, board: Board, seconds: float | None
+        self, board: Board, seconds: float | None, nodes: int | None = None
     ) -> tuple[tuple[Any, ...], list[Snake], str]:
         """Build the arguments of a search.
 
@@ -468,8 +504,8 @@ class Search:
         reason = self.evaluation.unsupported_reason(board) if self.evaluation else ""
         network = self.evaluation.network_bytes if self.evaluation and not reason else b""
         request = _search_arguments(
-            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact,
-            self.decoupled,
+            board, snakes, self.weights, seconds, nodes or self.nodes, self.max_depth, network,
+            self.exact, self.decoupled,
         )  # fmt: skip
         return request, snakes, reason
 
@@ -539,6 +575,8 @@ def use_cpu_clock(on: bool) -> bool:
     Returns:
         The previous setting; False if the search is not compiled.
     """
+    global _clock
+    _clock = time.process_time if on else time.perf_counter
     return COMPILED and _search.use_cpu_clock(on)
 
 
