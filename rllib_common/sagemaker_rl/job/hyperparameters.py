@@ -264,7 +264,20 @@ def read_sm_hps(environ: Mapping[str, str]) -> dict[str, Any]:
         raise HyperparameterError(f"SM_HPS is not JSON: {error}") from None
     if not isinstance(given, dict):
         raise HyperparameterError(f"SM_HPS must be a JSON object, got {given!r}")
-    return {name: value for name, value in given.items() if not name.startswith(_SERVICE_PREFIXES)}
+    return {
+        name: _decode_twice_encoded(value)
+        for name, value in given.items()
+        if not name.startswith(_SERVICE_PREFIXES)
+    }
+
+
+def _decode_twice_encoded(value: Any) -> Any:
+    """Return a string without the second JSON encoding of `Framework.set_hyperparameters`.
+
+    >>> _decode_twice_encoded('"APEX"'), _decode_twice_encoded("APEX"), _decode_twice_encoded(2)
+    ('APEX', 'APEX', 2)
+    """
+    return parse_value(value) if isinstance(value, str) and value[:1] == '"' else value
 
 
 def read_options(rest: Iterable[str]) -> dict[str, str]:
