@@ -200,11 +200,10 @@ def test_sm_hps_must_be_a_json_object(text: str, message: str) -> None:
 
 def test_values_of_set_hyperparameters_are_decoded_twice() -> None:
     """`Framework.set_hyperparameters` and `Framework.hyperparameters` both encode as JSON."""
-    values = {"algorithm": "APEX", "map": "", "lr": 1e-4, "num_snakes": [2, 4], "custom": "a\"b"}
+    values = {"algorithm": "APEX", "map": "", "lr": 1e-4, "num_snakes": [2, 4], "custom": 'a"b'}
     sm_hps = json.dumps({name: json.dumps(value) for name, value in values.items()})
     decoded = read_sm_hps({"SM_HPS": sm_hps})
     assert decoded == values | {"lr": "0.0001", "num_snakes": "[2, 4]"}
-
 
 
 def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:

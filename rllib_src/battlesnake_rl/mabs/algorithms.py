@@ -218,6 +218,7 @@ def checkpoint_identity(config: Any) -> dict[str, Any]:
         "actions": list(MOVES),
         "network": network_settings(config.model_config),
         **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
+        **{name: getattr(config, name) for name in ("full_board_critic",) if hasattr(config, name)},
     }
 
 

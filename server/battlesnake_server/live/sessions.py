@@ -34,8 +34,9 @@ _MAX_SESSIONS = 10_000
 """Maximum number of sessions.
 
 Above the maximum, the session that has been idle longest is deleted. A session uses a few
-kilobytes, regardless of the sizes of ids and boards. The session of a policy uses 6 kB. In a game
-with limited view, the session of a search uses up to 60 kB (`search.beliefs`).
+kilobytes, regardless of the sizes of ids and boards. The session of a policy uses 6 kB, or 25 kB
+with a recurrent network. In a game with limited view, the session of a search uses up to 60 kB
+(`search.beliefs`).
 """
 
 

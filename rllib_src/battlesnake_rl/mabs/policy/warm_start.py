@@ -39,7 +39,7 @@ def apply_start_from(config: AlgorithmConfig, path: str) -> None:
     """
     if not hasattr(config, "start_from"):
         raise ValueError(
-            "start_from needs PPO, DISTIL, DQN, APEX or RLLIB_PPO, got "
+            "start_from needs PPO, RECURRENT_PPO, DISTIL, DQN, APEX or RLLIB_PPO, got "
             f"{config.algo_class.__name__}; leave out start_from and the data channel policy"
         )
     found = find_policy(Path(path)).absolute()
@@ -99,7 +99,7 @@ def load_into_network(network: nn.Module, weights: Weights, path: Path) -> None:
         raise ValueError(
             f"start_from: {path} has no {error.args[0]}; PPO, RLLIB_PPO and DISTIL can start from "
             "all policies of built-in networks, DQN and APEX can start from policies of DQN or "
-            "APEX, and a custom network can start from its own checkpoint"
+            "APEX, and RECURRENT_PPO and custom networks can start from their own checkpoints"
         ) from None
     except RuntimeError as error:
         raise ValueError(
