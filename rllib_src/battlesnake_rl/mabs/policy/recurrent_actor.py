@@ -122,7 +122,7 @@ class RecurrentActor(SnakeActor):
     ``model_config`` also contains ``gru_size`` and ``full_board_critic``.
     """
 
-    network: RecurrentPolicyNetwork
+    network: RecurrentPolicyNetwork  # type: ignore[assignment]
 
     def setup(self) -> None:
         """Build the policy network, the critic or value head, and the weight average."""

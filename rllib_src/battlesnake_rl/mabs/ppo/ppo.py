@@ -278,7 +278,8 @@ class PPOLearner(BatchedLearner):
 
     def _updates_per_epoch(self, columns: dict[str, Tensor]) -> int:
         """Return the number of updates for one pass over ``columns``."""
-        return max(round(len(columns[ADVANTAGES]) / self.config.minibatch_size), 1)
+        number: int = max(round(len(columns[ADVANTAGES]) / self.config.minibatch_size), 1)
+        return number
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """Convert a rollout to a batch of M moves, with advantages and value targets."""

@@ -124,7 +124,7 @@ class RecurrentPPOLearner(PPOLearner):
 class RecurrentPPOConfig(PPOConfig):
     """Configuration of RECURRENT_PPO; `RecurrentPPOSettings` has the settings."""
 
-    settings_class = RecurrentPPOSettings
+    settings_class = RecurrentPPOSettings  # type: ignore[assignment]
     env_runner_class = RecurrentPPOEnvRunner
     learner_class_base = RecurrentPPOLearner
     rl_module_class = RecurrentActor
