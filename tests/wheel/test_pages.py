@@ -56,7 +56,7 @@ class Desk:
         for name in OF_THE_CLONE:
             (folder / name).symlink_to(clone / name)
         policy = clone / "server/battlesnake_server/default_policy"
-        for place in ("demo", "runs/first/model", "runs/A/model", "runs/blackout/model"):
+        for place in ("demo", "runs/first/model", "runs/A/model"):
             shutil.copytree(policy, folder / place)
 
     def type(self, command: Command) -> None:
