@@ -76,7 +76,7 @@ def test_the_stated_size_is_the_size(page: str) -> None:
     """docs/tutorials/play-and-watch.md says how much a visitor loads: 370 kB at most, all told."""
     size = len(fetched(page, "game.wasm")) / 1000
     text = (HERE / "docs" / "tutorials" / "play-and-watch.md").read_text()
-    stated = re.search(r"a file of (\d+) kB", text)
+    stated = re.search(r"WebAssembly\s+\((\d+) kB\)", text)
     assert stated is not None
     assert float(stated[1]) == pytest.approx(size, rel=0.1)
     names = (
@@ -87,7 +87,7 @@ def test_the_stated_size_is_the_size(page: str) -> None:
         "policy.bin",
     )
     whole = sum(len(gzip.compress(fetched(page, name), 9)) for name in names) / 1000
-    stated = re.search(r"the whole page (\d+) kB", text)
+    stated = re.search(r"compressed\s+page\s+has\s+(\d+) kB", text)
     assert stated is not None
     assert float(stated[1]) == pytest.approx(whole, rel=0.02)
     assert whole <= 370
