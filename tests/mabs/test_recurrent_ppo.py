@@ -128,8 +128,8 @@ def test_complete_observations_are_those_without_a_limit() -> None:
     assert unlimited.observe_as(limited.observation, shape, complete=True) is unlimited._obs
 
 
-def test_it_learns_to_remember(recurrent: Any) -> None:
-    """The value of a reward that depends on the past falls only with a memory."""
+def test_it_learns_to_remember() -> None:
+    """The cue of the first move is known at the third, only with a memory."""
     from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
 
     torch.manual_seed(1)
