@@ -34,7 +34,7 @@ from battlesnake_server.web import puzzle_pages
 _ROOT = Path(__file__).parents[1]
 _DOCS_FOLDER = _ROOT / "docs"
 PAGE_FILES = ("index.html", "play.js", "frames.js", "worker.js", "policy.js")
-SHARED_FILES = ("board.js", "copy_button.js", "gif.js", "style.css", "icon.svg")
+SHARED_FILES = ("board.js", "copy_button.js", "gif.js", "graph.js", "style.css", "icon.svg")
 """Files that the playable page shares with the other pages.
 
 The other pages belong to the live snake and to the arena.

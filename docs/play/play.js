@@ -1,7 +1,8 @@
 // Script of the page on which a visitor plays against the search with keys, swipes or buttons.
-import { BoardView, CAUSES, element } from "./board.js";
+import { BoardView, CAUSES } from "./board.js";
 import "./copy_button.js";
 import { readFrame } from "./frames.js";
+import { Graph } from "./graph.js";
 import { LEARNED_RULES, LOOKS, MISTAKES } from "./facts.js";
 
 const MOVES = ["up", "down", "left", "right"];
@@ -34,6 +35,7 @@ const SETTINGS = ["size", "ruleset", "opponents", "strength", "who"];
 const $ = (id) => document.getElementById(id);
 const prefersReducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const isWide = matchMedia("(min-width: 52rem)");
+const graph = new Graph($("graph"));
 const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
 const state = {
   view: null, game: null, past: [], moves: [], keys: [], over: false, busy: false, replaying: null,
@@ -223,14 +225,9 @@ function showReview() {
     $("again").onclick = () => goBack(worst.turn);
   }
   const points = [...state.assessments].filter(([, one]) => one[0]).sort(([a], [b]) => a - b)
-    .map(([turn, one]) => `${turn},${100 - 100 * one[0].winProbability}`);
-  const span = Math.max(1, state.moves.length);
-  $("graph").setAttribute("viewBox", `0 0 ${span} 100`);
-  $("graph").replaceChildren(
-    element("line", { class: "half", x1: 0, x2: span, y1: 50, y2: 50 }),
-    ...state.mistakes.map(({ turn }) => element("line", { class: "blunder", x1: turn, x2: turn, y1: 0, y2: 100 })),
-    element("polyline", { points: points.join(" "), stroke: LOOKS[0].color }),
-    element("line", { id: "graph-cursor", x1: state.index, x2: state.index, y1: 0, y2: 100 }));
+    .map(([turn, one]) => [turn, one[0].winProbability]);
+  graph.draw(Math.max(1, state.moves.length), [{ points, color: LOOKS[0].color }],
+    state.mistakes.map(({ turn }) => ({ class: "blunder", x: turn })));
   $("mistakes").replaceChildren(...state.mistakes.toSorted((a, b) => a.turn - b.turn).map((mistake) => {
     const { turn, move, better, before, after } = mistake;
     const line = state.assessments.get(turn)[0].candidates.find((one) => one.move === better)?.line[0] ?? [better];
@@ -268,8 +265,7 @@ function go(index, previous = null) {
   $("scrub").value = index;
   $("from").disabled = atEnd();
   $("status").textContent = statusText();
-  $("graph-cursor")?.setAttribute("x1", index);
-  $("graph-cursor")?.setAttribute("x2", index);
+  graph.moveCursor(index);
   $("copy").dataset.copy = $("embed").dataset.copy = linkTo(index);
   $("snakes").replaceChildren(...frame.snakes.map((snake, seat) => snakeItem(snake, seat, state.decisions[seat])));
   showWinProbabilities();

@@ -116,7 +116,7 @@ def test_visitors_play_and_watch_behind_a_path(quiet: Browser, tmp_path: Path) -
 
 def test_runs_and_live_snake_behind_a_path(quiet: Browser, tmp_path: Path) -> None:
     with site_behind_proxy("runs", tmp_path) as proxy:
-        quiet.open(f"{proxy.address}/", "document.querySelector('svg[data-chart] polyline')")
+        quiet.open(f"{proxy.address}/", "document.querySelector('line-chart canvas')")
         quiet.run("document.querySelector('tbody th a').click()")
         quiet.wait("document.querySelector('svg.thumbnail .snake')")
         quiet.wait("performance.getEntriesByType('resource').some(r => r.name.endsWith('.json'))")

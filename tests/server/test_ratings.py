@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from battlesnake_server.arena.ratings import rank_snakes, rate_games
+from battlesnake_server.arena.ratings import GameRanks, Rating, Ratings, rank_snakes
+
+
+def rate(games: list[GameRanks]) -> dict[str, Rating]:
+    ratings = Ratings()
+    for ranks in games:
+        ratings.add_game(ranks)
+    return {name: ratings.get(name) for name, _ in games[0]}
 
 
 def test_the_better_snake_is_rated_higher_and_with_less_uncertainty_after_more_games() -> None:
-    few = rate_games([[("good", 0), ("bad", 1)]] * 3)
-    many = rate_games([[("good", 0), ("bad", 1)]] * 40)
+    few = rate([[("good", 0), ("bad", 1)]] * 3)
+    many = rate([[("good", 0), ("bad", 1)]] * 40)
     assert few["good"].mu > 25 > few["bad"].mu
     assert many["good"].sigma < few["good"].sigma
     assert few["good"].ci_low < few["good"].mu < few["good"].ci_high
@@ -15,12 +22,12 @@ def test_the_better_snake_is_rated_higher_and_with_less_uncertainty_after_more_g
 
 
 def test_ties_keep_ratings_equal() -> None:
-    ratings = rate_games([[("a", 0), ("b", 0)]] * 10)
+    ratings = rate([[("a", 0), ("b", 0)]] * 10)
     assert abs(ratings["a"].mu - ratings["b"].mu) < 1e-6
 
 
 def test_a_solo_game_changes_nothing() -> None:
-    (rating,) = rate_games([[("a", 0)]] * 5).values()
+    (rating,) = rate([[("a", 0)]] * 5).values()
     assert (rating.mu, rating.sigma) == (25, 25 / 3)
 
 

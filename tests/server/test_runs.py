@@ -1,7 +1,9 @@
-"""Training runs: what a folder tells, the table, curves as points, the report and the pages."""
+"""Training runs: what a folder tells, the table, charts, the report and the pages."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import math
 import re
@@ -14,6 +16,7 @@ import pytest
 from battlesnake_gym.cli import main
 from battlesnake_gym.common import file_locks, run_dir
 from battlesnake_gym.common.run_dir import CSV_FILE, ProgressTable
+from battlesnake_server.page_files import SERVER_DIR
 from battlesnake_server.runs import charts, report
 from battlesnake_server.runs.run_view import RunsView, RunView, differing_settings
 from battlesnake_server.web import runs_page as pages
@@ -168,38 +171,42 @@ def test_curves_lie_over_each_other_and_have_their_interval(folder: Path) -> Non
     made = charts.build_charts(runs, "minutes", span=1)
     strength, reward, *_ = made
     assert strength.title == "Elo"
-    assert [line.name for line in strength.lines] == ["done", "stopped"]  # failed: not measured
-    assert [line.number for line in reward.lines] == [0, 1, 2]
-    assert strength.x.ticks == ("0", "0.5", "1", "1.5", "2", "2.5", "3")
-    points = [tuple(map(float, point.split(","))) for point in reward.lines[0].points.split()]
-    assert len(points) == 18
-    assert points[-1][0] == 1000
-    low, high = reward.y.low, reward.y.high
-    assert low + (high - low) * (1 - points[-1][1] / 400) == pytest.approx(38, abs=0.1)
-    assert len(strength.lines[0].area.split()) == 2 * len(strength.lines[0].points.split())
-    assert reward.lines[0].area == ""
+    assert [curve.name for curve in strength.curves] == ["done", "stopped"]  # failed: not measured
+    assert [curve.look for curve in reward.curves] == ["run-0", "run-1", "run-2"]
+    curve = reward.curves[0]
+    assert len(curve.x) == len(curve.y) == 18
+    assert (curve.x[-1], curve.y[-1]) == (3, 38)
+    assert curve.low is None
+    _, _, x, y, low, high = strength.curves[0]
+    assert low is not None
+    assert high is not None
+    assert len(x) == len(low) == len(high) == 16  # measured from the third iteration on
+    assert (y[-1], low[-1], high[-1]) == (1060, 1010, 1120)
 
 
 def test_long_curves_are_drawn_by_means(tmp_path: Path) -> None:
     run = RunView(training_runs.make(tmp_path, "long", 2000))
     reward = next(c for c in charts.build_charts([run]) if c.title == "mean reward per game")
-    points = reward.lines[0].points.split()
-    assert len(points) == charts.MAX_POINTS
-    assert float(points[-1].split(",")[0]) == pytest.approx(
-        1000 * 20000 / 60 / reward.x.high, abs=1
-    )
+    curve = reward.curves[0]
+    assert len(curve.y) == charts.MAX_POINTS
+    assert curve.x[-1] == pytest.approx(20000 / 60, abs=0.01)
+    assert curve.y[100] == pytest.approx(20 + 804.5, abs=0.1)  # the mean of rows 801 to 808
 
 
 def test_causes_of_death_fill_their_chart(folder: Path) -> None:
     found = charts.build_cause_chart(RunView(folder / "done"))
     assert found is not None
-    assert len({layer.title for layer in found.layers}) == 3
-    assert sum(layer.last for layer in found.layers) == pytest.approx(1)
-    top = found.layers[-1].points.split()[-18:]
-    assert {point.split(",")[1] for point in top} == {"0.0"}
-    shares = [layer.last for layer in found.layers]
-    assert shares == pytest.approx([(0.5 / 18) / (1.25 + 0.5 / 18), *(
-        one / (1.25 + 0.5 / 18) for one in (1.0, 0.25))])  # fmt: skip
+    assert len({area.name for area in found.curves}) == 3
+    assert found.curves[0].high == pytest.approx([1.0] * 18)
+    assert found.curves[-1].low == pytest.approx([0.0] * 18)
+    for above, below in itertools.pairwise(found.curves):
+        assert above.low == pytest.approx(below.high, abs=1e-5)
+    shares = [area.y[-1] for area in found.curves]
+    assert shares == pytest.approx([
+        one / (1.25 + 0.5 / 18) for one in (0.25, 1.0, 0.5 / 18)], abs=1e-5)  # fmt: skip
+    one_row = charts.build_cause_chart(RunView(training_runs.make(folder, "young", 1)))
+    assert one_row is not None
+    assert one_row.curves[0].x == pytest.approx([0, 1 / 6], abs=1e-5)  # as wide as the axis
 
 
 def test_reports_of_runs_with_and_without_games_or_curves(folder: Path) -> None:
@@ -220,14 +227,21 @@ def test_reports_of_runs_with_and_without_games_or_curves(folder: Path) -> None:
     assert "<h2>Strength</h2>" in text
 
 
+def test_the_chart_library_is_the_published_one() -> None:
+    sums = next((SERVER_DIR / "static").glob("uplot-*/SHA256SUMS"))
+    for line in sums.read_text().splitlines():
+        digest, name = line.split()
+        assert hashlib.sha256(sums.with_name(name).read_bytes()).hexdigest() == digest, name
+
+
 def test_pages_answer(folder: Path) -> None:
     client = pages.create_app(RunsView(folder)).test_client()
     text = client.get("/").get_data(as_text=True)
     assert text.count("<figure") >= 4
     assert "no &lt;runner&gt;" in text
     only = client.get("/?run=stopped&axis=env_steps&span=25").get_data(as_text=True)
-    assert 'data-name="stopped"' in only
-    assert 'data-name="done"' not in only
+    assert '["stopped", "run-0", ' in only
+    assert '["done", ' not in only
     assert "env steps" in only
     assert client.get("/?axis=../../etc&span=x").status_code == 200
     run = client.get("/run/done").get_data(as_text=True)

@@ -31,29 +31,50 @@ def site(folder: Path) -> Iterator[str]:
     app.extensions["analyses"].close()
 
 
-def hover(browser: Browser, fraction: float) -> str:
-    """Return the first chart's tooltip at a fraction of its horizontal axis."""
+def legend(browser: Browser) -> dict[str, str]:
+    """Return the values in the legend of the first chart, by name."""
+    words = browser.text(".legend").splitlines()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def hover(browser: Browser, fraction: float) -> dict[str, str]:
+    """Return the legend for the pointer at a fraction of the horizontal axis."""
     browser.run(
-        "(chart => { const box = chart.getBoundingClientRect(); chart.dispatchEvent("
-        "new PointerEvent('pointermove', {bubbles: true, clientX: box.left + box.width"
-        f" * {fraction}, clientY: box.top + 5}})); }})(document.querySelector('svg[data-chart]'))"
+        "(plot => { const box = plot.getBoundingClientRect(); plot.dispatchEvent("
+        f"new MouseEvent('mousemove', {{clientX: box.left + box.width * {fraction}, "
+        "clientY: box.top + 5})); })(document.querySelector('.u-over'))"
     )
-    return browser.text(".plot .readout")
+    return legend(browser)
 
 
 def test_curve_selection_and_tooltip(quiet: Browser, site: str) -> None:
-    quiet.open(f"{site}/", "document.querySelectorAll('svg[data-chart] polyline').length >= 4")
-    box = quiet.run("document.querySelector('svg[data-chart]').getBoundingClientRect().height")
+    quiet.open(f"{site}/", "document.querySelectorAll('line-chart canvas').length >= 4")
+    box = quiet.run("document.querySelector('line-chart canvas').getBoundingClientRect().height")
     assert box > 100
-    told = hover(quiet, 0.3)
-    assert re.match(r"0\.9 .*minutes: ", told)
-    assert "long 800" in told
-    assert "on 800" in told
+    assert legend(quiet) == {"training minutes": "3", "long": "1,060", "on": "820"}
+    told = hover(quiet, 0.31)
+    assert float(told.pop("training minutes")) == pytest.approx(0.93, abs=0.01)
+    assert told == {"long": "800", "on": "800"}
     quiet.run("document.querySelector('input[value=on]').click()")
-    quiet.wait("!document.querySelector('polyline[data-name=on]')")
+    quiet.wait("document.querySelectorAll('.plot:first-child .legend .dot').length === 1")
     assert "run=long" in quiet.run("location.href")
     quiet.enter("select[name=axis]", "env_steps")
-    quiet.wait("document.querySelector('svg[data-chart]').dataset.title === 'env steps'")
+    quiet.wait("document.querySelector('.legend').innerText.startsWith('env steps')")
+
+
+def test_charts_follow_the_color_scheme(quiet: Browser, site: str) -> None:
+    """The labels of the vertical axis have the color ``--pale`` of the scheme."""
+    color = """(canvas => { const counts = {};
+        const copy = new OffscreenCanvas(40, 99).getContext('2d', {willReadFrequently: true});
+        copy.drawImage(canvas, 0, 0);
+        const {data} = copy.getImageData(0, 0, 40, 99);
+        for (let i = 0; i < data.length; i += 4) if (data[i + 3] === 255) {
+            const key = data.slice(i, i + 3).join(); counts[key] = (counts[key] ?? 0) + 1; }
+        return Object.entries(counts).sort((a, b) => b[1] - a[1])[0][0];
+        })(document.querySelector('line-chart canvas'))"""
+    quiet.open(f"{site}/run/long", f"{color} === '102,112,133'")
+    quiet.look(dark=True)
+    quiet.wait(f"{color} === '148,161,184'")
 
 
 def test_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None:
@@ -79,9 +100,9 @@ def test_the_games_of_a_run_are_played(quiet: Browser, site: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/run/long"])
 def test_page_fits_a_phone(quiet: Browser, site: str, path: str) -> None:
     quiet.look(390, 800)
-    quiet.open(site + path, "document.querySelector('svg[data-chart]')")
+    quiet.open(site + path, "document.querySelector('line-chart canvas')")
     assert quiet.run("document.documentElement.scrollWidth") <= 390
-    assert quiet.run("document.querySelector('svg[data-chart]').clientWidth") > 250
+    assert quiet.run("document.querySelector('line-chart canvas').clientWidth") > 250
 
 
 def test_report_is_self_contained(quiet: Browser, folder: Path, tmp_path: Path) -> None:
@@ -89,7 +110,7 @@ def test_report_is_self_contained(quiet: Browser, folder: Path, tmp_path: Path) 
     alone.write_bytes(report.write(folder / "long").read_bytes())
     quiet.open(alone.as_uri(), "document.querySelectorAll('#board .snake').length === 2")
     quiet.wait("document.getElementById('shown').innerText === 'turn 6'")
-    assert re.match("3 .*minutes: long 1,060", hover(quiet, 1.0))
+    assert hover(quiet, 0.31)["long"] == "800"
     assert not re.search(r'(src|href)="', alone.read_text())
     loaded = quiet.run("performance.getEntriesByType('resource').map(r => r.name)")
     assert loaded == []

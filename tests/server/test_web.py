@@ -114,10 +114,13 @@ def test_leaderboard_follows_inserted_and_deleted_games(tmp_path: Path) -> None:
 def test_snake_page_shows_results(pages: Pages, client: FlaskClient) -> None:
     games = [game for game in rows(pages) if any(s.snake == "hungry" for s in game.seats)]
     page = client.get("/snake/hungry").text
-    (points,) = re.findall(r'<polyline points="([^"]*)"', page)
-    assert len(points.split()) == len(games)
+    (chart,) = re.findall(r"data-chart='([^']*)'", page)
+    ((_, _, x, y, low, high),) = json.loads(chart)["curves"]
+    assert x == list(range(1, len(games) + 1))
     (line,) = (line for line in compute_standings(rows(pages)) if line.snake == "hungry")
     assert f"<b>{line.rating.mu:.1f}</b>" in page
+    rating = (line.rating.mu, line.rating.ci_low, line.rating.ci_high)
+    assert (y[-1], low[-1], high[-1]) == pytest.approx(rating, rel=1e-5)
     ahead = dict.fromkeys(("cautious", "NAME<b>"), 0)
     for game in games:
         (other,) = (seat for seat in game.seats if seat.snake != "hungry")

@@ -333,7 +333,7 @@ def test_snakes_with_equal_colors_are_distinguished(
     assert colors_of(quiet, "#board .snake") == expected
     assert colors_of(quiet, ".snake-card .dot circle") == expected
     lines = quiet.run(
-        "[...document.querySelectorAll('#chart polyline')].map(line => line.getAttribute('stroke'))"
+        "[...document.querySelectorAll('#lengths polyline')].map(e => e.getAttribute('stroke'))"
     )
     assert lines == expected
     drawn = quiet.run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,18 +76,3 @@ class Ratings:
         """Return a snake's rating, or the initial rating if the snake has no games."""
         rating = self._ratings.get(name) or self._model.rating()
         return Rating(rating.mu, rating.sigma)
-
-    def all_ratings(self) -> dict[str, Rating]:
-        """Return the ratings of all snakes that have played."""
-        return {name: self.get(name) for name in self._ratings}
-
-
-def rate_games(games: Iterable[GameRanks]) -> dict[str, Rating]:
-    """Compute the ratings of all snakes from their games.
-
-    ``games`` is in the order played. Solo games do not change any rating.
-    """
-    ratings = Ratings()
-    for ranks in games:
-        ratings.add_game(ranks)
-    return ratings.all_ratings()

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
 from battlesnake_heuristics.rating.match import assign_sides, side0_points
-from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, estimate_elo, pair_outcome
+from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo, pair_outcome
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.tournament import (
@@ -67,11 +67,6 @@ class MatchScore:
                 return counts
             counts[self.outcome(first)] += 1
         raise AssertionError("the sequence of seeds ended, although it is infinite")
-
-    @property
-    def elo_estimate(self) -> EloEstimate:
-        """The estimated Elo difference of side 0."""
-        return estimate_elo(self.pair_counts)
 
 
 def _side_0_score(game: StoredGame) -> float:

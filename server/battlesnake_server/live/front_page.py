@@ -5,19 +5,16 @@ The page shows the customization, the featured game and the latency of the snake
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template_string, request
 
 from battlesnake_gym.draw import customization
 from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.page_files import read_board_script, read_page_file
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE
-
-_SERVER_DIRECTORY = Path(__file__).parents[1]
 
 blueprint = Blueprint("front", __name__)
 
@@ -31,35 +28,23 @@ def is_browser_request() -> bool:
     return "text/html" in request.headers.get("Accept", "")
 
 
-@functools.cache
-def _read_page_file(name: str) -> str:
-    """Return the contents of one of the page's files.
-
-    Each file is read only once.
-    """
-    return (_SERVER_DIRECTORY / name).read_text("utf-8")
-
-
 def render_page() -> Response:
     """Render the snake's page.
 
     The page requests only ``/now`` from the server.
     """
     config = current_app.config
-    board = _read_page_file("static/board.js").replace("export ", "")
-    script = _read_page_file("static/live_snake_page.js")
-    script = script.replace('import { BoardView } from "./board.js";\n', "")
     appearance = {
         "color": config["COLOR"],
         "head": customization.parts_to_dicts(customization.head_parts(config["HEAD"])),
         "tail": customization.parts_to_dicts(customization.tail_parts(config["TAIL"])),
     }
     text = render_template_string(
-        _read_page_file("templates/live_snake_page.html"),
+        read_page_file("templates/live_snake_page.html"),
         config=config,
-        style=_read_page_file("static/style.css"),
+        style=read_page_file("static/style.css"),
         customization=appearance,
-        script=board + script,
+        script=read_board_script("static/live_snake_page.js"),
         name=config["SNAKE"] or config["POLICY"] or DEFAULT_SNAKE,
         url=request.base_url,
     )

@@ -11,10 +11,12 @@ import jinja2
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import REPORT_FILE
 from battlesnake_gym.replays.replay import Replay, ReplayError
+from battlesnake_server.page_files import SERVER_DIR, read_page_file
 from battlesnake_server.replay_viewer import embedded_player
 from battlesnake_server.runs import charts
 from battlesnake_server.runs.run_view import RecordedGame, RunView
 
+_UPLOT = "static/uplot-1.6.32"
 _TURNS_PER_SECOND = 7
 _NO_GAME_REASON = "this algorithm records none, or the run ended before its first checkpoint"
 
@@ -40,7 +42,7 @@ def _latest_game(run: RunView) -> tuple[RecordedGame | None, str]:
 def render_report(run: RunView) -> str:
     """Return the HTML of the report."""
     templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(embedded_player.SERVER_DIR / "templates"),
+        loader=jinja2.FileSystemLoader(SERVER_DIR / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -51,8 +53,9 @@ def render_report(run: RunView) -> str:
     return templates.get_template("run_report.html").render(
         run=run,
         when=ended,
-        style=embedded_player.read_style_sheet(),
-        script=embedded_player.read_package_file("static/curves.js"),
+        style=read_page_file("static/style.css") + read_page_file(f"{_UPLOT}/uPlot.min.css"),
+        uplot=read_page_file(f"{_UPLOT}/uPlot.iife.min.js"),
+        script=read_page_file("static/charts.js"),
         charts=charts.build_charts([run]),
         deaths=charts.build_cause_chart(run),
         game=game,

@@ -6,31 +6,23 @@
 // replay_viewer/analysis_queue.py serves the analysis of a game. replay_viewer/what_if.py serves the
 // analysis of positions after other moves.
 
-import { element } from "./board.js";
 import { ARROWS, MOVES, html } from "./decision.js";
+import { Graph, MAX_POINTS } from "./graph.js";
+import { post, readJson, sleep } from "./requests.js";
 
 const $ = (id) => document.getElementById(id);
 const POLL_MS = 1500; // interval in ms between requests for a running analysis
-const MAX_POINTS = 600; // maximum number of points of a curve in the graph
 const MOVES_BY_LETTER = Object.fromEntries(MOVES.map((move) => [move[0], move]));
 const PROVEN = 900; // value in cells of territory; larger absolute values are forced wins or losses
 const toPercent = (probability) => Math.round(100 * probability);
 const formatPercent = (probability, about = "≈") =>
   `${probability % 1 ? `${about} ` : ""}${toPercent(probability)}%`;
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Returns the JSON of a response; throws the server's error message if the request is rejected. */
-async function fetchJson(address, options) {
-  const response = await fetch(address, options);
-  const sent = await response.json();
-  if (!response.ok) throw new Error(sent.error);
-  return sent;
-}
 
 export class Analysis {
   constructor(player, panel) {
     this.player = player;
     this.panel = panel;
+    this.graph = new Graph($("graph"));
     this.positions = new Map(); // turn -> {moves, snakes}
     this.mistakes = [];
     this.finalScores = null;
@@ -52,7 +44,7 @@ export class Analysis {
     const { groups, turn } = this.addressed;
     if (groups.length) await this.attempt(() => this.showBranch(turn, groups));
     try {
-      await this.poll(await fetchJson(this.panel.dataset.address));
+      await this.poll(await readJson(fetch(this.panel.dataset.address)));
     } catch (error) {
       this.showStatus(error.message);
     }
@@ -61,9 +53,7 @@ export class Analysis {
   async start() {
     $("analyze").hidden = true;
     try {
-      await this.poll(await fetchJson(this.panel.dataset.address, {
-        method: "POST", headers: { "Content-Type": "application/json" }, body: "{}",
-      }));
+      await this.poll(await readJson(post(this.panel.dataset.address)));
     } catch (error) {
       this.showStatus(error.message);
     }
@@ -74,7 +64,7 @@ export class Analysis {
       this.update(sent);
       if (sent.state !== "running" && this.positions.size >= sent.done) return;
       if (this.positions.size >= sent.done) await sleep(POLL_MS);
-      sent = await fetchJson(`${this.panel.dataset.address}?since=${this.positions.size}`);
+      sent = await readJson(fetch(`${this.panel.dataset.address}?since=${this.positions.size}`));
     }
   }
 
@@ -219,38 +209,24 @@ export class Analysis {
 
   drawGraph() {
     const { game, last } = this.player;
-    const graph = $("graph");
-    graph.toggleAttribute("hidden", !this.positions.size);
+    this.graph.svg.toggleAttribute("hidden", !this.positions.size);
     if (!this.positions.size) return;
     const first = game.frames[0].turn;
     const span = Math.max(this.last + 1 - first, last, 1);
     const step = Math.ceil(span / MAX_POINTS);
-    graph.setAttribute("viewBox", `0 0 ${span} 100`);
-    const lines = game.snakes.flatMap(({ id, color }) => {
+    const curves = game.snakes.flatMap(({ id, color }) => {
       const parts = [[]];
       for (let turn = first; turn <= first + span; turn += step) {
         const probability = this.positions.get(turn)?.snakes[id]?.win_probability ??
           (turn === this.last + 1 ? this.finalScores?.[id] : undefined);
         if (probability === undefined) parts.push([]);
-        else parts.at(-1).push(`${turn - first},${100 - 100 * probability}`);
+        else parts.at(-1).push([turn - first, probability]);
       }
-      return parts.filter((part) => part.length > 1).map((part) =>
-        element("polyline", { points: part.join(" "), stroke: color }));
+      return parts.filter((points) => points.length > 1).map((points) => ({ points, color }));
     });
-    const blunders = this.mistakes.filter((mistake) => mistake.annotation === "??").map((mistake) => element("line", {
-      class: "blunder", x1: mistake.turn - first, x2: mistake.turn - first, y1: 0, y2: 100,
-    }));
-    graph.replaceChildren(
-      element("line", { class: "half", x1: 0, x2: span, y1: 50, y2: 50 }), ...blunders, ...lines,
-      element("line", { id: "graph-cursor", x1: 0, x2: 0, y1: 0, y2: 100 }));
+    this.graph.draw(span, curves, this.mistakes.filter(({ annotation }) => annotation === "??")
+      .map(({ turn }) => ({ class: "blunder", x: turn - first })));
     this.graphSpan = span;
-  }
-
-  moveCursor(position) {
-    const cursor = $("graph-cursor");
-    if (!cursor) return;
-    cursor.setAttribute("x1", position);
-    cursor.setAttribute("x2", position);
   }
 
   pick(event) {
@@ -307,7 +283,7 @@ export class Analysis {
   async showBranch(turn, groups) {
     this.player.pause();
     const address = this.player.turnAddress.replace("/0/FORM", `/${turn}/frame`);
-    const sent = await fetchJson(`${address}?if=${groups.join("-")}`);
+    const sent = await readJson(fetch(`${address}?if=${groups.join("-")}`));
     this.branch = { turn, ...sent, groups: sent.moves.split("-") };
     this.player.refresh();
   }

@@ -1,13 +1,12 @@
 // The page of one game of the arena: streams a live game and sends the keyboard player's moves.
 
 import { $, fetchMore, openPlayer } from "./player.js";
+import { post, sleep } from "./requests.js";
 
 const RETRY_MS = 2000; // delay in ms after a failed request
 const POLL_MS = 700; // interval in ms between requests if the server rejects long polls
 const SWIPE_PX = 24; // minimum length of a swipe in pixels
 const OWN_SEAT = 0; // seat of the keyboard player
-
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Requests further frames until the game is over. */
 async function streamGame(player, address) {
@@ -43,11 +42,8 @@ function outcome(player, frame, atEnd, seated) {
 
 /** Connects keys, buttons and swipes to the keyboard player's snake. */
 function takeSeat(player, seat) {
-  const steer = (move) => fetch(seat.dataset.address, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ key: seat.dataset.key, move }),
-  }).catch(() => {}); // streamGame reports a lost connection
+  const steer = (move) => post(seat.dataset.address, { key: seat.dataset.key, move })
+    .catch(() => {}); // streamGame reports a lost connection
   if (player.game.view_radius !== null) player.select(OWN_SEAT);
   player.steer = steer;
   document.body.classList.add("seated");
@@ -83,9 +79,7 @@ function showStopButton(player) {
   button.hidden = player.game.over;
   button.addEventListener("click", () => {
     button.disabled = true;
-    fetch(button.dataset.address, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: "{}",
-    }).catch(() => { button.disabled = false; });
+    post(button.dataset.address).catch(() => { button.disabled = false; });
   });
 }
 

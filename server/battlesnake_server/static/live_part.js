@@ -5,6 +5,8 @@
 //
 // Scripts that draw into the section listen for the document's "live" event and draw again.
 
+import { post } from "./requests.js";
+
 const POLL_MS = 5000;
 const FOCUSABLE = "a, button, input, [tabindex]";
 let lastJson = "";
@@ -15,13 +17,9 @@ const showStatus = (text) => {
   if (status) status.textContent = text;
 };
 
-async function post(button) {
+async function send(button) {
   if (button.dataset.confirm && !window.confirm(button.dataset.confirm)) return;
-  const response = await fetch(button.dataset.post, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: button.dataset.body,
-  });
+  const response = await post(button.dataset.post, JSON.parse(button.dataset.body));
   showStatus(response.ok ? "" : (await response.json()).error);
   if (response.ok) await poll();
 }
@@ -51,6 +49,6 @@ async function pollForever() {
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-post]");
-  if (button) post(button);
+  if (button) send(button);
 });
 pollForever();

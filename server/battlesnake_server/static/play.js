@@ -2,6 +2,7 @@
 
 import { BoardView } from "./board.js";
 import { $ } from "./player.js";
+import { post, readJson } from "./requests.js";
 
 const MAX_SNAKES = 8;
 const descriptions = JSON.parse($("descriptions").textContent);
@@ -53,17 +54,6 @@ function formRequest() {
   return request;
 }
 
-async function post(address) {
-  const response = await fetch(address, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(formRequest()),
-  });
-  const sent = await response.json();
-  if (!response.ok) throw new Error(sent.error);
-  return sent;
-}
-
 /** Shows the first position of the game, or the reason why the game is invalid. */
 async function previewGame() {
   $("map-description").textContent = mapDescriptions[$("map").value];
@@ -71,7 +61,7 @@ async function previewGame() {
   numPreviews += 1;
   const number = numPreviews; // responses to earlier requests may arrive after later responses
   try {
-    const game = await post($("new-game").dataset.preview);
+    const game = await readJson(post($("new-game").dataset.preview, formRequest()));
     if (number !== numPreviews) return;
     new BoardView($("preview"), game).draw(game.frame);
     $("error").textContent = "";
@@ -85,7 +75,7 @@ async function startGame(event) {
   $("error").textContent = "";
   $("start").disabled = true;
   try {
-    const sent = await post(location.pathname);
+    const sent = await readJson(post(location.pathname, formRequest()));
     location.assign(`${sent.page}#play`);
   } catch (error) {
     $("error").textContent = error.message;

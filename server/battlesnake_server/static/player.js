@@ -10,6 +10,8 @@ import { Analysis } from "./analysis.js";
 import { BoardView, CAUSES, element } from "./board.js";
 import "./copy_button.js";
 import { ARROWS, html, renderDecision } from "./decision.js";
+import { Graph, MAX_POINTS } from "./graph.js";
+import { readJson } from "./requests.js";
 
 /** Reasons why a snake returned no valid move (see server/battlesnake_server/arena/players.py). */
 const PROBLEMS = {
@@ -42,6 +44,7 @@ export class Player {
     this.steer = null;
     this.onShow = () => {};
     this.view = new BoardView($("board"), game, { coordinates: true });
+    this.lengths = new Graph($("lengths"));
     this.analysis = new Analysis(this, $("analysis"));
     this.cards = game.snakes.map((snake, i) => this.makeCard(snake, i));
     $("snakes").classList.toggle("many", game.snakes.length > 4);
@@ -53,9 +56,9 @@ export class Player {
     this.goToAddress();
   }
 
-  /** Draws the chart and opens the analysis of a complete game. */
+  /** Draws the timeline and opens the analysis of a complete game. */
   openAnalysis() {
-    this.drawChart();
+    this.drawLengths();
     return this.analysis.open();
   }
 
@@ -82,7 +85,7 @@ export class Player {
     for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
     $("scrub").max = this.last;
     this.shownFrame = null;
-    if (!update.more) this.drawChart();
+    if (!update.more) this.drawLengths();
     if (this.pendingFrame !== null && this.pendingFrame <= this.last) this.goToAddress();
     else if (!this.playing) this.show();
   }
@@ -215,9 +218,7 @@ export class Player {
     if (branch) this.view.draw(branch.frame);
     else if (fraction === 0 || prefersReducedMotion.matches || this.speed > MAX_SMOOTH_SPEED) this.view.draw(this.seen(index));
     else this.view.draw(this.seen(index + 1), this.seen(index), fraction);
-    $("cursor").setAttribute("x1", this.position);
-    $("cursor").setAttribute("x2", this.position);
-    this.analysis.moveCursor(this.position);
+    for (const graph of [this.lengths, this.analysis.graph]) graph.moveCursor(this.position);
     if (this.shownFrame === index) return;
     this.shownFrame = index;
     this.showFrame(branch?.frame ?? this.seen(index));
@@ -337,35 +338,27 @@ export class Player {
   }
 
   /** Draws the timeline: the length of each snake on each turn, and the eliminations. */
-  drawChart() {
+  drawLengths() {
     const { frames, snakes } = this.game;
     let longest = 4;
     for (const { snakes: all } of frames) {
       for (const { body } of all) longest = Math.max(longest, body.length);
     }
-    const step = Math.ceil(frames.length / 600);
-    const span = Math.max(this.last, 1);
-    const chart = $("chart");
-    const down = (length) => 40 - (36 * length) / longest;
-    chart.setAttribute("viewBox", `0 0 ${span} 40`);
-    const lines = snakes.map((snake, i) => {
+    const step = Math.ceil(frames.length / MAX_POINTS);
+    const curves = snakes.map(({ color }, i) => {
       const points = [];
       frames.forEach((frame, x) => {
         const { body, death } = frame.snakes[i];
         if (x % step && x < frames.length - 1) return;
-        if (!death || death.turn === frame.turn) points.push(`${x},${down(body.length)}`);
+        if (!death || death.turn === frame.turn) points.push([x, (0.9 * body.length) / longest]);
       });
-      return element("polyline", { points: points.join(" "), stroke: snake.color });
+      return { points, color };
     });
-    const deaths = this.game.deaths.map((death) => {
-      const x = death.turn - frames[0].turn;
-      const index = snakes.findIndex((snake) => snake.id === death.id);
-      return element("line", {
-        class: "death", x1: x, x2: x, y1: 0, y2: 40, stroke: snakes[index].color,
-      });
-    });
-    chart.replaceChildren(...deaths, ...lines,
-      element("line", { id: "cursor", x1: 0, x2: 0, y1: 0, y2: 40 }));
+    const deaths = this.game.deaths.map((death) => ({
+      class: "death", x: death.turn - frames[0].turn,
+      stroke: snakes.find((snake) => snake.id === death.id).color,
+    }));
+    this.lengths.draw(Math.max(this.last, 1), curves, deaths);
   }
 
   /** Saves the game up to the shown turn as an animated GIF. */
@@ -432,9 +425,7 @@ function formatMs(text) {
 
 /** Shows the game at the address of `root` after its first chunk; returns the player. */
 export async function openPlayer(root) {
-  const response = await fetch(root.dataset.game);
-  const game = await response.json();
-  if (!response.ok) throw new Error(game.error);
+  const game = await readJson(fetch(root.dataset.game));
   const { viewRadius } = root.dataset; // of `game watch --view-radius`
   game.view_radius ??= viewRadius ? Number(viewRadius) : null;
   root.hidden = false;
@@ -445,15 +436,14 @@ export async function openPlayer(root) {
 /** Fetches the remaining chunks of a game; shows errors below the board. */
 export async function fetchMore(player, address) {
   while (player.game.more) {
-    const response = await fetch(`${address}?since=${player.game.frames.length}`);
-    const chunk = await response.json();
-    if (!response.ok) {
+    try {
+      const chunk = await readJson(fetch(`${address}?since=${player.game.frames.length}`));
+      player.game.more = chunk.more;
+      player.grow(chunk);
+    } catch (error) {
       $("message").hidden = false;
-      $("message").textContent = `The rest of this game cannot be shown: ${chunk.error}`;
+      $("message").textContent = `The rest of this game cannot be shown: ${error.message}`;
       player.game.more = false;
-      return;
     }
-    player.game.more = chunk.more;
-    player.grow(chunk);
   }
 }

@@ -7,6 +7,7 @@
 import { BoardView, element } from "./board.js";
 import { $ } from "./player.js";
 import { ARROWS, MOVES, html, renderDecision } from "./decision.js";
+import { post } from "./requests.js";
 
 const OFFSETS = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 const HINTS = {
@@ -281,11 +282,7 @@ class PositionEditor {
   }
 
   async post(path, sent) {
-    const response = await fetch(`${$("editor").dataset.address}/${path}`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(sent),
-    });
+    const response = await post(`${$("editor").dataset.address}/${path}`, sent);
     if (!response.ok) throw new Error((await response.json()).error);
     return response;
   }

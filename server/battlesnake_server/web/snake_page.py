@@ -9,6 +9,7 @@ from flask import Blueprint, render_template, request
 from battlesnake_gym.rules import MOVES
 from battlesnake_server.arena.ratings import CI_95_Z_SCORE
 from battlesnake_server.arena.results import History
+from battlesnake_server.runs.charts import MAX_POINTS, Chart, Curve, round_values
 from battlesnake_server.web.leaderboard import (
     ENDING_LABELS,
     find_history,
@@ -19,33 +20,10 @@ from battlesnake_server.web.pages import render_missing_page
 
 blueprint = Blueprint("snake", __name__)
 
-_MAX_CURVE_POINTS = 300
-"""Maximum number of points of the curve.
-
-Longer histories are subsampled.
-"""
-
 _MAX_OPENINGS = 8
 
 _CLOCKWISE_MOVES = ("up", "right", "down", "left")
 _ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
-
-
-@dataclass(frozen=True, slots=True)
-class RatingCurve:
-    """Ratings as SVG points in a box of 100 by 40 units.
-
-    Attributes:
-        line: Points of the mean.
-        area: Points of the 95% confidence interval.
-        low: Rating at the bottom of the box.
-        high: Rating at the top of the box.
-    """
-
-    line: str
-    area: str
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +46,27 @@ def show(name: str) -> str | tuple[str, int]:
     against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
     return render_template(
         "arena_snake.html",
-        name=name, line=line, curve=build_rating_curve(games.ratings),
+        name=name, line=line, ratings=build_rating_chart(games.ratings),
         against=against, openings=find_common_openings(games),
         killers=games.killers.most_common(), endings=ENDING_LABELS,
         choices=list_tournaments(), chosen=tournament, page=request.path,
     )  # fmt: skip
 
 
-def build_rating_curve(ratings: list[tuple[float, float]]) -> RatingCurve:
-    """Return the curve of the ratings after each game.
+def build_rating_chart(ratings: list[tuple[float, float]]) -> Chart:
+    """Return the chart of the ratings after each game, with their 95% confidence intervals.
 
     Args:
         ratings: Pairs (mu, sigma), one per game.
     """
-    step = max(1, -(-len(ratings) // _MAX_CURVE_POINTS))
-    shown = ratings[::step]
-    if (len(ratings) - 1) % step:
-        shown.append(ratings[-1])
-    lows = [mu - CI_95_Z_SCORE * sigma for mu, sigma in shown]
-    highs = [mu + CI_95_Z_SCORE * sigma for mu, sigma in shown]
-    low, high = min(lows), max(highs)
-
-    def points(values: list[float]) -> list[str]:
-        across = max(1, len(values) - 1)
-        return [
-            f"{100 * i / across:.2f},{40 - 40 * (value - low) / (high - low):.2f}"
-            for i, value in enumerate(values)
-        ]
-
-    area = points(lows) + points(highs)[::-1]
-    return RatingCurve(" ".join(points([mu for mu, _ in shown])), " ".join(area), low, high)
+    step = -(-len(ratings) // MAX_POINTS)
+    games = range(len(ratings), 0, -step)[::-1]
+    shown = [ratings[game - 1] for game in games]
+    values = (
+        [mu + side * CI_95_Z_SCORE * sigma for mu, sigma in shown] for side in (0.0, -1.0, 1.0)
+    )
+    curve = Curve("rating", "run-0", [*map(float, games)], *map(round_values, values))
+    return Chart("rating, with the 95% confidence interval", "games", [curve])
 
 
 def find_common_openings(games: History) -> list[Opening]:

@@ -1,0 +1,59 @@
+// Draws the charts of templates/charts.html with uPlot: <line-chart data-chart="...">. The legend below
+// a chart has its colors, and shows the values at the pointer, or else the last values.
+
+const VALUE = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const TICK = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 3 });
+const PERCENT = new Intl.NumberFormat("en", { style: "percent" });
+
+customElements.define("line-chart", class extends HTMLElement {
+  connectedCallback() {
+    const { curves, stacked } = JSON.parse(this.dataset.chart);
+    const [place, ...values] = this.parentElement.querySelectorAll(".legend b");
+    const dots = this.parentElement.querySelectorAll(".legend .dot");
+    const variable = (name) => () => getComputedStyle(this).getPropertyValue(name);
+    const edge = { points: { show: false } };
+    const series = [{}];
+    const bands = [];
+    const tables = curves.map(([, , x, y, low, high], i) => {
+      const color = () => getComputedStyle(dots[i]).fill;
+      series.push({ stroke: stacked ? null : color, width: 2,
+        points: { show: !stacked && x.length === 1, size: 9, fill: color } }, edge, edge);
+      bands.push({ series: [3 * i + 3, 3 * i + 2],
+        fill: stacked ? color : () => color().replace(")", ", 0.15)").replace("rgb(", "rgba(") });
+      return [x, y, low ?? y, high ?? y];
+    });
+    const ends = curves.map(([, , x]) => x.at(-1));
+    const show = ({ cursor, posToVal }) => {
+      const at = cursor.left >= 0 ? posToVal(cursor.left, "x") : Math.max(...ends);
+      place.textContent = VALUE.format(at);
+      curves.forEach(([, , x, y], i) => {
+        const index = x.findLastIndex((one) => one <= at);
+        values[i].textContent = index < 0 ? "–" : (stacked ? PERCENT : VALUE).format(y[index]);
+      });
+    };
+    const axis = ({ format }, pixels) => ({
+      size: pixels, stroke: variable("--pale"),
+      grid: { stroke: variable("--line"), width: 1 }, ticks: { show: false },
+      values: (_, ticks) => ticks.map((tick) => format(tick)),
+    });
+    const size = () => ({ width: this.clientWidth, height: this.clientHeight });
+    this.plot = new uPlot({
+      ...size(), padding: [6, 14, 0, 0], series, bands, legend: { show: false },
+      axes: [axis(TICK, 24), axis(stacked ? PERCENT : TICK, 44)],
+      cursor: { y: false, points: { show: false } }, hooks: { setCursor: [show] },
+      scales: { x: { time: false, range: (_, low, high) => [0, high] }, y: stacked ? { range: [0, 1] } : {} },
+    }, uPlot.join(tables), this);
+    show(this.plot);
+    this.observer = new ResizeObserver(() => this.plot.setSize(size()));
+    this.observer.observe(this);
+  }
+
+  disconnectedCallback() {
+    this.observer.disconnect();
+    this.plot.destroy();
+  }
+});
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const chart of document.querySelectorAll("line-chart")) chart.plot.redraw();
+});
