@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from battlesnake_gym.boards.board import Board
@@ -47,6 +49,41 @@ def test_the_move_that_lost_a_game_is_not_the_last_one() -> None:
     assert mark.played_win_probability == 0 < 0.7 < mark.best_win_probability < 0.85
     assert mark.annotation == "??"
     assert mark.scores == {"left": 0, "right": mark.best_win_probability}
+
+
+def with_limited_view(replay: Replay, view_radius: int) -> Replay:
+    """Return a replay whose snakes saw only the cells near their heads."""
+    game = replay.first.game
+    settings = dataclasses.replace(game.settings, view_radius=view_radius)
+    first = Board.from_state(replay.first, dataclasses.replace(game, settings=settings))
+    limited = Replay(first)
+    for turn in replay.turns:
+        limited.append(turn.moves)
+    return limited
+
+
+AMBUSH = """
+turn=9
+. . . . . . . . .
+. . . . . . . . .
+> > > A . B < < <
+^ . . . . . . . ^
+^ . . . . . . . ^
+. . . . . . . . ^
+"""
+"""A and B step to the same cell; B is longer."""
+
+
+def test_with_limited_view_a_mistake_is_a_move_that_the_snake_could_see() -> None:
+    (mark,) = find_mistakes(with_limited_view(lost(), 1), ["a"])
+    assert (mark.turn, mark.snake_id, mark.move, mark.better_move) == (0, "a", "left", "right")
+    ambush = Replay(Board.from_text(AMBUSH))
+    ambush.append({"a": "right", "b": "left"})
+    (mark,) = find_mistakes(ambush, ["a"])
+    assert (mark.turn, mark.move) == (9, "right")
+    (seen,) = find_mistakes(with_limited_view(ambush, 9), ["a"])
+    assert seen.scores == pytest.approx(mark.scores), "nothing is hidden"
+    assert not find_mistakes(with_limited_view(ambush, 2), ["a"]), "B may be as long as A"
 
 
 def test_a_mark_says_what_a_move_cost() -> None:

@@ -5,18 +5,25 @@ during the first turns, because traps close in these turns. The score is the res
 the win probability at the end of the rollout (`analysis.win_probability`). The win probability
 depends less on chance than the result of a longer game. `find_mistakes` finds the mistakes in a
 recorded game. Game analyses, the coach and puzzles use this definition.
+
+In a game with limited view, `find_mistakes` starts the rollouts from positions that agree with what
+the snake saw up to then (`search.beliefs`), so that hidden information counts for nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import is_visible
 from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import Snake
 from battlesnake_heuristics.analysis.win_probability import win_probabilities
+from battlesnake_heuristics.search.beliefs import Beliefs
 from battlesnake_heuristics.search.evaluation import load_builtin
-from battlesnake_heuristics.search.search import unsupported_reason
+from battlesnake_heuristics.search.search import Search, unsupported_reason
 from battlesnake_heuristics.search.self_play import SearchPlayer, play_from_board
 
 MISTAKE_LOSS, BLUNDER_LOSS = 0.20, 0.30
@@ -52,6 +59,16 @@ ROLLOUT_PLAYERS = [SearchPlayer(load_builtin(), nodes=nodes) for nodes in range(
 Consecutive rollouts use consecutive players of the list. The node limits differ, because equal
 limits would repeat the same game.
 """
+
+
+_NUM_SAMPLES = 8
+"""Number of positions in which the rollouts of a move start, if the view is limited."""
+
+_OPPONENT_NODES = 200
+"""Node limit of the search that chooses the moves of hidden heads in these positions."""
+
+Position = tuple[Board, Mapping[str, str]]
+"""A position and the moves of the opponents on the next turn, by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +165,7 @@ def assess_move(
     moves: Mapping[str, str],
     rounds: Sequence[tuple[int, float]],
     seed: int = 1,
+    samples: Sequence[Position] = (),
 ) -> MoveAssessment:
     """Compare the rollout score of a played move with the best alternative.
 
@@ -160,17 +178,22 @@ def assess_move(
         moves: Played moves of all living snakes, by id.
         rounds: Rounds of rollouts, as in `ROLLOUT_ROUNDS`.
         seed: First seed of the rollouts.
+        samples: Positions in which the rollouts start; by default, all start on ``board``.
 
     Raises:
         ValueError: If the snake has no other safe move.
     """
+    samples = samples or [(board, moves)]
     move = moves[snake_id]
     totals = dict.fromkeys((*board.safe_moves(snake_id), move), 0.0)
     num_rollouts = 0
     for games, margin in rounds:
         seeds = range(seed + num_rollouts, seed + num_rollouts + games)
         for tried in totals:
-            totals[tried] += games * score_after_move(board, snake_id, tried, moves, seeds)
+            for index, (position, others) in enumerate(samples):
+                if share := seeds[index :: len(samples)]:
+                    score = score_after_move(position, snake_id, tried, others, share)
+                    totals[tried] += len(share) * score
         num_rollouts += games
         scores = {tried: total / num_rollouts for tried, total in totals.items()}
         better_move = max((tried for tried in scores if tried != move), key=scores.__getitem__)
@@ -183,17 +206,20 @@ def assess_move(
 
 
 def find_turn_mistakes(
-    board: Board, moves: Mapping[str, str], snake_ids: Collection[str]
+    board: Board,
+    moves: Mapping[str, str],
+    snake_ids: Collection[str],
+    samples: Mapping[str, Sequence[Position]] = MappingProxyType({}),
 ) -> list[MoveAssessment]:
     """Return the mistakes of some snakes on a turn with the played ``moves``.
 
     A snake without another safe move makes no mistake. The result is empty if the search does not
-    support the position.
+    support the position. ``samples`` contains the positions in which the rollouts of a snake start.
     """
     if unsupported_reason(board) or len(board.living) > 16:
         return []
     assessed = (
-        assess_move(board, snake.id, moves, ROLLOUT_ROUNDS)
+        assess_move(board, snake.id, moves, ROLLOUT_ROUNDS, samples=samples.get(snake.id, ()))
         for snake in board.living
         if snake.id in snake_ids and {*board.safe_moves(snake.id)} - {moves[snake.id]}
     )
@@ -201,9 +227,39 @@ def find_turn_mistakes(
 
 
 def find_mistakes(replay: Replay, snake_ids: Collection[str]) -> list[MoveAssessment]:
-    """Return the mistakes of some snakes in a recorded game, worst first."""
-    turns = zip(replay.boards(), replay.turns, strict=False)
-    found = [
-        one for board, turn in turns for one in find_turn_mistakes(board, turn.moves, snake_ids)
-    ]
+    """Return the mistakes of some snakes in a recorded game, worst first.
+
+    With limited view, the function judges a move by the information that its snake had.
+    """
+    beliefs = {snake_id: Beliefs() for snake_id in snake_ids}
+    is_limited = replay.first.game.settings.view_radius is not None
+    found: list[MoveAssessment] = []
+    for board, turn in zip(replay.boards(), replay.turns, strict=False):
+        samples = {
+            snake.id: _sample_positions(board, turn.moves, snake, beliefs[snake.id])
+            for snake in board.living
+            if is_limited and snake.id in beliefs and not unsupported_reason(board)
+        }
+        found += find_turn_mistakes(board, turn.moves, snake_ids, samples)
     return sorted(found, key=lambda one: -one.loss)
+
+
+def _sample_positions(
+    board: Board, moves: Mapping[str, str], snake: Snake, beliefs: Beliefs
+) -> list[Position]:
+    """Return positions that agree with what a snake saw.
+
+    Opponents with a visible head play the recorded ``moves``, others the moves of a short search.
+    """
+    search = Search(evaluation=load_builtin(), nodes=_OPPONENT_NODES)
+    seen = board.without_seed()
+    seen.you_id = snake.id
+    positions: list[Position] = []
+    for sample, times in beliefs.sample(seen.limited(), _NUM_SAMPLES).items():
+        likely = dict(moves)
+        for opponent in sample.living:
+            sample.you_id = opponent.id
+            if not is_visible(opponent.head, snake.head, board.game.settings.view_radius or 0):
+                likely[opponent.id] = search.search(sample)[0].move
+        positions += [(sample, likely)] * times
+    return positions
