@@ -141,9 +141,13 @@ def test_repeated_and_late_requests_do_not_change_later_samples() -> None:
 
 
 def test_another_game_or_snake_begins_a_new_memory() -> None:
-    board, other, mind = start(3), start(4), Beliefs()
-    mind.sample(seen_by(board, "snake_0"), SAMPLES)
-    for view in (seen_by(board, "snake_1"), seen_by(other, "snake_1")):
+    before, after = start(3), start(3)
+    play_randomly(after, random.Random(3))
+    other = after.copy()
+    other.game = replace(other.game, id="another night")
+    for view in (seen_by(after.copy(), "snake_1"), seen_by(other, "snake_0")):
+        mind = Beliefs()
+        mind.sample(seen_by(before, "snake_0"), SAMPLES)
         assert mind.sample(view, SAMPLES) == Beliefs().sample(view, SAMPLES)
 
 

@@ -243,7 +243,7 @@ class _Scene:
         if seen == [_HIDDEN]:
             free = [c for c, visible in enumerate(self.visible) if self._is_free(c, visible)]
             free = self._start_cells(free) if is_start else free
-            body = [self.rng.choice(free)] if free else body
+            body = [self.rng.choice(free)]
             length, cells = START_LENGTH if is_start else length, set(body)
         elif seen[0] == _HIDDEN:
             steps = length - len(body)
