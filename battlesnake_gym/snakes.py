@@ -12,6 +12,7 @@ import contextlib
 import functools
 import importlib.metadata
 import inspect
+import os.path
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -23,13 +24,11 @@ from battlesnake_gym.decisions import Reason as Reason
 from battlesnake_gym.decisions import Strategy as Strategy
 from battlesnake_gym.decisions import StrategyFactory as StrategyFactory
 from battlesnake_gym.decisions import to_decision as to_decision
+from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from battlesnake_gym.boards.board import Board
-    from battlesnake_gym.mdp.observations import Observation
+    from battlesnake_gym.policy_file import OnnxPolicy
 
 
 @runtime_checkable
@@ -70,6 +69,23 @@ class FixedNodesSearch:
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move without a time limit; ``seconds`` is ignored."""
         return self._search(board)
+
+
+def with_nodes(name: str, build: StrategyFactory, nodes: int) -> StrategyFactory:
+    """Return a factory of the searches of the snake ``name`` with ``nodes`` nodes per move.
+
+    The returned factory raises ``ValueError`` if the snake does not search, or if ``nodes`` is less
+    than 1.
+    """
+
+    @functools.wraps(build)
+    def make_search(seed: int) -> FixedNodesSearch:
+        strategy = build(seed)
+        if not isinstance(strategy, NodeLimitedStrategy):
+            raise ValueError(f"{name!r} does not search, so @{nodes} has no effect; omit it")
+        return FixedNodesSearch(strategy, nodes)
+
+    return make_search
 
 
 def decide(
@@ -113,44 +129,6 @@ def play(
         yield decisions
 
 
-class BatchPolicy(Protocol):
-    """A trained network that scores the moves of many snakes in one call."""
-
-    @property
-    def observation(self) -> Observation:
-        """Observation that the network expects."""
-        ...
-
-    @property
-    def action_mask_kind(self) -> str:
-        """Kind of action mask that the training used."""
-        ...
-
-    def observation_shape(self, width: int, height: int) -> tuple[int, int, int]:
-        """Return the shape (C, H, W) of one observation for a board size."""
-        ...
-
-    @property
-    def state_size(self) -> int:
-        """Number of floats of a recurrent state; 0 if the network is not recurrent."""
-        ...
-
-    def step(
-        self, batch: NDArray[np.uint8], states: NDArray[np.float32], /
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return logits or Q-values, float32 [B, 4], and the next states.
-
-        Args:
-            batch: Observations, uint8 [B, C, H, W].
-            states: Recurrent states, float32 [B, state_size].
-        """
-        ...
-
-    def check_board_size(self, width: int, height: int) -> None:
-        """Raise ``ValueError`` if the policy does not support this board size, in cells."""
-        ...
-
-
 ENGINE_SNAKES = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
 """Names of the snakes that the compiled engine plays for whole batches.
 
@@ -163,9 +141,6 @@ _ENTRY_POINT_GROUP = "battlesnake_gym.snake_files"
 The name of an entry point is the suffix of these files; the entry point returns a factory for a
 path.
 """
-
-BUILTIN_POLICY_NAME = "shipped"
-"""Name of the policy that this package includes."""
 
 _factories: dict[str, StrategyFactory] = {}
 _engine_names: set[str] = set()
@@ -208,9 +183,8 @@ def make(name: str, seed: int = 0) -> Strategy:
     The same seed results in the same moves.
 
     Args:
-        name: A registered name ("hungry"), a search with a number of nodes per move
-            ("minimax@400"), a file (`resolve_file`), or a ``.py`` file that registers one snake or
-            defines one (`api_snakes`).
+        name: A snake in this process (`SnakeSpec`). A ``.py`` file registers one snake or defines
+            one (`api_snakes`).
         seed: The seed of the strategy's random choices.
 
     Raises:
@@ -219,31 +193,22 @@ def make(name: str, seed: int = 0) -> Strategy:
     return factory(name)(seed)
 
 
-def is_bundle(name: str) -> bool:
-    """Return whether ``name`` is the path of a bundle, packed or unpacked.
+def policy_path(spec: SnakeSpec) -> str | None:
+    """Return the path of the policy that ``spec`` names, or None for other snakes.
 
-    >>> is_bundle("snakes/mine.zip"), is_bundle("/var/task/snake.json"), is_bundle("hungry")
-    (True, True, False)
-    """
-    return name.endswith((".zip", "snake.json"))
+    The policy is a ``.onnx`` file, the policy in a run directory, or "shipped" for the package's
+    own policy.
 
-
-def resolve_file(name: str) -> str | None:
-    """Return the file that defines the snake ``name``, or None for other names.
-
-    The file is a bundle, a ``.onnx`` file, the policy in a run directory, or "shipped" for the
-    package's own policy.
-
-    >>> resolve_file("my.onnx"), resolve_file("shipped"), resolve_file("hungry")
-    ('my.onnx', 'shipped', None)
+    >>> policy_path(SnakeSpec("my.onnx")), policy_path(SnakeSpec("hungry"))
+    ('my.onnx', None)
 
     Raises:
-        ValueError: If ``name`` is a directory without a policy.
+        ValueError: If ``spec`` names a directory without a policy.
     """
-    if is_bundle(name) or name.endswith(".onnx") or name == BUILTIN_POLICY_NAME:
+    name = spec.source
+    if name == BUILTIN_POLICY_NAME or name.endswith(".onnx"):
         return name
-    extensions.load_all()
-    if name in _factories or not Path(name).is_dir():
+    if not is_path(spec) or spec.is_file:
         return None
     there = [*Path(name).glob("policy.onnx"), *Path(name, "model").glob("policy.onnx")]
     if not there:
@@ -254,16 +219,21 @@ def resolve_file(name: str) -> str | None:
     return str(there[0])
 
 
-def batch_policy(name: str) -> BatchPolicy | None:
-    """Return the policy ``name``, or None if ``name`` is not a policy file.
+def is_path(spec: SnakeSpec) -> bool:
+    """Return whether the source of a snake in this process is a file or a directory."""
+    return spec.is_file or (spec.source not in names() and os.path.isdir(spec.source))  # noqa: PTH112
+
+
+def batch_policy(name: str) -> OnnxPolicy | None:
+    """Return the policy ``name`` if it plays without filters and rules, otherwise None.
 
     Raises:
         ValueError: If ``name`` is unknown.
     """
-    found: BatchPolicy | None = (
-        getattr(factory(name), "policy", None) if resolve_file(name) else None
-    )
-    return found
+    from battlesnake_gym.policy_file import OnnxPolicy
+
+    found = getattr(factory(name), "policy", None)
+    return found if isinstance(found, OnnxPolicy) else None
 
 
 @contextlib.contextmanager
@@ -305,23 +275,41 @@ def factory(name: str) -> StrategyFactory:
     Raises:
         ValueError: If ``name`` is unknown; the message suggests the nearest name.
     """
-    if file := resolve_file(name):
-        return _load_file_factory(file)
-    if name.endswith(".py"):
-        return _load_python_factory(Path(name).resolve())
+    spec = SnakeSpec.parse(name)
+    if spec.label:
+        raise ValueError(f"{name}: the label {spec.label!r} has no effect here; give {spec}")
+    if spec.is_remote:
+        raise ValueError(
+            f"{name} is a URL, which only arena, ladder, league, gauntlet and the pages play; give "
+            "a name or a file"
+        )
+    if spec.is_frozen:
+        raise ValueError(f"{name} is for opponents in a training; give {spec.path} here")
+    if spec.nodes is not None and not spec.nodes.isdecimal():
+        raise ValueError(
+            f"{spec.source}@ needs a number of nodes, got {spec.nodes!r}; try {spec.source}@400"
+        )
+    found = _load_factory(spec)
+    return found if spec.nodes is None else with_nodes(spec.source, found, int(spec.nodes))
+
+
+def _load_factory(spec: SnakeSpec) -> StrategyFactory:
+    """Return the factory of a snake without a number of nodes."""
+    if path := spec.source if spec.is_bundle else policy_path(spec):
+        return _load_file_factory(path, spec.rules)
+    if spec.is_file:
+        return _load_python_factory(Path(spec.source).resolve())
     extensions.load_all()
-    base, at, nodes = name.rpartition("@") if "@" in name else (name, "", "")
-    if is_bundle(base):
-        return functools.partial(_make_fixed_nodes_search, base, _load_file_factory(base), nodes)
     if not _factories:
         raise ValueError(
-            f"no snake {base!r}: none is registered, because the project is not installed; "
+            f"no snake {spec.source!r}: none is registered, because the project is not installed; "
             "pip install it, or import battlesnake_heuristics first"
         )
-    if base not in _factories:
-        raise ValueError(unknown_name_message("snake", base, names(), "battlesnake-gym snakes"))
-    found = _factories[base]
-    return functools.partial(_make_fixed_nodes_search, base, found, nodes) if at else found
+    if spec.source not in _factories:
+        raise ValueError(
+            unknown_name_message("snake", spec.source, names(), "battlesnake-gym snakes")
+        )
+    return _factories[spec.source]
 
 
 @functools.cache
@@ -353,8 +341,8 @@ def _load_python_factory(path: Path) -> StrategyFactory:
     return next(iter(found.values()))
 
 
-def _load_file_factory(path: str) -> StrategyFactory:
-    """Return the strategy factory for a bundle or a policy file.
+def _load_file_factory(path: str, rules: str) -> StrategyFactory:
+    """Return the strategy factory for a bundle, or for a policy file with or without rules.
 
     Packages of the extra ``server`` provide the factory.
     """
@@ -362,7 +350,7 @@ def _load_file_factory(path: str) -> StrategyFactory:
         if not path.endswith(entry.name):
             continue
         try:
-            opened: StrategyFactory = entry.load()(path)
+            opened: StrategyFactory = entry.load()(path, *filter(None, [rules]))
         except ModuleNotFoundError as error:
             raise ValueError(
                 f"{path} needs the extra 'server', and {error.name!r} is missing; install "
@@ -370,15 +358,3 @@ def _load_file_factory(path: str) -> StrategyFactory:
             ) from error
         return opened
     raise ValueError(f"{path}: no installed package can load this file; install battlesnake-gym")
-
-
-def _make_fixed_nodes_search(
-    name: str, build: StrategyFactory, nodes: str, seed: int
-) -> FixedNodesSearch:
-    """Build the search ``name`` with a fixed number of nodes per move."""
-    if not nodes.isdecimal():
-        raise ValueError(f"{name}@ needs a number of nodes, got {nodes!r}; try {name}@400")
-    strategy = build(seed)
-    if not isinstance(strategy, NodeLimitedStrategy):
-        raise ValueError(f"{name!r} does not search, so @{nodes} has no effect; omit it")
-    return FixedNodesSearch(strategy, int(nodes))

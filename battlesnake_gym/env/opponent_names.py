@@ -8,15 +8,7 @@ from typing import Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.common.suggestions import unknown_name_message
-
-PAST_SELF = "past"
-"""Name of the opponent that plays past selves of the learner."""
-
-POLICY_PREFIX = "policy:"
-"""Prefix of the name of a frozen policy, which has the observation of the games.
-
-The path of a ``.onnx`` file, a checkpoint or a run follows the prefix.
-"""
+from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, PAST_SELF, SnakeSpec
 
 
 def check_name(name: str) -> None:
@@ -25,23 +17,11 @@ def check_name(name: str) -> None:
     Raises:
         ValueError: If the name is unknown.
     """
-    known = [PAST_SELF, snakes.BUILTIN_POLICY_NAME, *snakes.names()]
-    base = name.rpartition("@")[0] or name
-    if base not in known and not is_file(base):
+    spec, known = SnakeSpec.parse(name), [PAST_SELF, BUILTIN_POLICY_NAME, *snakes.names()]
+    found = name == PAST_SELF or spec.source in known[1:] or spec.is_file
+    if spec.label or not (found or snakes.policy_path(spec)):
         message = unknown_name_message("opponent", name, known, "battlesnake-gym snakes")
         raise ValueError(f"opponents: {message}; or use a .onnx file, a run directory or a bundle")
-
-
-def is_file(name: str) -> bool:
-    """Return whether the name of an opponent refers to a file.
-
-    >>> is_file("policy:runs/first"), is_file("mine.zip"), is_file("hungry"), is_file("shipped")
-    (True, True, False, False)
-    """
-    return name.startswith(POLICY_PREFIX) or snakes.resolve_file(name) not in (
-        None,
-        snakes.BUILTIN_POLICY_NAME,
-    )
 
 
 def with_absolute_paths(
@@ -53,17 +33,16 @@ def with_absolute_paths(
     ``directory`` have precedence over files in the working directory. The name of a policy in
     ``directory`` may omit the suffix ``.onnx``.
     """
+
+    def absolute(path: str) -> str:
+        places = [] if directory is None else [directory / path, directory / f"{path}.onnx"]
+        return str(next((place for place in places if place.exists()), Path(path)).absolute())
+
     return {
-        _absolute(name, directory) if is_file(name) else name: fraction
+        str(spec.with_paths(absolute)) if snakes.is_path(spec) else name: fraction
         for name, fraction in fractions.items()
+        if (spec := SnakeSpec.parse(name))
     }
-
-
-def _absolute(name: str, directory: Path | None) -> str:
-    path = name.removeprefix(POLICY_PREFIX)
-    places = [] if directory is None else [directory / path, directory / f"{path}.onnx"]
-    found = next((place for place in places if place.exists()), Path(path))
-    return name.removesuffix(path) + str(found.absolute())
 
 
 def seat_fractions(opponents: Any) -> Any:

@@ -19,12 +19,12 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.engine import engine
 from battlesnake_gym.env import opponent_names
-from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.seat_memory import SeatMemory
 from battlesnake_gym.env.seated_policy import ActFn, SeatedPolicy
 from battlesnake_gym.mdp.observations import RELATIVE_TO_ABSOLUTE
 from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snake_spec import PAST_SELF
 from battlesnake_gym.snakes import Strategy
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from battlesnake_gym.env.seat_memory import SeatMemory
 
 if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
+    from battlesnake_gym.policy_file import OnnxPolicy
 
 ActFn = Callable[[NDArray[np.uint8], NDArray[np.bool_]], Any]
 """Function from observations uint8 [B, C, H, W] and masks bool [B, 4] to actions.
@@ -37,12 +38,12 @@ class SeatedPolicy:
         ValueError: If the policy does not support the board sizes of ``vector``.
     """
 
-    def __init__(self, name: str, policy: snakes.BatchPolicy, vector: VectorBattlesnake) -> None:
+    def __init__(self, name: str, policy: OnnxPolicy, vector: VectorBattlesnake) -> None:
         for size in vector.board_sizes:
             policy.check_board_size(*size)
         self._name, self._vector = name, vector
         self._memory = SeatMemory(vector)
-        self._policy: snakes.BatchPolicy | None = policy
+        self._policy: OnnxPolicy | None = policy
         self._shape = policy.observation_shape(*map(max, zip(*vector.board_sizes, strict=True)))
         self._mask = np.ones((vector.num_games, vector.num_snakes, 4), np.bool_)
         vector.observe_as(policy.observation, self._shape)
@@ -71,7 +72,7 @@ class SeatedPolicy:
         return observation.absolute_actions(actions, facing) if observation.relative else actions
 
     @property
-    def policy(self) -> snakes.BatchPolicy:
+    def policy(self) -> OnnxPolicy:
         """Network of the policy.
 
         A copied or unpickled object loads the network from its file again.

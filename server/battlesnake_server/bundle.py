@@ -29,18 +29,17 @@ from typing import Any
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.boards.json_fields import format_value, parse_small_json, sanitize_text
 from battlesnake_gym.common.files import create_zip, read_bounded
-from battlesnake_gym.snakes import FixedNodesSearch, StrategyFactory
+from battlesnake_gym.policy_file import OnnxPolicy
+from battlesnake_gym.snake_spec import SnakeSpec
+from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import (
     PolicyFactory,
-    PolicySnake,
     file_cache_key,
     filter_by_name,
-    split_policy_and_rules,
 )
 
 _FORMAT_VERSION = 2
@@ -215,7 +214,7 @@ class Bundle:
             name = self.metadata["snake"]
             build = registered.get(name) or snakes.factory(name)
         nodes = self.metadata["nodes"]
-        return functools.partial(_make_fixed_nodes_search, build, nodes) if nodes else build
+        return snakes.with_nodes(str(self.path), build, nodes) if nodes else build
 
     def _make_learned_factory(
         self, chosen: list[Filter], steps: tuple[PipelineStep, ...]
@@ -223,9 +222,7 @@ class Bundle:
         """Make the factory of the policy, or of the search with the evaluation."""
         if POLICY_FILE in self.files:
             policy = self._load_policy()
-            if not chosen and not steps:
-                return PolicyFactory(policy)
-            return lambda seed: PolicySnake(policy, chosen, steps)
+            return PolicyFactory(policy, chosen, steps)
         evaluation = Evaluation.from_bytes(self.files[EVALUATION_FILE], self.path / EVALUATION_FILE)
         return lambda seed: search.Search(evaluation=evaluation, decoupled=True)
 
@@ -248,13 +245,11 @@ def open_factory(path: str) -> StrategyFactory:
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
     """Return the customization of a bundle or a Python file, or an empty dict for other snakes."""
-    if snake and snake.endswith(".py") and split_policy_and_rules(snake)[1] is None:
-        return dict(getattr(snakes.factory(snake), "customization", {}))
-    return (
-        _load_bundle(*file_cache_key(snake)).customization
-        if snake and snakes.is_bundle(snake)
-        else {}
-    )
+    spec = SnakeSpec.parse(snake or "")
+    if spec.is_bundle:
+        return _load_bundle(*file_cache_key(spec.source)).customization
+    is_python_file = spec.source.endswith(".py")
+    return dict(getattr(snakes.factory(spec.source), "customization", {})) if is_python_file else {}
 
 
 @functools.lru_cache(maxsize=1)
@@ -341,11 +336,6 @@ def capture_filter_registrations() -> Iterator[dict[str, Filter]]:
         found |= {name: rule for name, rule in filters.FILTERS.items() if before.get(name) != rule}
         filters.FILTERS.clear()
         filters.FILTERS.update(before)
-
-
-def _make_fixed_nodes_search(build: StrategyFactory, nodes: int, seed: int) -> FixedNodesSearch:
-    """Make a search with a fixed number of nodes per move."""
-    return FixedNodesSearch(build(seed), nodes)  # type: ignore[arg-type]
 
 
 def _read_unpacked_files(path: Path, metadata: bytes) -> dict[str, bytes]:
@@ -473,7 +463,7 @@ def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> 
         raise ValueError(f"filters must be a list of names, got {format_value(named)}")
     snake = metadata["snake"]
     players = [isinstance(snake, str), POLICY_FILE in files, EVALUATION_FILE in files]
-    if sum(players) != 1 or (snake and snakes.is_bundle(snake)):
+    if sum(players) != 1 or (snake and SnakeSpec.parse(snake).is_bundle):
         raise ValueError("the bundle must contain exactly one of snake, policy and evaluation")
 
 

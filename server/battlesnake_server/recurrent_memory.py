@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import format_value
-from battlesnake_server.onnx_policy import OnnxPolicy
+from battlesnake_gym.policy_file import OnnxPolicy
 
 _MAX_TURNS = 6
 """Number of latest turns whose observations are stored."""

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import sysconfig
+import traceback
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import format_value
+from battlesnake_gym.boards.json_fields import format_value, sanitize_text
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp.observations import facing
+from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
+from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_heuristics.rule_based import (
     conditions,
     filters,
@@ -39,7 +46,6 @@ from battlesnake_heuristics.rule_based.pipeline import (
     best_after_filters,
 )
 from battlesnake_heuristics.search import search
-from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 from battlesnake_server.recurrent_memory import RecurrentMemory
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
@@ -55,12 +61,10 @@ DEFAULT_SNAKE_NOTICE = (
 DEFAULT_POLICY_PATH = (
     Path(str(resources.files("battlesnake_server"))) / "default_policy" / "policy.onnx"
 )
-"""Path of the bundled policy `DEFAULT_POLICY_NAME`.
+"""Path of the bundled policy `BUILTIN_POLICY_NAME`.
 
 The model card of the policy is in the same directory.
 """
-
-DEFAULT_POLICY_NAME = snakes.BUILTIN_POLICY_NAME
 
 SAFE_FILTER_NAMES = tuple(rule.name for rule in SAFE)
 """Names of the safe filters, the default of ``--filters``."""
@@ -82,6 +86,8 @@ _MAX_INSTANT_RULES = 50
 
 Built-in snakes have up to 20 rules.
 """
+
+_MAX_ERROR_CHARS = 300
 
 log = logging.getLogger(__name__)
 
@@ -137,26 +143,30 @@ class PolicySnake:
 
 @dataclass(frozen=True)
 class PolicyFactory:
-    """Factory of snakes that play ``policy`` without filters or policy rules.
+    """Factory of snakes that play ``onnx_policy``."""
 
-    Callers may batch the observations of several games.
-    """
+    onnx_policy: OnnxPolicy
+    filters: Sequence[Filter] = ()
+    rules: Sequence[PipelineStep] = ()
 
-    policy: OnnxPolicy
+    @property
+    def policy(self) -> OnnxPolicy | None:
+        """Policy for batches of several games, or None with filters or policy rules."""
+        return None if self.filters or self.rules else self.onnx_policy
 
     def __call__(self, seed: int) -> PolicySnake:
         """Return a snake for one game."""
-        return PolicySnake(self.policy)
+        return PolicySnake(self.onnx_policy, self.filters, self.rules)
 
 
-def open_factory(path: str) -> PolicyFactory:
-    """Return the factory of a policy file or of `DEFAULT_POLICY_NAME`.
+def open_factory(path: str, rules: str = "") -> PolicyFactory:
+    """Return the factory of a policy file or of the bundled policy, with a file of policy rules.
 
-    The factories of unchanged files are cached.
+    The policies of unchanged files are cached.
     """
-    return _load_policy_factory(
-        *file_cache_key(str(DEFAULT_POLICY_PATH) if path == DEFAULT_POLICY_NAME else path)
-    )
+    file = str(DEFAULT_POLICY_PATH) if path == BUILTIN_POLICY_NAME else path
+    steps = policy_rules.load(rules) if rules else ()
+    return PolicyFactory(_load_policy(*file_cache_key(file)), rules=steps)
 
 
 def file_cache_key(path: str) -> tuple[str, int, int]:
@@ -169,12 +179,12 @@ def file_cache_key(path: str) -> tuple[str, int, int]:
 
 
 @functools.lru_cache(maxsize=64)
-def _load_policy_factory(path: str, *state: int) -> PolicyFactory:
-    """Load the factory of a policy file; the results are cached."""
-    return PolicyFactory(OnnxPolicy.load(path))
+def _load_policy(path: str, *state: int) -> OnnxPolicy:
+    """Load a policy file; the results are cached."""
+    return OnnxPolicy.load(path)
 
 
-class DefaultPolicySnake:
+class DefaultPolicySnake(PolicySnake):
     """Strategy of the bundled policy; `DEFAULT_SNAKE` plays unsupported games.
 
     Every game that `DEFAULT_SNAKE` plays is logged with the reason.
@@ -184,11 +194,10 @@ class DefaultPolicySnake:
         self,
         policy: OnnxPolicy,
         filters: Sequence[Filter],
+        rules: Sequence[PipelineStep],
         seed: int,
-        rules: Sequence[PipelineStep] = (),
     ) -> None:
-        self._policy = policy
-        self._policy_snake = PolicySnake(policy, filters, rules)
+        super().__init__(policy, filters, rules)
         self.steps = (*filters, *rules)
         self._fallback_snake = snakes.make(DEFAULT_SNAKE, seed)
         self._logged = False
@@ -206,84 +215,68 @@ class DefaultPolicySnake:
             return self._fallback_snake(
                 board, min(seconds or _DEFAULT_POLICY_FALLBACK_S, _DEFAULT_POLICY_FALLBACK_S)
             )
-        return self._policy_snake(board, seconds)
+        return super().__call__(board, seconds)
+
+
+def load_factory(name: str) -> StrategyFactory:
+    """Return the factory of a snake (`SnakeSpec`) that can play on this machine.
+
+    Raises:
+        ValueError: If the snake is unknown or its code raises an exception. The message names the
+            line.
+        OSError: If a file cannot be read.
+    """
+    try:
+        factory = snakes.factory(name)
+        factory(0)  # Reject a snake that cannot play before its first game.
+    except (ValueError, OSError, InterruptedBySignal):
+        raise
+    except RuntimeError as error:
+        raise ValueError(f"{name} cannot play on this machine: {error}") from error
+    except BaseException as error:  # User code may raise any exception, including SystemExit.
+        raise ValueError(f"{name} cannot play: {describe_exception(error)}") from error
+    return factory
 
 
 def strategy_factory(
+    snake: str | Path | None = None,
     *,
-    snake: str | None = None,
-    policy: str | Path | None = None,
     filters: Sequence[str] = (),
     rules: str | Path | None = None,
 ) -> StrategyFactory:
-    """Return the factory of a built-in snake, a bundle or a policy.
+    """Return the factory of a snake with move filters and policy rules.
 
     The bundled policy plays as a `DefaultPolicySnake` and uses the safe filters by default.
 
     Args:
-        snake: Name of a built-in snake, or path of a bundle; the default is `DEFAULT_SNAKE`. The
-            parameters ``snake`` and ``policy`` exclude each other.
-        policy: Path of a policy, ``POLICY.onnx+RULES.py``, or `DEFAULT_POLICY_NAME`.
+        snake: A snake (`SnakeSpec`); the default is `DEFAULT_SNAKE`.
         filters: Names of move filters applied to the policy, in order.
         rules: File of policy rules (`battlesnake_heuristics.rule_based.policy_rules`).
 
     Raises:
-        ValueError: If a name is unknown, or arguments exclude each other.
+        ValueError: If a name is unknown, or if filters or rules have no effect on the snake.
     """
-    if snake is not None and policy is not None:
-        raise ValueError(f"give either a snake or a policy, got {snake!r} and {policy!r}")
+    spec = SnakeSpec.parse(str(snake or DEFAULT_SNAKE))
+    if rules is not None:
+        if spec.rules:
+            raise ValueError(f"give either the policy rules {rules} or {spec.rules}")
+        spec = replace(spec, rules=str(rules))
     chosen = [filter_by_name(name) for name in filters]
-    if policy is None:
-        name = snake or DEFAULT_SNAKE
-        if rules is not None:
-            raise ValueError(
-                f"the policy rules in {rules} need a policy, and {name!r} is not a policy; give a "
-                f"file or {DEFAULT_POLICY_NAME!r}, or register a snake of rules "
-                "(docs/how-to/add-rules-to-a-policy.md)"
-            )
-        if filters:
-            raise ValueError(
-                f"filters {', '.join(filters)} need a policy; {name!r} uses no additional filters; "
-                f"give a policy: a file, or {DEFAULT_POLICY_NAME!r}"
-            )
-        factory = snakes.factory(name)
-        try:
-            factory(0)  # Reject a snake that cannot play before its first game.
-        except RuntimeError as error:
-            raise ValueError(f"{name} cannot play on this machine: {error}") from error
-        except ValueError:
-            raise
-        except (
-            BaseException
-        ) as error:  # A user's code may raise any exception, including SystemExit.
-            raise ValueError(f"{name} cannot play: {type(error).__name__}: {error}") from error
+    if (filters or spec.rules) and (spec.is_remote or snakes.policy_path(spec) is None):
+        unused = f"policy rules {spec.rules}" if spec.rules else f"filters {', '.join(filters)}"
+        raise ValueError(
+            f"the {unused} need a policy, and {spec.source!r} is not a policy; give a .onnx file, "
+            f"a run directory or {BUILTIN_POLICY_NAME!r}, or register a snake of rules "
+            "(docs/how-to/add-rules-to-a-policy.md)"
+        )
+    factory = load_factory(str(spec))
+    if not isinstance(factory, PolicyFactory) or spec.is_bundle:
         return factory
-    policy, named_with_it = split_policy_and_rules(str(policy))
-    if rules is not None and named_with_it is not None:
-        raise ValueError(f"give either the policy rules {rules} or {named_with_it}")
-    file = rules or named_with_it
-    steps = policy_rules.load(file) if file is not None else ()
-    if policy == DEFAULT_POLICY_NAME:
-        shipped = OnnxPolicy.load(DEFAULT_POLICY_PATH)
-        return lambda seed: DefaultPolicySnake(shipped, chosen or SAFE, seed, steps)
-    loaded = OnnxPolicy.load(policy)
-    return lambda seed: PolicySnake(loaded, chosen, steps)
-
-
-def split_policy_and_rules(source: str) -> tuple[str, str | None]:
-    """Split a policy's source into the path and the file of policy rules (or None).
-
-    >>> split_policy_and_rules("policy.onnx+my_rules.py"), split_policy_and_rules("policy.onnx")
-    (('policy.onnx', 'my_rules.py'), ('policy.onnx', None))
-    """
-    policy, plus, rules = source.rpartition("+")
-    if (
-        plus
-        and rules.endswith(".py")
-        and (policy.endswith(".onnx") or policy == DEFAULT_POLICY_NAME)
-    ):
-        return policy, rules
-    return source, None
+    if spec.source == BUILTIN_POLICY_NAME:
+        return functools.partial(
+            DefaultPolicySnake, factory.onnx_policy, chosen or SAFE, factory.rules
+        )
+    return replace(factory, filters=chosen)
 
 
 def is_instant(strategy: Strategy) -> bool:
@@ -332,3 +325,35 @@ def filter_by_name(name: str) -> Filter:
     if name not in FILTERS:
         raise ValueError(unknown_name_message("filter", name, FILTERS))
     return FILTERS[name]
+
+
+def describe_exception(error: BaseException) -> str:
+    """Format an exception as one line with file, line number, type and message.
+
+    The line number refers to the innermost stack frame outside this project and installed packages.
+
+    >>> describe_exception(ValueError("no food"))
+    'ValueError: no food'
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    authors = [frame for frame in frames if not frame.filename.startswith(_library_directories())]
+    place = ""
+    if authors:
+        path = Path(authors[-1].filename)
+        beside = path.is_relative_to(Path.cwd())
+        place = f"{path.relative_to(Path.cwd()) if beside else path}, line {authors[-1].lineno}: "
+    # TracebackException also formats errors whose ``__str__`` raises an exception.
+    text = str(traceback.TracebackException(type(error), error, None))
+    text = " ".join(text.split())
+    name = type(error).__name__
+    return sanitize_text(f"{place}{name}: {text}" if text else place + name, _MAX_ERROR_CHARS)
+
+
+@functools.cache
+def _library_directories() -> tuple[str, ...]:
+    """Return the path prefixes of this project, the standard library and packages."""
+    packages = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
+    found = [find_spec(package) for package in packages]
+    ours = [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]
+    installed = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+    return ("<frozen importlib", *(path + os.sep for path in [*ours, *installed]))

@@ -93,12 +93,3 @@ def test_a_search_is_named_with_its_positions() -> None:
     board.you_id = board.snakes[0].id
     there = snakes.make("minimax@50")(board, 0.5)
     assert there == Search(nodes=50)(board)
-    for name, why in {
-        "minimax@": "nodes",
-        "minimax@many": "nodes",
-        "minimax@0": "1 or more",
-        "hungry@50": "hungry",
-        "nobody@50": "'nobody'",
-    }.items():
-        with pytest.raises(ValueError, match=why):
-            snakes.make(name)

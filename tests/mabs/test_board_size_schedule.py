@@ -129,8 +129,8 @@ def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
 
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:
     from battlesnake_gym.boards.board import Board
+    from battlesnake_gym.policy_file import OnnxPolicy
     from battlesnake_rl.commands.train_command import main
-    from battlesnake_server.onnx_policy import OnnxPolicy
     from battlesnake_server.strategy_loader import PolicySnake
 
     settings = [

@@ -230,8 +230,8 @@ def test_an_interrupted_run_is_resumed_exported_and_evaluated(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     from battlesnake_gym.boards.board import Board
+    from battlesnake_gym.policy_file import OnnxPolicy
     from battlesnake_rl.commands import evaluate_command
-    from battlesnake_server.onnx_policy import OnnxPolicy
     from battlesnake_server.strategy_loader import PolicySnake
 
     play_turn = MXNET.play_turn

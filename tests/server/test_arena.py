@@ -205,12 +205,12 @@ def test_a_usage_error_is_reported_before_any_game(
     assert not (tmp_path / "arena.sqlite").exists()
 
 
+@pytest.mark.parametrize("form", ["file", "run"])
 def test_a_policy_is_rejected_on_an_unsupported_board_size(
-    policy_file: Path, database: str, capsys: pytest.CaptureFixture[str]
+    policy_file: Path, database: str, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    assert (
-        arena_command.main([str(policy_file), "random", "--width=7", "--height=7", database]) == 2
-    )
+    snake = str(policy_file if form == "file" else policy_file.parent)
+    assert arena_command.main([snake, "random", "--width=7", "--height=7", database]) == 2
     assert re.search(r"11x11.* 7x7", capsys.readouterr().err)
 
 

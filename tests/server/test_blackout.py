@@ -15,12 +15,12 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.mdp import observations
+from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_server.arena.database import Tournament, open_database
 from battlesnake_server.arena.league_config import parse_league_config
 from battlesnake_server.commands import ladder_command
 from battlesnake_server.live.app import create_app
-from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import PolicySnake
 from battlesnake_server.web.game_manager import GameRequest
 from battlesnake_server.web.roster import Roster

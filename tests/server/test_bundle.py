@@ -292,7 +292,7 @@ def test_bundles_of_one_name_do_not_meet(
     assert snakes.make(str(second))(board).move == "up"
     assert "mine" not in snakes.names()
     with pytest.raises(ValueError, match="'edges'"):
-        strategy_factory(policy="shipped", filters=["edges"])
+        strategy_factory("shipped", filters=["edges"])
 
 
 def test_a_search_in_a_bundle_can_be_bounded_where_it_is_named(make: Callable[..., Path]) -> None:
@@ -452,18 +452,16 @@ def test_the_same_moves_everywhere(
     bodies = recorded(count)
     with snakes.capture_registrations() as registered, bundle.capture_filter_registrations():
         bundle.run_extension_code(RULES.encode(), "rules")
-        learned = strategy_factory(
-            policy=DEFAULT_POLICY_PATH, filters=[*SAFE_FILTER_NAMES, "edges"]
-        )
+        learned = strategy_factory(DEFAULT_POLICY_PATH, filters=[*SAFE_FILTER_NAMES, "edges"])
         if kind == "rules over a policy":
-            learned = strategy_factory(policy=DEFAULT_POLICY_PATH, filters=["walls"], rules=rules)
+            learned = strategy_factory(DEFAULT_POLICY_PATH, filters=["walls"], rules=rules)
     searching = snakes.factory("champion@30")
     builds = {"rules": registered["mine"], "evaluation": searching}
     build = builds.get(kind, learned)
     moves = played(build, bodies)
     assert len(set(moves)) == 4
 
-    assert played(local_strategy_factory(Entrant("mine", str(path))), bodies) == moves, "the arena"
+    assert played(local_strategy_factory(Entrant(str(path), "mine")), bodies) == moves, "the arena"
     address = serve("--snake", str(path))
     assert over_http(address, "/move", bodies) == moves, "serve"
     with zipfile.ZipFile(path) as archive:

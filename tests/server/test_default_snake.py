@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server import strategy_loader
-from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH, DEFAULT_SNAKE, strategy_factory
 from tests.processes import run
 
@@ -50,7 +50,7 @@ def test_the_card_is_filled_in_for_this_policy() -> None:
 def test_the_policy_plays_what_it_was_trained_for(name: str, snakes: int, side: int) -> None:
     body = Board.new(side, side, snakes, game=Game(id="g")).to_api("snake_0")
     body["game"]["map"] = name
-    assert strategy_factory(policy="shipped")(0)(Board.from_api(body)).reasons[0].rule == "values"
+    assert strategy_factory("shipped")(0)(Board.from_api(body)).reasons[0].rule == "values"
 
 
 @pytest.mark.parametrize("name", ELSEWHERES)
@@ -60,7 +60,7 @@ def test_a_named_snake_plays_all_else_and_the_log_says_why(
     width, height, game = ELSEWHERES[name]
     board = Board.new(width, height, 2, game=game)
     board.you_id = "snake_0"
-    snake = strategy_factory(policy="shipped")(0)
+    snake = strategy_factory("shipped")(0)
     with caplog.at_level(logging.WARNING, "battlesnake_server.strategy_loader"):
         for _ in range(2):
             decision = snake(board, 0.4)
@@ -85,8 +85,8 @@ def test_it_is_careful_unless_other_filters_are_named(
     . . . . .
     """)
     board.you_id = "a"
-    assert strategy_factory(policy="shipped")(0)(board).move == "left", "up may meet a longer head"
-    assert strategy_factory(policy="shipped", filters=["dead_ends"])(0)(board).move == "up"
+    assert strategy_factory("shipped")(0)(board).move == "left", "up may meet a longer head"
+    assert strategy_factory("shipped", filters=["dead_ends"])(0)(board).move == "up"
 
 
 def test_where_nobody_is_named_the_champion_plays() -> None:
@@ -115,6 +115,7 @@ import battlesnake_server.commands.runs_command, battlesnake_server.runs.report
 import battlesnake_server.web.runs_page
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.app import create_app
+from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE
 client = create_app({"POLICY": "shipped"}).test_client()
 for side in (9, 11):
@@ -135,4 +136,4 @@ def test_where_nothing_is_compiled_the_search_is_refused_in_a_line(
 ) -> None:
     monkeypatch.setattr("battlesnake_heuristics.search.search.COMPILED", False)
     with pytest.raises(ValueError, match=r"champion .*not compiled"):
-        strategy_factory(snake="champion")
+        strategy_factory("champion")

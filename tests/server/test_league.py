@@ -81,13 +81,18 @@ def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
-    (tmp_path / "policy.onnx").write_bytes(b"")
-    plan = parse_league_config(
-        {"name": "A", "snakes": {"a": "policy.onnx", "b": "hungry"}}, tmp_path
-    )
+    for file in ("policy.onnx", "my_rules.py", "snake.zip", "hungry"):
+        (tmp_path / file).touch()
+    sources = ["policy.onnx", "policy.onnx+my_rules.py", "snake.zip@9", "hungry", "minimax@9"]
+    snakes = {f"snake {number}": source for number, source in enumerate(sources)}
+    plan = parse_league_config({"name": "A", "snakes": snakes}, tmp_path)
+    policy = tmp_path / "policy.onnx"
     assert [entrant.source for entrant in plan.entrants] == [
-        str(tmp_path / "policy.onnx"),
+        f"{policy}",
+        f"{policy}+{tmp_path}/my_rules.py",
+        f"{tmp_path}/snake.zip@9",
         "hungry",
+        "minimax@9",
     ]
 
 
@@ -98,6 +103,7 @@ def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
         ({"snakes": {"a": "hungry"}}, r"2 snakes.* 1"),
         ({"snakes": {"a": "hungry", "b": 3}}, r"snakes\.b.* URL"),
         ({"snakes": {"a": "hungry", "b=c": "random"}}, "= / :"),
+        ({"snakes": {"a": "hungry", "b": "c=random"}}, r"snakes\.b.* random"),
         ({"snakes": {"a": "hungry", "b": "hungri"}}, "hungry"),
         ({"snakes": {"a": "hungry", "b": {"comand": "x"}}}, "command"),
         ({"boards": [{"widht": 7}]}, r"boards\[0\].* 'widht'.* width"),

@@ -234,7 +234,7 @@ def test_only_built_in_code_is_instant() -> None:
 
     territory, food = preferences.territory, preferences.food
     assert is_instant(Pipeline(*SAFE, When(hungry, [food * 3], [territory])))
-    assert is_instant(strategy_factory(policy="shipped")(0))
+    assert is_instant(strategy_factory("shipped")(0))
     assert all(is_instant(snakes.make(name)) for name in ("hungry", "cautious", "territory"))
     for steps in (
         [Filter(slow)],
@@ -244,13 +244,13 @@ def test_only_built_in_code_is_instant() -> None:
         [territory] * 1000,
     ):
         assert not is_instant(Pipeline(*SAFE, *steps))
-    assert not is_instant(strategy_factory(policy=DEFAULT_POLICY_PATH)(0))
+    assert not is_instant(strategy_factory(DEFAULT_POLICY_PATH)(0))
     assert not is_instant(snakes.make("champion"))
 
 
 def test_a_network_that_loops_costs_its_moves_and_ends(metrics: Metrics, position: Board) -> None:
     policy = Path(__file__).parents[1] / "data/hostile_policies/loop_on_board/policy.onnx"
-    snake = strategy_factory(policy=policy)(0)
+    snake = strategy_factory(policy)(0)
     position.game = replace(position.game, timeout=500)
     session = Session(snake)
     decision, seconds = decide(MoveRunner(metrics, is_instant=is_instant), session, position)

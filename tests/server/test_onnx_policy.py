@@ -12,8 +12,8 @@ import pytest
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_gym.rules import Game
-from battlesnake_server.onnx_policy import OnnxPolicy, PolicyError
 from battlesnake_server.strategy_loader import PolicySnake, strategy_factory
 
 MakePolicy = Callable[..., Path]
@@ -160,7 +160,7 @@ def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolic
 
 def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> None:
     # In "facing", the network's "up" is straight ahead.
-    snake = strategy_factory(policy=make_policy(sizes=[(5, 5)], observation="facing"))(0)
+    snake = strategy_factory(make_policy(sizes=[(5, 5)], observation="facing"))(0)
     assert ask(snake, ROOM) == "left"  # type: ignore[arg-type]
 
 
@@ -183,18 +183,18 @@ def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) 
     file.write_text(POLICY_RULES)
     board = Board.from_text(ROOM)
     board.you_id = "a"
-    assert strategy_factory(policy=path)(0)(board).move == "up"
+    assert strategy_factory(path)(0)(board).move == "up"
     for factory in (
-        strategy_factory(policy=path, rules=file),
-        strategy_factory(policy=f"{path}+{file}"),
+        strategy_factory(path, rules=file),
+        strategy_factory(f"{path}+{file}"),
     ):
         decision = factory(0)(board)
         assert decision.move != "up"
         assert re.match("never_up.* up", decision.reasons[-1].note)
     with pytest.raises(ValueError, match="'hungry'"):
-        strategy_factory(snake="hungry", rules=file)
+        strategy_factory("hungry", rules=file)
     with pytest.raises(ValueError, match=r"nowhere\.py"):
-        strategy_factory(policy=f"{path}+nowhere.py")
+        strategy_factory(f"{path}+nowhere.py")
 
 
 def test_a_served_policy_tells_who_decided(

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_gym.rules import Game
-from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.recurrent_memory import RecurrentMemory
 
 Floats = NDArray[np.float32]

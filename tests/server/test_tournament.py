@@ -19,7 +19,6 @@ from battlesnake_server.arena.tournament import (
     ScheduledGame,
     TournamentSettings,
     generate_schedule,
-    parse_entrants,
     play_tournament,
 )
 from battlesnake_server.web.live_games import LiveGames
@@ -51,21 +50,6 @@ def test_seeds_are_far_apart_and_derived_from_the_first() -> None:
     assert all(0 < seed < 2**63 for seed in seeds)
     assert min(b - a for a, b in itertools.pairwise(seeds)) > 10_000
     assert derive_seed(5, 3) == derive_seed(5, 3) != derive_seed(6, 3)
-
-
-@pytest.mark.parametrize(
-    ("given", "label", "source"),
-    [
-        ("hungry", "hungry", "hungry"),
-        ("http://host:1/a?b=c", "http://host:1/a?b=c", "http://host:1/a?b=c"),
-        ("my snake=http://host:1/a?b=c", "my snake", "http://host:1/a?b=c"),
-        ("old=runs/a=1/policy.onnx", "old", "runs/a=1/policy.onnx"),
-        ("./a=1/policy.onnx", "./a=1/policy.onnx", "./a=1/policy.onnx"),
-    ],
-)
-def test_a_snake_may_be_given_a_label(given: str, label: str, source: str) -> None:
-    (entrant,) = parse_entrants([given])
-    assert (entrant.label, entrant.source) == (label, source)
 
 
 SETUP = TournamentSettings(

@@ -190,7 +190,7 @@ def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: s
     browser.open(page)
     names = ["hungry", "cautious", "hunter", "territory"]
     policy = strategy_loader.strategy_factory(
-        policy=str(strategy_loader.DEFAULT_POLICY_PATH), filters=["head_to_heads"]
+        strategy_loader.DEFAULT_POLICY_PATH, filters=["head_to_heads"]
     )
     asked = same = 0
     for seat_of_policy in range(4):

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import battlesnake_gym
-from battlesnake_gym.policy_file import PolicyError
+from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_rl import onnx_export
 from battlesnake_rl.onnx_export import export
-from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.strategy_loader import strategy_factory
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -78,7 +77,7 @@ def test_it_is_evaluated_served_and_sent_to_the_arena(
         assert told["wins"] + told["draws"] + told["losses"] == 4
     board = battlesnake_gym.Board.new(7, 7, 2)
     board.you_id = board.snakes[0].id
-    assert strategy_factory(policy=path)(0)(board).move in ("up", "down", "left", "right")
+    assert strategy_factory(path)(0)(board).move in ("up", "down", "left", "right")
     games = ["--games", "2", "--width", "7", "--height", "7", "--jobs", "1", "--max-turns", "30"]
     database = ["--database", f"sqlite:///{tmp_path}/arena.db"]
     assert command.main([f"{path}+{rules}", "safe-random", *games, *database, "--json"]) == 0

@@ -6,7 +6,6 @@ import sys
 
 from battlesnake_gym import snakes
 from battlesnake_gym.common import command_line
-from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules import RULESETS
 from battlesnake_heuristics.round_robin import format_duel_table, play_duels
 
@@ -19,13 +18,10 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     chosen = options.names or snakes.names()
-    known = snakes.names()
-    files = [n for n in chosen if snakes.is_bundle(n) or n.endswith(".py")]
-    if unknown := [n for n in chosen if n not in (*known, *files)]:
-        return command_line.print_error(
-            "battlesnake-gym snakes",
-            unknown_name_message("snake", unknown[0], snakes.names(), "battlesnake-gym snakes"),
-        )
+    try:
+        descriptions = {name: snakes.description(name) for name in chosen}
+    except (ValueError, OSError) as error:
+        return command_line.print_error("battlesnake-gym snakes", error)
     if options.duels and len(chosen) < 2:
         return command_line.print_error(
             "battlesnake-gym snakes", "--duels needs two or more snakes"
@@ -37,7 +33,6 @@ def main(argv: list[str] | None = None) -> int:
         else:
             sys.stdout.write(format_duel_table(scores) + "\n")
         return 0
-    descriptions = {name: snakes.description(name) for name in chosen}
     if options.json:
         command_line.print_json([{"name": k, "description": v} for k, v in descriptions.items()])
         return 0

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from battlesnake_gym import snakes
 from battlesnake_gym.common.command_line import Parser, add_json_option, positive, print_json, seed
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.rule_based import policy_rules
@@ -110,7 +111,6 @@ def parser() -> Parser:
     add = parser.add_argument
     add(
         "policy",
-        type=Path,
         help="run, checkpoint or policy.onnx; a run or checkpoint plays with its highest-Elo "
         "weights",
     )
@@ -139,8 +139,10 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.opponents is not None and not opponents:
         options.error("--opponents contains no name; try --opponents hungry,cautious")
     try:
-        values, env_config = load_score_fn(arguments.policy)
-        rules = policy_rules.load(arguments.policy_rules) if arguments.policy_rules else ()
+        policy = SnakeSpec.parse(arguments.policy)
+        values, env_config = load_score_fn(Path(policy.path))
+        rules_file = arguments.policy_rules or policy.rules
+        rules = policy_rules.load(rules_file) if rules_file else ()
     except (ValueError, OSError) as error:
         options.error(str(error))
     if opponents:

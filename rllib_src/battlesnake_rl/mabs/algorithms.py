@@ -17,10 +17,10 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.env.opponent_names import PAST_SELF
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snake_spec import PAST_SELF
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.dqn.dqn import DQN

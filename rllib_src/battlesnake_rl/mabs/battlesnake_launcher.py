@@ -12,12 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from battlesnake_gym.env.opponent_names import (
-    POLICY_PREFIX,
-    is_file,
-    seat_fractions,
-    with_absolute_paths,
-)
+from battlesnake_gym import snakes
+from battlesnake_gym.env.opponent_names import seat_fractions, with_absolute_paths
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
@@ -421,7 +418,7 @@ def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:
     from_channel = [
         name
         for name in fractions
-        if is_file(name) and not Path(name.removeprefix(POLICY_PREFIX)).is_absolute()
+        if snakes.is_path(spec := SnakeSpec.parse(name)) and not Path(spec.path).is_absolute()
     ]
     if not from_channel:
         there = sorted(path.name for path in directory.iterdir()) if directory else []

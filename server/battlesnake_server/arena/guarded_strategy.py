@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import os
-import sysconfig
-import traceback
-from importlib.util import find_spec
-from pathlib import Path
-
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory, to_decision
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_server.live.fallback import FALLBACK_RULE, TIMEOUT_NOTE, choose_fallback_move
-
-_MAX_ERROR_CHARS = 300
+from battlesnake_server.strategy_loader import describe_exception
 
 _FAILURE_PREFIX = "the strategy failed: "
 """Prefix of the note of a fallback move after an exception."""
@@ -90,35 +81,3 @@ def fallback_problem(decision: Decision) -> tuple[str, str]:
         if reason.rule == FALLBACK_RULE:
             return "exception", reason.note.removeprefix(_FAILURE_PREFIX)
     return "", ""
-
-
-def describe_exception(error: BaseException) -> str:
-    """Format an exception as one line with file, line number, type and message.
-
-    The line number refers to the innermost stack frame outside this project and installed packages.
-
-    >>> describe_exception(ValueError("no food"))
-    'ValueError: no food'
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    authors = [frame for frame in frames if not frame.filename.startswith(_library_directories())]
-    place = ""
-    if authors:
-        path = Path(authors[-1].filename)
-        beside = path.is_relative_to(Path.cwd())
-        place = f"{path.relative_to(Path.cwd()) if beside else path}, line {authors[-1].lineno}: "
-    # TracebackException also formats errors whose ``__str__`` raises an exception.
-    text = str(traceback.TracebackException(type(error), error, None))
-    text = " ".join(text.split())
-    name = type(error).__name__
-    return sanitize_text(f"{place}{name}: {text}" if text else place + name, _MAX_ERROR_CHARS)
-
-
-@functools.cache
-def _library_directories() -> tuple[str, ...]:
-    """Return the path prefixes of this project, the standard library and packages."""
-    packages = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
-    found = [find_spec(package) for package in packages]
-    ours = [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]
-    installed = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    return ("<frozen importlib", *(path + os.sep for path in [*ours, *installed]))

@@ -223,7 +223,7 @@ class League:
 
     Args:
         plan: The league's configuration.
-        sources: Source of every entrant, keyed by name, in the format of `tournament.Entrant`.
+        sources: Source of every entrant (`SnakeSpec`), keyed by name.
         engine: The database.
         health: Function that checks the health of snakes.
         jobs: Maximum number of games in parallel.

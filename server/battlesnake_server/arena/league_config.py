@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import rules
+from battlesnake_gym import rules, snakes
 from battlesnake_gym.boards.json_fields import (
     BoardError,
     format_value,
@@ -27,6 +27,7 @@ from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.yaml_files import YamlError, read_yaml
 from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.arena.tournament import TournamentSettings
 
 EXAMPLE_LEAGUE_FILE = """\
@@ -60,7 +61,7 @@ _MAX_NAME_CHARS = 40
 class LeagueEntrant:
     """A snake of the league: a source, or a command that starts a program.
 
-    ``source`` has the format of `tournament.Entrant`. The league replaces ``{port}`` in ``command``
+    ``source`` is a `SnakeSpec` without a label. The league replaces ``{port}`` in ``command``
     with the port on which the program must listen. The environment variable PORT contains the same
     port. ``repository`` names the source code and the commit of the snake, for the table of a
     gauntlet.
@@ -209,8 +210,16 @@ def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
             f"{path} must be a URL, a built-in snake, a policy's path, or {{command: ...}}, got "
             f"{format_value(value)}"
         )
-    beside = folder / value  # `Path.is_file` raises an exception for invalid paths.
-    return LeagueEntrant(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
+    spec = SnakeSpec.parse(value)
+    if spec.label:
+        raise BoardError(f"{path}: the name is the label; give {spec} instead of {value!r:.50}")
+    known = snakes.names()
+
+    def resolve(part: str) -> str:
+        beside = folder / part  # `Path.exists` raises an exception for invalid paths.
+        return str(beside) if part not in known and os.path.exists(beside) else part  # noqa: PTH110
+
+    return LeagueEntrant(name, source=str(spec.with_paths(resolve)))
 
 
 def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:

@@ -73,7 +73,7 @@ class MoveResponse:
             ``address`` (not allowed), ``redirect`` (not allowed), ``status`` (not 200), ``answer``
             (invalid response) and ``exception`` (of a strategy in this process).
         error: Text of the exception of a strategy in this process, or ""; see
-            `guarded_strategy.describe_exception`.
+            `strategy_loader.describe_exception`.
         shout: The snake's shout.
         decision: The decision of a strategy in this process, or of a snake that sends its decisions
             (`battlesnake_server.live.decision_json`).

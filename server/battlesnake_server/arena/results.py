@@ -15,13 +15,13 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from battlesnake_gym import snakes
 from battlesnake_server.arena.database import Seat, StoredGame, load_games, with_retries
 from battlesnake_server.arena.ratings import Rating, Ratings, rank_snakes
 from battlesnake_server.arena.tournament import (
     Entrant,
     GameResult,
     TournamentSettings,
-    parse_entrants,
 )
 
 SURVIVED_KEY = "alive"
@@ -339,7 +339,7 @@ def describe_failures(
             f"{line.snake} failed on {failed} of {line.moves} moves, which the fallback played: "
             f"{line.error or kinds}\n"
         )
-        late = 0 if local[line.snake].is_file else line.problems.get("timeout", 0)
+        late = 0 if snakes.is_path(local[line.snake]) else line.problems.get("timeout", 0)
         too_many |= failed - late > _MAX_FAILED_MOVE_FRACTION * line.moves
     return "".join(texts), too_many
 
@@ -366,7 +366,7 @@ def store_game(
 
     If another arena has already stored the game, the stored row does not change.
     """
-    labels = [entrant.label for entrant in parse_entrants(settings.snakes)]
+    labels = settings.labels
 
     def add(session: Session) -> StoredGame:
         game = build_game_row(result, tournament, labels)
@@ -390,7 +390,7 @@ def collect_errors(
 
     ``errors`` contains only the first exception of each snake.
     """
-    labels = [entrant.label for entrant in parse_entrants(settings.snakes)]
+    labels = settings.labels
     for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
         if seat.error:
             errors.setdefault(labels[snake], seat.error)

@@ -24,7 +24,6 @@ from battlesnake_server.arena.tournament import (
     TournamentSettings,
     generate_match_schedule,
     local_strategy_factory,
-    parse_entrants,
 )
 
 
@@ -94,7 +93,7 @@ def check_settings(settings: TournamentSettings) -> None:
         return
     if settings.nodes is not None and settings.move_time_ms is not None:
         raise ValueError("give --nodes or --move-time, not both")
-    everybody = parse_entrants(settings.snakes)
+    everybody = settings.entrants
     if remote := [entrant.label for entrant in everybody if entrant.is_remote]:
         raise ValueError(
             f"{remote[0]} runs outside this process; --nodes and --move-time limit only "
@@ -177,7 +176,7 @@ def to_dict(
     pairs = MatchScore.from_games(games).pair_counts
     estimated = estimate_elo(pairs)
     return {
-        "snakes": [entrant.label for entrant in parse_entrants(settings.snakes)],
+        "snakes": settings.labels,
         "verdict": sprt.decide(pairs),
         "elo0": sprt.elo0,
         "elo1": sprt.elo1,

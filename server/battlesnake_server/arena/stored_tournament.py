@@ -32,12 +32,10 @@ from battlesnake_server.arena.snake_versions import snake_version
 from battlesnake_server.arena.tournament import (
     OnGameEvent,
     TournamentSettings,
-    local_strategy_factory,
-    parse_entrants,
+    check_local_snake,
     play_scheduled_games,
     play_tournament,
 )
-from battlesnake_server.onnx_policy import OnnxPolicy
 
 
 def check_playable(setup: TournamentSettings) -> None:
@@ -61,14 +59,11 @@ def check_playable(setup: TournamentSettings) -> None:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
     rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.num_snakes)])
-    for entrant in parse_entrants(setup.snakes, setup.address_policy):
+    for entrant in setup.entrants:
         if entrant.is_remote:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
-        elif entrant.is_policy:
-            OnnxPolicy.load(entrant.policy_path).check_board_size(setup.width, setup.height)
-            local_strategy_factory(entrant)  # Reject invalid policy rules before the first game.
         else:
-            local_strategy_factory(entrant)
+            check_local_snake(entrant, [(setup.width, setup.height)])
 
 
 def play_missing_games(
@@ -118,9 +113,8 @@ def play_missing_games(
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", desc="arena", disable=None) as bar,
     ):
-        names = ", ".join(entrant.label for entrant in parse_entrants(setup.snakes))
         count = "games" if total is None else f"{total} games"
-        bar.write(f"{count} between {names}, {jobs} at a time", sys.stderr)
+        bar.write(f"{count} between {', '.join(setup.labels)}, {jobs} at a time", sys.stderr)
         for result in results:
             if pool is not None:
                 result_verification.verify_result(setup, result)
@@ -182,10 +176,8 @@ def find_resumable_tournament(
 
     found, other_versions = with_retries(engine, find_and_update)
     changed = [
-        entrant.label
-        for entrant, version, other in zip(
-            parse_entrants(setup.snakes), versions, other_versions, strict=True
-        )
+        label
+        for label, version, other in zip(setup.labels, versions, other_versions, strict=True)
         if version != other
     ]
     if changed:
@@ -198,5 +190,5 @@ def find_resumable_tournament(
 
 def _settings_with_versions(setup: TournamentSettings) -> dict[str, Any]:
     """Return the settings to store in the database, with the snake versions."""
-    sources = [entrant.source for entrant in parse_entrants(setup.snakes)]
-    return setup.to_dict() | {SNAKE_VERSIONS_KEY: [snake_version(source) for source in sources]}
+    versions = [snake_version(str(entrant)) for entrant in setup.entrants]
+    return setup.to_dict() | {SNAKE_VERSIONS_KEY: versions}

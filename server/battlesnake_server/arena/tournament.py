@@ -10,7 +10,6 @@ import contextlib
 import functools
 import itertools
 import multiprocessing
-import re
 import signal
 import sys
 import threading
@@ -27,6 +26,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rating import process_pool
 from battlesnake_heuristics.rating.match import (
@@ -38,18 +38,13 @@ from battlesnake_heuristics.rating.match import (
 )
 from battlesnake_heuristics.rating.process_pool import (
     WORKER_TERMINATE_TIMEOUT_S,
-    InterruptedBySignal,
     ProcessPool,
     TaskPool,
     mask_signal,
     run_tasks,
 )
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.guarded_strategy import (
-    GuardedStrategy,
-    describe_exception,
-    make_strategy,
-)
+from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
 from battlesnake_server.arena.referee import (
     GameRecord,
@@ -60,8 +55,9 @@ from battlesnake_server.arena.referee import (
     move_letters,
     play,
 )
+from battlesnake_server.arena.snake_versions import snake_files
 from battlesnake_server.bundle import bundle_customization
-from battlesnake_server.strategy_loader import split_policy_and_rules, strategy_factory
+from battlesnake_server.strategy_loader import PolicyFactory, load_factory
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ class TournamentSettings:
     Tournaments with equal settings have equal schedules.
 
     Attributes:
-        snakes: The entrants, in the format of `parse_entrants`.
+        snakes: The entrants (`SnakeSpec`).
         num_snakes: Snakes per game.
         width: Width of the board.
         height: Height of the board.
@@ -104,6 +100,16 @@ class TournamentSettings:
     nodes: int | None = None
     move_time_ms: float | None = None
     is_match: bool = False
+
+    @property
+    def entrants(self) -> list[Entrant]:
+        """The parsed ``snakes``, in their order."""
+        return parse_entrants(self.snakes, self.address_policy)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the entrants, in their order."""
+        return [entrant.label for entrant in self.entrants]
 
     @property
     def has_search_limit(self) -> bool:
@@ -174,48 +180,19 @@ class GameResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
-    """Snake of a tournament, with a label for tables and a source.
+class Entrant(SnakeSpec):
+    """Snake of a tournament; ``address_policy`` limits the requests to a snake behind a URL."""
 
-    ``source`` is a URL, a name or a path. If ``source`` is a URL, ``address_policy`` limits the
-    addresses of the requests.
-    """
-
-    label: str
-    source: str
     address_policy: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the snake is played over HTTP."""
-        return self.source.startswith(("http://", "https://"))
-
-    @property
-    def is_policy(self) -> bool:
-        """Whether the source is a policy, possibly with rules.
-
-        An example of a policy with rules is ``policy.onnx+my_rules.py``.
-        """
-        return self.policy_path.endswith(".onnx")
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the source is a user's file: a policy, Python code or a bundle."""
-        return self.is_policy or self.source.endswith((".py", ".zip", "snake.json"))
-
-    @property
-    def policy_path(self) -> str:
-        """Path of the policy: the source without rules."""
-        return split_policy_and_rules(self.source)[0]
 
 
 def parse_entrants(
     snakes: Sequence[str],
     address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
 ) -> list[Entrant]:
-    """Parse snake arguments of the form ``SOURCE`` or ``LABEL=SOURCE``.
+    """Parse the snakes of a tournament.
 
-    A number is appended to a duplicate label.
+    The default label is the text of the snake. A number is appended to a duplicate label.
 
     Args:
         snakes: The operator's arguments.
@@ -226,14 +203,12 @@ def parse_entrants(
     """
     found: list[Entrant] = []
     counts: Counter[str] = Counter()
-    for snake in snakes:
-        # A label has neither slash nor colon, so the "=" in the query of a URL does not end a
-        # label.
-        label, source = re.fullmatch(r"(?:([^=/:]+)=)?(.*)", snake, re.DOTALL).groups()  # type: ignore[union-attr]
-        label = label or source
+    for entrant in map(Entrant.parse, snakes):
+        label = entrant.label or str(entrant)
         counts[label] += 1
         number = f" ({counts[label]})" if counts[label] > 1 else ""
-        found.append(Entrant(label + number, source, address_policy.with_typed_address(source)))
+        addresses = address_policy.with_typed_address(entrant.source)
+        found.append(replace(entrant, label=label + number, address_policy=addresses))
     return found
 
 
@@ -372,22 +347,15 @@ def open_ray_pool(address: str, settings: TournamentSettings) -> TaskPool:
         MissingExtraError: If Ray is not installed.
     """
     module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
-    pool: TaskPool = module.RayPool(address, _entrant_files(parse_entrants(settings.snakes)))
+    pool: TaskPool = module.RayPool(address, _entrant_files(settings.entrants))
     return pool
 
 
 def _entrant_files(snakes: Iterable[Entrant]) -> set[Path]:
     """Return the snakes' files below the current directory."""
-    parts = [
-        Path(part) for snake in snakes for part in split_policy_and_rules(snake.source) if part
-    ]
-    parts += [part.with_suffix(".json") for part in parts if part.suffix == ".onnx"]
     directory = Path.cwd()
-    return {
-        part
-        for part in parts
-        if part.is_file() and directory in (directory / part).resolve().parents
-    }
+    files = {file for snake in snakes for file in snake_files(str(snake))}
+    return {file for file in files if directory in (directory / file).resolve().parents}
 
 
 @contextlib.contextmanager
@@ -513,7 +481,7 @@ async def _play_with_referee(
         id=game_id,
         timeout=settings.timeout,
     )
-    everybody = parse_entrants(settings.snakes, settings.address_policy)
+    everybody = settings.entrants
     seated = [everybody[snake] for snake in scheduled.seats]
     labels = [entrant.label for entrant in seated]
     with mask_signal(signal.SIGTERM, block=False):
@@ -544,7 +512,7 @@ def _play_without_referee(
         nodes=settings.nodes,
         move_time_ms=settings.move_time_ms,
     )
-    everybody = parse_entrants(settings.snakes, settings.address_policy)
+    everybody = settings.entrants
     seated = [everybody[snake] for snake in scheduled.seats]
     guards: list[GuardedStrategy] = []  # ``guards`` is in seat order.
 
@@ -593,7 +561,7 @@ async def open_players(
                 players.append(player)
             else:
                 strategy = make_strategy(local_strategy_factory(entrant), seed + seat)
-                customization = bundle_customization(entrant.source)
+                customization = bundle_customization(str(entrant))
                 customization.pop("author", None)
                 players.append(LocalPlayer(strategy, timeout, customization))
         yield players
@@ -601,20 +569,21 @@ async def open_players(
 
 @functools.lru_cache(maxsize=64)
 def local_strategy_factory(entrant: Entrant) -> StrategyFactory:
-    """Return the strategy factory of an entrant that runs in this process.
+    """Return the strategy factory of an entrant in this process; see `load_factory`.
 
     The function caches the factory per process.
+    """
+    return load_factory(str(entrant))
+
+
+def check_local_snake(entrant: Entrant, board_sizes: Iterable[tuple[int, int]]) -> None:
+    """Check that a snake in this process can play on boards of these sizes.
 
     Raises:
-        ValueError: If the snake is unknown or its code raises an exception. The message names the
-            line.
+        ValueError: If the snake cannot play.
         OSError: If a file cannot be read.
     """
-    try:
-        if entrant.is_policy:
-            return strategy_factory(policy=entrant.source)
-        return strategy_factory(snake=entrant.source)
-    except (ValueError, OSError, InterruptedBySignal):
-        raise
-    except BaseException as error:  # User code may raise any exception.
-        raise ValueError(f"{entrant.label} cannot play: {describe_exception(error)}") from error
+    factory = local_strategy_factory(entrant)
+    if isinstance(factory, PolicyFactory):
+        for size in board_sizes:
+            factory.onnx_policy.check_board_size(*size)

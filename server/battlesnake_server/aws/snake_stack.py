@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from battlesnake_gym.common.command_line import Parser, positive
-from battlesnake_gym.snakes import is_bundle
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.aws import layer
 from battlesnake_server.aws.publishing import DEFAULT_NAME, is_published, publish
 from battlesnake_server.aws.stacks import Account, check_name
@@ -68,7 +68,7 @@ def check_options(options: argparse.Namespace) -> None:
     check_name(options.name)
     customization = {name: getattr(options, name) for name in ("color", "head", "tail", "author")}
     check_customization({key: value for key, value in customization.items() if value})
-    if not is_bundle(options.bundle) or options.bundle.endswith(".json"):
+    if not SnakeSpec.parse(options.bundle).is_bundle or options.bundle.endswith(".json"):
         raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
     if options.layer and not options.layer.is_file():
         raise ValueError(

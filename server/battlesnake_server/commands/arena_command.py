@@ -206,7 +206,7 @@ def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
     if setup.has_search_limit or load + jobs < _MAX_LOAD_PER_CORE * max(cores, jobs):
         return
-    local = [entrant for entrant in parse_entrants(setup.snakes) if not entrant.is_remote]
+    local = [entrant for entrant in setup.entrants if not entrant.is_remote]
     if any(
         isinstance(make_strategy(local_strategy_factory(entrant), 1), NodeLimitedStrategy)
         for entrant in local

@@ -28,13 +28,18 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis, analyze_loss
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
-from battlesnake_server.commands.game_scenarios_command import format_result, make_scenario_runner
+from battlesnake_server.commands.game_scenarios_command import (
+    add_snake_options,
+    format_result,
+    make_scenario_runner,
+)
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.strategy_loader import strategy_factory
 
@@ -53,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED_MESSAGE)
-        if options.strategy or options.policy:
-            strategy_factory(snake=options.strategy, policy=options.policy)
+        if options.strategy and not SnakeSpec.parse(options.strategy).is_remote:
+            strategy_factory(options.strategy)
         if (options.game is None) == (options.last is None):
             raise ValueError("give a GAME, or --snake NAME --last N for games of the leaderboard")
         if options.last is not None:
@@ -303,8 +308,9 @@ def _test_snake(
     target = options.output or Path(f"{stem}.txt")
     scenarios.save(target, made)
     sys.stdout.write(f"saved as {target}\n")
-    options.snake = options.strategy or options.snake
-    if not (options.url or options.policy):
+    if options.strategy:
+        options.snake = options.strategy
+    else:
         try:
             snakes.make(options.snake)
         except ValueError:
@@ -343,10 +349,6 @@ def parser() -> Parser:
     add("-o", "--output", type=output_file, metavar="FILE", help="file for the scenarios "
         "(default: GAME-NAME.txt in the current directory)")  # fmt: skip
     add_json_option(parser)
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument("--strategy", metavar="NAME", help="built-in snake to test, if its name in "
-        "the game differs")  # fmt: skip
-    who.add_argument("--policy", metavar="FILE", help="policy.onnx to test")
-    who.add_argument("--url", metavar="URL", help="URL of the snake to test")
+    add_snake_options(parser, "--strategy")
     game_fetcher.add_options(parser)
     return parser

@@ -21,6 +21,7 @@ from battlesnake_gym.common.command_line import (
     print_error,
     print_json,
 )
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_gym.snakes import Decision, Reason, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
@@ -115,17 +116,23 @@ def _run_with_url(
 def make_scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int], ScenarioResult]:
     """Return a function that runs a scenario with the selected snake.
 
-    The snake is selected by the option ``snake``, ``policy`` or ``url``.
+    The option ``snake`` selects the snake.
     """
-    if options.url:
-        addresses = address_policy.from_options(options).with_typed_address(options.url)
-        asyncio.run(check_responds(options.url, addresses, json_required=False))
-        return functools.partial(_run_with_url, url=options.url, addresses=addresses)
-    if options.policy:
-        factory = strategy_factory(policy=options.policy)
-    else:
-        factory = strategy_factory(snake=options.snake)
-    return functools.partial(_run_with_strategy, factory=factory)
+    if SnakeSpec.parse(options.snake).is_remote:
+        addresses = address_policy.from_options(options).with_typed_address(options.snake)
+        asyncio.run(check_responds(options.snake, addresses, json_required=False))
+        return functools.partial(_run_with_url, url=options.snake, addresses=addresses)
+    return functools.partial(_run_with_strategy, factory=strategy_factory(options.snake))
+
+
+def add_snake_options(parser: Parser, name: str, **options: Any) -> None:
+    """Add the option ``name`` for the snake to test, and its synonyms for policies and URLs."""
+    dest = name.removeprefix("--")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(name, metavar="SNAKE", help="snake to test: a built-in name, a file, a policy "
+        "or a URL", **options)  # fmt: skip
+    who.add_argument("--policy", dest=dest, metavar="FILE", help="policy.onnx to test")
+    who.add_argument("--url", dest=dest, metavar="URL", help="URL of the snake to test")
 
 
 def parser() -> Parser:
@@ -142,16 +149,7 @@ def parser() -> Parser:
         metavar="FILE",
         help="scenario files, text or JSON (default: the built-in scenarios)",
     )
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument(
-        "--snake",
-        default="cautious",
-        metavar="NAME",
-        help="built-in snake to test",
-    )
-    who.add_argument("--policy", metavar="FILE", help="policy.onnx to test, with policy.json in "
-        "the same directory")  # fmt: skip
-    who.add_argument("--url", metavar="URL", help="URL of the snake to test")
+    add_snake_options(parser, "--snake", default="cautious")
     address_policy.add_options(parser)
     add_json_option(parser)
     return parser

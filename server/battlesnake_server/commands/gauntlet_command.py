@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
@@ -41,7 +42,6 @@ from battlesnake_server.arena.results import (
 )
 from battlesnake_server.arena.stored_tournament import start_or_resume_tournament
 from battlesnake_server.arena.tournament import (
-    Entrant,
     generate_schedule,
     open_players,
     play_scheduled_game,
@@ -95,7 +95,7 @@ def _check_equal_cpu(plan: LeagueConfig) -> None:
     if sys.platform != "linux":
         raise ValueError("--clock cpu requires Linux; use --clock wall")
     ours, *opponents = plan.entrants
-    if ours.command or Entrant(ours.name, ours.source).is_remote:
+    if ours.command or SnakeSpec.parse(ours.source).is_remote:
         raise ValueError(
             f"snakes.{ours.name}: with --clock cpu the first snake must run in this process; give "
             "a built-in snake or a policy, or --clock wall"

@@ -26,6 +26,7 @@ from battlesnake_gym.common.command_line import (
     seed,
 )
 from battlesnake_gym.rules import Settings
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_heuristics.rating.ladder import (
     DEFAULT_MATCH_SETTINGS,
     Ladder,
@@ -54,7 +55,6 @@ from battlesnake_server.arena.tournament import (
     TournamentSettings,
     generate_match_schedule,
     open_ray_pool,
-    parse_entrants,
     play_in_pool,
 )
 from battlesnake_server.commands import arena_command
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             engine.dispose()
     if run.placement.games:
-        label = parse_entrants(setup.snakes)[0].label
+        label = setup.labels[0]
         sys.stdout.write(_format_placement(label, run, arguments.json))
     elif status == 0:
         sys.stderr.write(
@@ -123,7 +123,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
     """Build the settings of the games from the options, without the opposing rung."""
-    remote = parse_entrants([arguments.snake])[0].is_remote
+    remote = SnakeSpec.parse(arguments.snake).is_remote
     if arguments.timeout is not None and not remote:
         raise ValueError("--timeout is for a URL; give --move-time or --nodes instead")
     limits = {"nodes": arguments.nodes, "move_time_ms": arguments.move_time}
@@ -276,7 +276,7 @@ class _RungMatches:
             self._tournaments[rung.name] = stored_tournament.start_or_resume_tournament(
                 self._engine, setup, resume=False
             )
-        labels = [entrant.label for entrant in parse_entrants(setup.snakes)]
+        labels = setup.labels
 
         def insert_games(session: Session) -> MatchScore:
             games = [

@@ -36,8 +36,10 @@ from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.tournament import (
     Entrant,
+    check_local_snake,
     local_strategy_factory,
     open_pool,
+    parse_entrants,
     play_in_pool,
 )
 from battlesnake_server.commands.arena_command import (
@@ -47,7 +49,6 @@ from battlesnake_server.commands.arena_command import (
     print_standings,
     raise_on_stop_signal,
 )
-from battlesnake_server.onnx_policy import OnnxPolicy
 from battlesnake_server.web.arena_site import ArenaSite
 from battlesnake_server.web.roster import Roster
 
@@ -177,7 +178,7 @@ class SnakeHealthChecker:
     async def _find_problem(self, name: str) -> str:
         """Return the problem of a snake, or "" for a healthy snake."""
         snake, source = self._entrants[name], self.sources[name]
-        entrant = Entrant(name, source, self.address_policy.with_typed_address(source))
+        (entrant,) = parse_entrants([f"{name}={source}"], self.address_policy)
         try:
             if snake.command:
                 await self._start_program(entrant)
@@ -212,14 +213,11 @@ def check_snakes(plan: LeagueConfig) -> None:
         ValueError: If a snake cannot play; the message names the snake.
     """
     for snake in plan.entrants:
-        entrant = Entrant(snake.name, snake.source)
+        entrant = Entrant.parse(snake.source)
         if snake.command or entrant.is_remote:
             continue
         try:
-            local_strategy_factory(entrant)
-            if entrant.is_policy:
-                for board in plan.boards:
-                    OnnxPolicy.load(snake.source).check_board_size(board.width, board.height)
+            check_local_snake(entrant, [(board.width, board.height) for board in plan.boards])
         except ValueError as error:
             raise ValueError(f"snakes.{snake.name}: {error}") from error
 

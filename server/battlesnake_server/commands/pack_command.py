@@ -18,6 +18,7 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.common.command_line import Parser, positive, print_error
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_server import bundle
@@ -29,7 +30,6 @@ from battlesnake_server.bundle import (
     Bundle,
 )
 from battlesnake_server.strategy_loader import (
-    DEFAULT_POLICY_NAME,
     DEFAULT_POLICY_PATH,
     SAFE_FILTER_NAMES,
 )
@@ -109,7 +109,7 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
         metadata["filters"] = _select_filters(options, own_filters)
         _check_extension_used(options, has_rules or bool(own_filters))
         onnx_path = (
-            DEFAULT_POLICY_PATH if options.policy == DEFAULT_POLICY_NAME else Path(options.policy)
+            DEFAULT_POLICY_PATH if options.policy == BUILTIN_POLICY_NAME else Path(options.policy)
         )
         text = onnx_path.with_suffix(".json").read_bytes() if onnx_path.exists() else b""
         files[POLICY_FILE] = policy_file.read(onnx_path)[0]

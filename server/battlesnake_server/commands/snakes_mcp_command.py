@@ -13,7 +13,6 @@ import functools
 import inspect
 import json
 import os
-import re
 import resource
 import signal
 import tempfile
@@ -29,6 +28,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board, BoardError
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.rules import RULESETS
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_server import sandbox
 from battlesnake_server.commands.snakes_check_command import write_template
@@ -49,7 +49,6 @@ _LONG_TOOL_TIMEOUT_S = 600
 _MAX_MEMORY_BYTES = 4 << 30
 _MAX_OUTPUT_FILE_BYTES = 200 << 20
 _ENVIRONMENT_VARIABLES = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
-_SNAKE_NAME_PATTERN = re.compile(r"[a-z0-9-]+(@\d+)?")
 _AGENT_INSTRUCTIONS = (
     "Write Battlesnake snakes: read `rules`, create a snake with `new_snake`, edit its file, and "
     "`check` it after every edit. Keep an edit only if `check` with `against` the old copy does "
@@ -148,12 +147,17 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
 
     def resolve_snake(name: str) -> str:
         """Return the name of a built-in snake or of an existing file."""
-        if _SNAKE_NAME_PATTERN.fullmatch(name) and name.partition("@")[0] in snakes.names():
+        spec = SnakeSpec.parse(name)
+        if spec.source in snakes.names() and not spec.label:
             return name
-        if not (path := resolve_path(name)).is_file():
-            raise ValueError(f"no snake or file is called {name!r}; call list_snakes")
-        relative = str(path.relative_to(folder))
-        return f"./{relative}" if relative.startswith("-") else relative  # not an option
+
+        def resolve_file(part: str) -> str:
+            if not (path := resolve_path(part)).is_file():
+                raise ValueError(f"no snake or file is called {name!r}; call list_snakes")
+            relative = str(path.relative_to(folder))
+            return f"./{relative}" if relative.startswith("-") else relative  # not an option
+
+        return str(spec.with_paths(resolve_file))
 
     async def run_command(ctx: Context, seconds: float, following: str, *words: str) -> str:
         """Run a command with one progress report per second; return the shortened output."""

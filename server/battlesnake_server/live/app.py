@@ -5,9 +5,9 @@
 All configuration keys are optional. Without ``SNAKE`` and ``POLICY``, the default snake plays.
 
 ====================  ===========================================================================
-``SNAKE``             name of a built-in snake (`battlesnake-gym snakes` lists the names), or path
-                      of a bundle; a bundle's customization replaces the defaults below
-``POLICY``            path of a ``policy.onnx``; excludes ``SNAKE``
+``SNAKE``             a snake (`SnakeSpec`); the customization of a bundle or a Python file
+                      replaces the defaults below
+``POLICY``            the same for a policy; excludes ``SNAKE``
 ``FILTERS``           names of move filters applied to the policy, in order; the bundled policy
                       uses the safe filters by default
 ``POLICY_RULES``      path of a file of rules for the policy's values, in the format of
@@ -96,9 +96,13 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.config["NOTICE"] = DEFAULT_SNAKE_NOTICE if is_default else ""
     if app.config["NOTICE"]:
         log.warning(app.config["NOTICE"])
+    if app.config["SNAKE"] and app.config["POLICY"]:
+        raise ValueError(
+            f"give either a snake or a policy, got {app.config['SNAKE']!r} and "
+            f"{app.config['POLICY']!r}"
+        )
     factory = strategy_factory(
-        snake=app.config["SNAKE"],
-        policy=app.config["POLICY"],
+        app.config["SNAKE"] or app.config["POLICY"],
         filters=app.config["FILTERS"],
         rules=app.config["POLICY_RULES"],
     )

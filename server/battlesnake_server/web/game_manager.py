@@ -156,7 +156,7 @@ def _parse_keyboard_player(root: Mapping[str, Any], roster: Roster) -> str | Non
         raise BoardError(
             f"keyboard_player must be a name of 1 to 24 characters, got {format_value(name)}"
         )
-    if any(name.strip() == entry.name for entry in roster.entries):
+    if name.strip() in roster.descriptions:
         raise BoardError(
             f"keyboard_player: {format_value(name)} is the name of a snake; choose another"
         )

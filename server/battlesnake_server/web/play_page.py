@@ -30,13 +30,12 @@ def index() -> str:
     maps = rules.known_maps()
     return render_template(
         "arena_play.html",
-        entries=current_arena().roster.entries,
         allow_urls=current_arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
         maps=maps.values(),
         map_descriptions={name: known.description for name, known in maps.items()},
         sizes=_BOARD_SIZES,
-        descriptions={entry.name: entry.description for entry in current_arena().roster.entries},
+        descriptions=current_arena().roster.descriptions,
         opponents=request.args.getlist("against") or ["hungry"],
         turns=_TURN_LIMITS,
         default_turns=DEFAULT_PAGE_TURNS,

@@ -74,7 +74,7 @@ def index() -> str | tuple[str, int]:
     return render_template(
         "arena_position_editor.html",
         board=board_to_dict(board),
-        entries=current_arena().roster.entries,
+        descriptions=current_arena().roster.descriptions,
         allow_urls=current_arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
         builtin=[(i, scenario.name) for i, scenario in enumerate(_load_builtin_scenarios())],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from battlesnake_gym import snakes
@@ -17,15 +16,7 @@ from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import request_single_move
 from battlesnake_server.arena.tournament import Entrant, local_strategy_factory, parse_entrants
 from battlesnake_server.bundle import Bundle
-
-
-@dataclass(frozen=True, slots=True)
-class RosterEntry:
-    """Snake of the roster, with its name and its description on the pages."""
-
-    name: str
-    description: str
-    entrant: Entrant
+from battlesnake_server.strategy_loader import PolicyFactory
 
 
 class Roster:
@@ -35,8 +26,7 @@ class Roster:
     URL.
 
     Args:
-        extra_snakes: Snakes in the syntax of the arena command: a URL, a name, or the path of a
-            policy, with an optional ``LABEL=`` prefix.
+        extra_snakes: The operator's snakes (`SnakeSpec`).
         allow_urls: Whether visitors may name snakes by URL.
         address_policy: Policy for the addresses of visitors' URLs.
 
@@ -53,20 +43,16 @@ class Roster:
     ) -> None:
         self.allow_urls = allow_urls
         self._address_policy = address_policy
-        self._entries: dict[str, RosterEntry] = {}
+        self._entrants: dict[str, Entrant] = {}
+        self.descriptions: dict[str, str] = {}
+        """Description of each snake by name."""
         for entrant in parse_entrants(list(extra_snakes), address_policy):
-            self._add_entry(RosterEntry(entrant.label, _describe(entrant), entrant))
+            self._entrants[entrant.label] = entrant
+            self.descriptions[entrant.label] = _describe(entrant)
         for name in snakes.names():
-            self._add_entry(RosterEntry(name, snakes.description(name), Entrant(name, name)))
-
-    def _add_entry(self, entry: RosterEntry) -> None:
-        """Add an entry unless the roster has an entry with this name."""
-        self._entries.setdefault(entry.name, entry)
-
-    @property
-    def entries(self) -> list[RosterEntry]:
-        """Entries of all snakes that have a name."""
-        return list(self._entries.values())
+            if name not in self._entrants:
+                self._entrants[name] = Entrant(name, label=name)
+                self.descriptions[name] = snakes.description(name)
 
     def find(self, name: object, field: str) -> Entrant:
         """Return the snake with this name or URL.
@@ -78,11 +64,11 @@ class Roster:
         Raises:
             BoardError: If the snake is unknown or its URL is not allowed.
         """
-        if isinstance(name, str) and name in self._entries:
-            return self._entries[name].entrant
-        if isinstance(name, str) and name.startswith(("http://", "https://")):
+        if isinstance(name, str) and name in self._entrants:
+            return self._entrants[name]
+        if isinstance(name, str) and Entrant(name).is_remote:
             return self._entrant_at_url(name, field)
-        known = ", ".join(self._entries)
+        known = ", ".join(self._entrants)
         raise BoardError(f"{field}: unknown snake {format_value(name)}; choose one of {known}")
 
     def _entrant_at_url(self, url: str, field: str) -> Entrant:
@@ -100,7 +86,7 @@ class Roster:
             raise BoardError(
                 f"{field}: {format_value(url)} is not a URL; give one like http://host:8000"
             )
-        return Entrant(url, url, self._address_policy)
+        return Entrant(url, label=url, address_policy=self._address_policy)
 
 
 def _describe(entrant: Entrant) -> str:
@@ -111,11 +97,12 @@ def _describe(entrant: Entrant) -> str:
     """
     if entrant.is_remote:
         return "remote"
-    if snakes.is_bundle(entrant.source):
+    if entrant.is_bundle:
         Bundle.load(entrant.source)  # Policy rules are loaded when a visitor selects the snake.
         return "bundle"
-    local_strategy_factory(entrant)
-    return "policy" if entrant.is_policy else snakes.description(entrant.source)
+    factory = local_strategy_factory(entrant)
+    is_policy = isinstance(factory, PolicyFactory)
+    return "policy" if is_policy else snakes.description(str(entrant))
 
 
 def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:

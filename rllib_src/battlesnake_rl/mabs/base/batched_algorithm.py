@@ -30,7 +30,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from battlesnake_gym.env.opponent_names import PAST_SELF
+from battlesnake_gym.snake_spec import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.base.fragment_requests import FragmentRequests

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.env.opponent_names import POLICY_PREFIX
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.seated_opponents import SampledOpponents
 from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_rl.mabs.envs.board_size_schedule import CYCLED_BOARD_SIZES
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 
@@ -58,8 +58,8 @@ def sample_opponents(
 
     Args:
         vector: The games.
-        fractions: Fraction of seats by opponent, as in `SampledOpponents`. A name with
-            `POLICY_PREFIX` is the path of a frozen policy (`policy_loader.load_score_fn`).
+        fractions: Fraction of seats by opponent, as in `SampledOpponents`;
+            `policy_loader.load_score_fn` loads a frozen policy (`SnakeSpec`).
         random: Random generator for opponents and seats.
         past_selves: Past selves of the learner.
 
@@ -67,18 +67,18 @@ def sample_opponents(
         ValueError: If the fractions are invalid or a policy does not fit the games.
     """
     frozen = {
-        name: _load_frozen_policy(name, vector)
+        name: _load_frozen_policy(spec, vector)
         for name in fractions
-        if name.startswith(POLICY_PREFIX)
+        if (spec := SnakeSpec.parse(name)).is_frozen
     }
     return SampledOpponents(vector, fractions, random, past_selves, frozen)
 
 
-def _load_frozen_policy(name: str, vector: VectorBattlesnake) -> ActFn:
+def _load_frozen_policy(spec: SnakeSpec, vector: VectorBattlesnake) -> ActFn:
     """Load a frozen policy, which must have the observation of the games."""
     from battlesnake_rl.mabs.policy import policy_loader  # Imports torch.
 
-    values, games = policy_loader.load_score_fn(Path(name.removeprefix(POLICY_PREFIX)))
+    values, games = policy_loader.load_score_fn(Path(spec.path))
     observation = EnvConfig(
         observation=games["observation"], frame_stack=games.get("frame_stack")
     ).observation_encoder
@@ -86,7 +86,7 @@ def _load_frozen_policy(name: str, vector: VectorBattlesnake) -> ActFn:
     shown = vector.observation.to_dict(), vector.single_observation_space.shape
     if seen != shown:
         raise ValueError(
-            f"the opponent {name!r} has the observation {seen[0]} of shape {seen[1]}, "
+            f"the opponent {spec.source!r} has the observation {seen[0]} of shape {seen[1]}, "
             f"but the games have {shown[0]} of shape {shown[1]}; "
             "use a policy with the same observation and board size"
         )
