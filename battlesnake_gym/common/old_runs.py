@@ -107,6 +107,8 @@ def convert_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
     The identity contains the settings that a resumed run must share with the checkpoint.
     """
     converted = {_IDENTITY_KEYS.get(name, name): value for name, value in identity.items()}
+    if converted.pop("policies", None):
+        converted["policy_sharing"] = "per_seat"
     if "observation" in converted:
         converted["observation"] = convert_observation(converted["observation"])
     if isinstance(network := converted.get("network"), Mapping):

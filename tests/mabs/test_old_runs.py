@@ -75,6 +75,9 @@ def test_options_are_converted_by_algorithm() -> None:
         "algorithm": "EXIT", "rl.training.config.buffer_iterations": 5,
         "policy_sharing": "per_seat",
     }  # fmt: skip
+    assert old_runs.convert_identity({"policies": ["snake_0", "snake_1"]}) == {
+        "policy_sharing": "per_seat",
+    }
     game = {"rl.training.config.env_config.food": "seeded", "num_agents": 2, "lr": 1}
     assert old_runs.convert_hyperparameters(game) == {
         "rl.training.config.env_config.food_rng": "official", "num_snakes": 2, "lr": 1,

@@ -217,7 +217,7 @@ def checkpoint_identity(config: Any) -> dict[str, Any]:
         "observation_shape": list(environment.single_observation_space.shape),
         "actions": list(MOVES),
         "network": network_settings(config.model_config),
-        **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
+        **({"policy_sharing": "per_seat"} if len(config.policies) > 1 else {}),
         **{name: getattr(config, name) for name in ("full_board_critic",) if hasattr(config, name)},
     }
 
