@@ -102,7 +102,7 @@ def api_page(name: str) -> str:
 def command_page(name: str) -> str:
     """Return the page of a command, with all its arguments and options."""
     command, parser = COMMANDS[name], load_command(name).parser()
-    lines = [f"# `battlesnake-gym {name}`", "", f"After this page, you know how to {command.help}."]
+    lines = [f"# `battlesnake-gym {name}`", "", f"This page shows how to {command.help}."]
     if command.extra:
         lines += ["", f'Needs `pip install ".[{command.extra}]"`.']
     lines += ["", *paragraphs(parser.description or ""), ""]
