@@ -27,7 +27,7 @@ KINDS = {
         *(".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".jsonl", ".evaluation", ".md"),
     },
     "battlesnake_server": {
-        *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"),
+        *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt", ""),
     },
     "battlesnake_rl": {".py", ".yaml", ".txt"},
     "sagemaker_rl": {".py"},
