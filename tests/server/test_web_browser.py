@@ -17,7 +17,7 @@ from battlesnake_gym.draw import customization
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.analysis import scenarios
-from tests.processes import fetch_json
+from tests.processes import fetch_json, until
 from tests.server import web_site
 from tests.server.browser import Browser
 from tests.server.web_site import Pages
@@ -296,6 +296,16 @@ def test_form_validates_and_adds_snakes(quiet: Browser, site: str) -> None:
     quiet.wait("document.querySelectorAll('#board .snake').length === 1")
 
 
+@pytest.fixture
+def no_games(pages: Pages) -> None:
+    """Stop the games of earlier tests, because a visitor may have few games at a time."""
+    manager = pages.app.extensions["arena"].game_manager
+    for game_id in [*manager._games]:
+        manager.stop(game_id)
+    until(lambda: not manager._games)
+
+
+@pytest.mark.usefixtures("no_games")
 def test_stop_button(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/play?against=straight")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
