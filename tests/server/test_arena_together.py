@@ -105,7 +105,7 @@ def test_ctrl_c_during_startup_prints_one_line(start: Start) -> None:
     process = start("--games=2", "--jobs=2")
 
     def is_importing() -> bool:
-        return "onnxruntime" in Path(f"/proc/{process.pid}/maps").read_text()
+        return "sqlalchemy" in Path(f"/proc/{process.pid}/maps").read_text()
 
     until(is_importing, process=process)
     os.killpg(process.pid, signal.SIGINT)

@@ -79,8 +79,8 @@ from battlesnake_server.commands import serve_command
 
 build = app.strategy_factory
 
-def loud(*snake, **options):
-    make = build(*snake, **options)
+def loud(*named, **options):
+    make = build(*named, **options)
     snake.is_instant = lambda strategy: strategy_loader.is_instant(make(0))
 
     def factory(seed):

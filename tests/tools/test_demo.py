@@ -68,7 +68,7 @@ def test_a_game_is_shown_before_what_training_needs_is_installed(
 
 
 def test_the_pages_give_one_figure_which_is_the_median_of_the_table() -> None:
-    pattern = r"after three CPU minutes,\s+(?:it|the policy) has (\d+) Elo"
+    pattern = r"after three CPU minutes,\s+(?:it|the policy) has\s+(\d+) Elo"
     (figure,) = {tuple(re.findall(pattern, text(page), re.I)) for page in (*PAGES, NOTEBOOK)}
     rows = re.findall(
         r"^\| `duel-distil` \| \d \| 3 \| (\d+) ", text("docs/research/training.md"), re.M
