@@ -11,7 +11,7 @@ help:
 	@echo "make demo      a game at once; set up, train three minutes, export, serve, play; then look at the games"
 	@echo "make mxnet     install MXNet for the baseline MXNET, on Python 3.11"
 	@echo "make procgen-original  install the original Procgen, on Python 3.11 or 3.12"
-	@echo "make test      set up and pass the tests (12 to 25 minutes on two cores)"
+	@echo "make test      set up and pass the tests (about 30 minutes on two cores)"
 	@echo "make test-all  the same with the tests marked slow, and what they cover"
 	@echo "make test-python PYTHON=python3.13  game, heuristics, server and training on another Python"
 	@echo "make site      build the documentation site into site/"
