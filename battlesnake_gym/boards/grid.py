@@ -86,6 +86,19 @@ class Grid:
         return x + y
 
 
+def cell_indices(cells: int) -> list[int]:
+    """Return the indices ``y * width + x`` of the cells of a set, in order.
+
+    >>> cell_indices(0b10110)
+    [1, 2, 4]
+    """
+    indices = []
+    while cells:
+        indices.append((cells & -cells).bit_length() - 1)
+        cells &= cells - 1
+    return indices
+
+
 @lru_cache(maxsize=64)
 def grid(width: int, height: int, wrapped: bool = False) -> Grid:
     """Return a cached `Grid` of this board size."""

@@ -18,13 +18,16 @@ Form of a request with limited view:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.rules.state import Point, Snake, State, distance
+
+_Cell = TypeVar("_Cell")
+_Placeholder = TypeVar("_Placeholder")
 
 HIDDEN_CELL = {"x": -1, "y": -1}
 """Placeholder of hidden segments in requests that do not use ``null``."""
@@ -42,19 +45,30 @@ def is_visible(cell: Point, head: Point, view_radius: int) -> bool:
     return distance(cell, head) <= view_radius
 
 
+def collapse_hidden(
+    body: Iterable[_Cell], is_seen: Callable[[_Cell], object], placeholder: _Placeholder
+) -> list[_Cell | _Placeholder]:
+    """Return the seen cells of ``body`` in order, with one placeholder per run of other cells.
+
+    >>> collapse_hidden([8, 7, 3, 9], lambda cell: cell < 8, -1)
+    [-1, 7, 3, -1]
+    """
+    seen: list[_Cell | _Placeholder] = []
+    for cell in body:
+        if is_seen(cell):
+            seen.append(cell)
+        elif not seen or seen[-1] != placeholder:
+            seen.append(placeholder)
+    return seen
+
+
 def limit_body(body: Sequence[Point], head: Point, view_radius: int) -> list[Point | None]:
     """Return the visible cells of ``body`` in order, with None for each run of hidden cells.
 
     >>> limit_body([(8, 5), (7, 5), (6, 5), (6, 4), (6, 3), (6, 2)], (5, 5), 2)
     [None, (7, 5), (6, 5), (6, 4), None]
     """
-    seen: list[Point | None] = []
-    for cell in body:
-        if is_visible(cell, head, view_radius):
-            seen.append(cell)
-        elif not seen or seen[-1] is not None:
-            seen.append(None)
-    return seen
+    return collapse_hidden(body, lambda cell: is_visible(cell, head, view_radius), None)
 
 
 HIDDEN_POINT: Point = (-1000, -1000)

@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 States = NDArray[np.float32]
 """Recurrent states, float32 [B, state_size]."""
 
+ScoreFn = Callable[..., Any]
+"""Function from observations, uint8 [B, C, H, W], to action scores, float32 [B, 4].
+
+Higher scores are better. A recurrent policy also receives and returns states.
+"""
+
 
 @dataclass(frozen=True)
-class Recurrent:
+class RecurrentPolicy:
     """Recurrent policy that calls a function.
 
     Attributes:
@@ -41,17 +47,17 @@ class Recurrent:
         return self.call(*inputs)
 
 
-def score_fn(step: Callable[..., Any], state_size: int) -> Callable[..., Any]:
+def score_fn(step: Callable[..., Any], state_size: int) -> ScoreFn:
     """Return a score function for a function that returns scores and the next states.
 
     Args:
         step: Function of observations, uint8 [B, C, H, W], and of states if there are states.
         state_size: Number of floats of a state.
     """
-    return Recurrent(step, state_size) if state_size else lambda frames: step(frames)[0]
+    return RecurrentPolicy(step, state_size) if state_size else lambda frames: step(frames)[0]
 
 
-def onnx_score_fn(model: bytes, name: object) -> Callable[..., Any]:
+def onnx_score_fn(model: bytes, name: object) -> ScoreFn:
     """Return the score function of a policy's network.
 
     Args:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.env.seat_memory import Recurrent, SeatMemory, onnx_score_fn
+from battlesnake_gym.env.seat_memory import RecurrentPolicy, ScoreFn, SeatMemory, onnx_score_fn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.policy_file import INPUT, OUTPUT, STATE_INPUT, STATE_OUTPUT, PolicyError
@@ -45,12 +45,6 @@ _TOLERANCE = 1e-3
 """Maximum relative difference between the file's values and the policy's values.
 
 The difference is relative to the largest absolute value, or to 1 if this value is smaller.
-"""
-
-ScoreFn = Callable[..., Any]
-"""Function from observations uint8 (B, C, H, W) to action scores float32 (B, 4).
-
-A recurrent policy also receives and returns states (`battlesnake_gym.env.seat_memory`).
 """
 
 
@@ -485,7 +479,11 @@ def _first_alone(values: ScoreFn) -> ScoreFn:
             return np.concatenate(answers)
         return tuple(map(np.concatenate, zip(*answers, strict=True)))
 
-    return Recurrent(evaluate, values.state_size) if isinstance(values, Recurrent) else evaluate
+    return (
+        RecurrentPolicy(evaluate, values.state_size)
+        if isinstance(values, RecurrentPolicy)
+        else evaluate
+    )
 
 
 def _check_scores(said: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:

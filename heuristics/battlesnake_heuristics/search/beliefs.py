@@ -15,8 +15,8 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.grid import Grid, grid
-from battlesnake_gym.boards.limited_view import is_visible
+from battlesnake_gym.boards.grid import Grid, cell_indices, grid
+from battlesnake_gym.boards.limited_view import collapse_hidden, is_visible
 from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.rules import MAX_HEALTH, grows_always, health_after, wraps
 from battlesnake_gym.rules.state import MOVES, START_LENGTH, Snake
@@ -152,13 +152,7 @@ class _Scene:
 
     def see(self, body: Sequence[int]) -> list[int]:
         """Return the visible cells of ``body`` in order, with `_HIDDEN` for each hidden run."""
-        seen: list[int] = []
-        for cell in body:
-            if self.visible[cell]:
-                seen.append(cell)
-            elif not seen or seen[-1] != _HIDDEN:
-                seen.append(_HIDDEN)
-        return seen
+        return collapse_hidden(body, self.visible.__getitem__, _HIDDEN)
 
     def update(self, snake: Snake, known: list[_Hypothesis], is_next: bool) -> list[_Hypothesis]:
         """Return the hypotheses about ``snake`` on this turn.
@@ -241,7 +235,7 @@ class _Scene:
         body, cells = list(completed), set(completed)
         is_start = self.board.turn == 0
         if seen == [_HIDDEN]:
-            free = [c for c, visible in enumerate(self.visible) if self._is_free(c, visible)]
+            free = [cell for cell in range(len(self.visible)) if self._is_free(cell)]
             free = self._start_cells(free) if is_start else free
             body = [self.rng.choice(free)]
             length, cells = START_LENGTH if is_start else length, set(body)
@@ -258,8 +252,9 @@ class _Scene:
             body += body[-1:] * (length - len(body))
         return _Hypothesis(tuple(body), old.health if old else MAX_HEALTH)
 
-    def _is_free(self, cell: int, visible: int | bool) -> bool:
-        return not visible and cell not in self.own_body
+    def _is_free(self, cell: int) -> bool:
+        """Return whether a hidden segment may be on ``cell``."""
+        return not self.visible[cell] and cell not in self.own_body
 
     def _start_cells(self, free: list[int]) -> list[int]:
         """Return the cells diagonal to food, on which snakes start, or ``free`` if none is free."""
@@ -273,9 +268,7 @@ class _Scene:
         path: list[int] = []
         for _ in range(steps):
             free = [
-                step
-                for step in self.neighbors[cell]
-                if self._is_free(step, self.visible[step]) and step not in taken
+                step for step in self.neighbors[cell] if self._is_free(step) and step not in taken
             ]
             if not free:
                 break
@@ -290,7 +283,7 @@ class _Scene:
         distances, reached, turns = [count] * count, 0, 0
         front = food
         while front:
-            for cell in _cells_of(front):
+            for cell in cell_indices(front):
                 distances[cell] = turns
             reached |= front
             front, turns = self.grid.spread(front) & ~reached, turns + 1
@@ -321,7 +314,7 @@ class _Scene:
             position.body = [(cell % width, cell // width) for cell in one.body]
             position.health = one.health
             food &= ~(one.eaten | self.grid.bits(position.body))
-        board.food = [(cell % width, cell // width) for cell in _cells_of(food)] + board.food
+        board.food = [(cell % width, cell // width) for cell in cell_indices(food)] + board.food
         return board
 
 
@@ -357,12 +350,3 @@ def _neighbors(shape: Grid) -> list[list[int]]:
         [p[1] * shape.width + p[0] for move in MOVES if (p := shape.step(point, move))]
         for point in points
     ]
-
-
-def _cells_of(bits: int) -> list[int]:
-    """Return the cells of a set of bits, in order."""
-    cells = []
-    while bits:
-        cells.append((bits & -bits).bit_length() - 1)
-        bits &= bits - 1
-    return cells

@@ -15,12 +15,13 @@ from tqdm import tqdm
 
 from battlesnake_gym import snakes
 from battlesnake_gym.common.command_line import Parser, add_json_option, positive, print_json, seed
+from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
-from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, load_score_fn
+from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 
 _DEFAULT_NUM_GAMES = 200

@@ -30,6 +30,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
+from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.snake_spec import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
@@ -38,7 +39,7 @@ from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
-from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, Weights, as_score_fn
+from battlesnake_rl.mabs.policy.policy_loader import Weights, as_score_fn
 from battlesnake_rl.mabs.policy.q_network import NETWORK_PREFIX, WeightAveragingMixin
 
 _RECENT_GAMES_KEY = "recent_games"

@@ -30,6 +30,7 @@ from ray.rllib.utils.metrics import (
 )
 
 from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.base.allocator import disable_nan_fill, keep_freed_memory
@@ -49,7 +50,7 @@ from battlesnake_rl.mabs.envs.env_factory import (
     make_vector_env,
     sample_opponents,
 )
-from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, greedy_policy
+from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
 COMPONENT_PAST_SELVES = "past_selves"

@@ -9,12 +9,12 @@ from typing import Any
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
+from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.policy_loader import (
-    ScoreFn,
     Weights,
     as_score_fn,
     build_network,

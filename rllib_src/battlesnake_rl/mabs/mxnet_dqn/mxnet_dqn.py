@@ -33,16 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.common.files import save_arrays
+from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env, observation_bytes, with_defaults
-from battlesnake_rl.mabs.policy.policy_loader import (
-    BEST_ONNX_FILE,
-    LATEST_ONNX_FILE,
-    ScoreFn,
-    Weights,
-)
+from battlesnake_rl.mabs.policy.policy_loader import BEST_ONNX_FILE, LATEST_ONNX_FILE, Weights
 from battlesnake_rl.mabs.settings.algorithm_settings import MXNETSettings
 from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock

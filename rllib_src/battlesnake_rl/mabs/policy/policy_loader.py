@@ -6,7 +6,7 @@ The policies are exported files or checkpoints.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
-from battlesnake_gym.env.seat_memory import Recurrent, States, onnx_score_fn, score_fn
+from battlesnake_gym.env.seat_memory import (
+    RecurrentPolicy,
+    ScoreFn,
+    States,
+    onnx_score_fn,
+    score_fn,
+)
 from battlesnake_gym.env.seated_policy import ActFn
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
@@ -22,13 +28,6 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
     from torch import nn
-
-ScoreFn = Callable[..., Any]
-"""Policy as a function: uint8 (B, C, H, W) to float32 (B, 4).
-
-The function maps observations to action scores. Higher scores are better. A recurrent policy also
-receives and returns states (`battlesnake_gym.env.seat_memory`).
-"""
 
 Weights = dict[str, NDArray[Any]]
 """Arrays of a network, keyed by name."""
@@ -123,7 +122,7 @@ def greedy_policy(values: ScoreFn) -> ActFn:
         moves = np.where(action_mask, scores, -np.inf).argmax(-1)
         return (moves, answer[1]) if states else moves
 
-    return Recurrent(act, values.state_size) if isinstance(values, Recurrent) else act
+    return RecurrentPolicy(act, values.state_size) if isinstance(values, RecurrentPolicy) else act
 
 
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:

@@ -21,9 +21,9 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from torch import Tensor
 
-from battlesnake_gym.env.seat_memory import SeatMemory
+from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_rl.mabs.base.batched_env_runner import StepResult
-from battlesnake_rl.mabs.policy.policy_loader import ScoreFn, as_score_fn
+from battlesnake_rl.mabs.policy.policy_loader import as_score_fn
 from battlesnake_rl.mabs.policy.recurrent_actor import (
     COMPLETE_OBS,
     SEQUENCES_BY_STEP,

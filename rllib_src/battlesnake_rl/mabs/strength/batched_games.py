@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.env.seat_memory import SeatMemory
+from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES, State, start
@@ -25,7 +25,6 @@ from battlesnake_heuristics.rule_based.filters import ALIVE
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env, with_defaults
 from battlesnake_rl.mabs.envs.training_env_config import env_options
-from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _SNAKE_IDS = "0", "1"
 """IDs of the snakes in a duel, ordered by seat."""

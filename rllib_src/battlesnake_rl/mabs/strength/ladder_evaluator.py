@@ -21,6 +21,7 @@ from typing import Any
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import save_arrays
+from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_heuristics.rating import ladder, sprt
 from battlesnake_heuristics.rating.ladder import (
     GAME_OVERHEAD_S,
@@ -31,12 +32,7 @@ from battlesnake_heuristics.rating.ladder import (
     Rung,
 )
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
-from battlesnake_rl.mabs.policy.policy_loader import (
-    BEST_WEIGHTS_FILE,
-    ScoreFn,
-    Weights,
-    load_best_weights,
-)
+from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, Weights, load_best_weights
 from battlesnake_rl.mabs.settings.algorithm_settings import AlgorithmSettings
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.env.seat_memory import SeatMemory
+from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-from battlesnake_rl.mabs.policy.policy_loader import ScoreFn
 
 _MAX_SAMPLE_GAME_TURNS = 150
 """Maximum length of a sample game, in turns."""
