@@ -7,8 +7,8 @@ Networks divide the bytes by 255.
 
 An encoder combines:
 
-* *values*: the planes and the meaning of their bytes (``PLANES``, with or without
-  ``_TERRITORY_PLANES``, or ``_STARTER_PLANES``);
+* *values*: the planes and the meaning of their bytes (``PLANES``, alone or with
+  ``_TERRITORY_PLANES`` or ``_MEMORY_PLANES``, or ``_STARTER_PLANES``);
 * *view*: the position of the board in the planes. The center of the planes is the center of the
   board or the head of the observing snake. In the view "facing", the board is also rotated so that
   the snake faces up;
@@ -72,6 +72,14 @@ _TERRITORY_PLANES = (
 The preceding planes are the planes of the encoder "planes".
 """
 
+_MEMORY_PLANES = ("last_seen_food", "last_seen_bodies", "sighting_recency")
+"""Planes that the encoder "memory" appends, in order.
+
+For each cell, they contain the values of the planes "food" and "other_bodies" at the last sighting
+of the cell, and how recent this sighting is. The preceding planes are the planes of the encoder
+"planes".
+"""
+
 _STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """Planes of the starter pack's encoders, in order."""
 
@@ -82,6 +90,10 @@ _FREE_NEXT_TURN_VALUE, _BLOCKED_VALUE, _MAX_BLOCKED_VALUE, _HEAD_VALUE = 32, 128
 # In `_TERRITORY_PLANES`, cells reached on the next turn have the maximum value. The value decreases
 # by 8 per turn, down to the minimum.
 _TERRITORY_MAX, _TERRITORY_STEP, _TERRITORY_MIN = 255, 8, 15
+
+# In the plane "sighting_recency", visible cells have the maximum value. The value decreases by 4
+# per turn, down to the minimum. Cells that were never seen have the value 0.
+_RECENCY_MAX, _RECENCY_STEP, _RECENCY_MIN = 255, 4, 15
 
 _OUTSIDE_VALUE = 255
 """Value of cells outside the board in the starter pack's encoders.
@@ -97,7 +109,7 @@ The value is the largest board size of the starter pack, 19, plus a border on bo
 
 # The C code (engine/csrc/observe.h) uses the same codes of views and values.
 _VIEW_CODES = {"board": 0, "head": 1, "facing": 2}
-_VALUE_CODES = {"planes": 0, "51s": 1, "num": 2, "territory": 3}
+_VALUE_CODES = {"planes": 0, "51s": 1, "num": 2, "territory": 3, "memory": 4}
 
 # Each encoder name maps to the values and the view of the encoder.
 _ENCODERS = {
@@ -105,6 +117,7 @@ _ENCODERS = {
     "centered": ("planes", "head"),
     "facing": ("planes", "facing"),
     "territory": ("territory", "board"),
+    "memory": ("memory", "board"),
     "flat-51s": ("51s", "board"),
     "bordered-51s": ("51s", "board"),
     "max-bordered-51s": ("51s", "board"),
@@ -118,6 +131,7 @@ _PLANES_BY_VALUES = {
     "51s": _STARTER_PLANES,
     "num": _STARTER_PLANES,
     "territory": PLANES + _TERRITORY_PLANES,
+    "memory": PLANES + _MEMORY_PLANES,
 }
 
 ENCODER_NAMES = tuple(_ENCODERS)
@@ -241,6 +255,11 @@ class Observation:
         return self._view_name == "facing"
 
     @property
+    def depends_on_earlier_turns(self) -> bool:
+        """Whether an observation shows more than the current turn (see ``out`` of `encode`)."""
+        return self.frame_stack > 1 or (self.in_engine and self._values_name == "memory")
+
+    @property
     def codes(self) -> tuple[int, int]:
         """Codes of the values and of the view in the C code of the engine.
 
@@ -311,8 +330,9 @@ class Observation:
             snake_id: Id of the snake that observes; an eliminated snake observes zeros.
             out: Array to write to; None creates a new array. The array may have the shape of a
                 larger board. With stacked turns, the array also contains the earlier turns, and
-                each call shifts these turns by one. Pass the same array on every turn. The stack
-                restarts on turn 0 and with an array of zeros.
+                each call shifts these turns by one. The encoder "memory" updates the memory in the
+                array. In both cases, pass the same array on every turn. The stack and the memory
+                restart on turn 0 and with an array of zeros.
             view_radius: View radius of the snake in cells (see `boards.limited_view`); None means
                 no limit. Custom encoders receive the limited position, in which
                 ``limited_view.HIDDEN_POINT`` stands for a run of hidden segments.
@@ -351,7 +371,9 @@ class Observation:
             board, outside = _VALUE_FUNCTIONS[self._values_name](state, snake)
         else:
             board, outside = self._custom_planes(state, snake_id), np.zeros(planes, np.uint8)
-        out[:planes] = _paste_board(self._view_name, board, outside, snake, out.shape[1:])
+        out[: len(board)] = _paste_board(self._view_name, board, outside, snake, out.shape[1:])
+        if self.planes[len(board) :] == _MEMORY_PLANES:
+            _update_memory(out[:planes], state, snake, view_radius)
         return out
 
     def _custom_planes(self, state: State, snake_id: str) -> Bytes:
@@ -533,6 +555,26 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
     return planes.reshape(-1, state.height, state.width)
 
 
+def _update_memory(planes: Bytes, state: State, own: Snake, view_radius: int | None) -> None:
+    """Update `_MEMORY_PLANES` behind the current `PLANES`, uint8 [C, H, W], in place."""
+    top = (planes.shape[1] - state.height) // 2
+    left = (planes.shape[2] - state.width) // 2
+    board = planes[:, top : top + state.height, left : left + state.width]
+    now = board[: len(PLANES)]
+    food, bodies, recency = board[len(PLANES) :]
+    if state.turn == 0:
+        planes[len(PLANES) :] = 0
+    # New food is visible outside the view.
+    seen = now[PLANES.index("food")] > 0
+    rows, columns = np.ogrid[: state.height, : state.width]
+    distances = abs(columns - own.head[0]) + abs(rows - own.head[1])
+    seen |= distances <= (state.width + state.height if view_radius is None else view_radius)
+    np.copyto(food, now[PLANES.index("food")], where=seen)
+    np.copyto(bodies, now[PLANES.index("other_bodies")], where=seen)
+    aged = np.maximum(_RECENCY_MIN, recency.astype(np.int16) - _RECENCY_STEP)
+    recency[:] = np.where(seen, _RECENCY_MAX, np.where(recency > 0, aged, 0))
+
+
 def _territory_value(turns: int) -> int:
     return max(_TERRITORY_MIN, _TERRITORY_MAX - _TERRITORY_STEP * turns)
 
@@ -566,6 +608,7 @@ def _encode_starter_planes(state: State, own: Snake, numbered: bool) -> tuple[By
 _VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
     "planes": _encode_planes,
     "territory": _encode_territory,
+    "memory": _encode_planes,
     "51s": lambda state, own: _encode_starter_planes(state, own, numbered=False),
     "num": lambda state, own: _encode_starter_planes(state, own, numbered=True),
 }

@@ -46,7 +46,7 @@ from battlesnake_heuristics.rule_based.pipeline import (
     best_after_filters,
 )
 from battlesnake_heuristics.search import search
-from battlesnake_server.recurrent_memory import RecurrentMemory
+from battlesnake_server.policy_memory import PolicyMemory
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
 """Name of the strongest built-in snake that this installation can run."""
@@ -98,7 +98,7 @@ class PolicySnake:
     The first filters are always ``ALIVE``, which correspond to the action mask of training. The
     policy's values of masked moves are meaningless. The user's policy rules follow the filters
     (`battlesnake_heuristics.rule_based.policy_rules`). Each snake of each game needs a new object,
-    because the frame stack and a recurrent state depend on earlier turns.
+    because the policy's memory depends on earlier turns.
 
     Args:
         policy: Trained policy.
@@ -112,8 +112,7 @@ class PolicySnake:
         self._policy = policy
         self._rules = rules
         self._filters = tuple(dict.fromkeys((*ALIVE, *filters)))
-        self._frame_stack = np.zeros((0, 0, 0), np.uint8)
-        self._memory = RecurrentMemory(policy)
+        self._memory = PolicyMemory(policy)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you``.
@@ -123,17 +122,9 @@ class PolicySnake:
         """
         policy = self._policy
         policy.check_board_size(board.width, board.height)
-        you = board.you
-        if not self._frame_stack.size:
-            self._frame_stack = np.zeros(
-                policy.observation_shape(board.width, board.height), np.uint8
-            )
-        policy.observation.encode(
-            board, you.id, self._frame_stack, view_radius=board.game.settings.view_radius
-        )
-        values = self._memory.action_scores(board, self._frame_stack, seconds)
+        values = self._memory.action_scores(board, seconds)
         actions = policy.observation.absolute_actions(
-            np.arange(len(MOVES)), np.full(len(MOVES), facing(board, you.id))
+            np.arange(len(MOVES)), np.full(len(MOVES), facing(board, board.you.id))
         )
         by_move = {MOVES[int(a)]: float(v) for a, v in zip(actions, values, strict=True)}
         if self._rules:

@@ -16,6 +16,7 @@ import battlesnake_gym
 from battlesnake_gym import Board, Game, Settings, VectorBattlesnake, snakes
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
+from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import State
@@ -163,6 +164,7 @@ def test_engine_rules_and_requests_show_the_same(name: str, ruleset: str) -> Non
     games.observe(encoder, seen)
     games.reset(np.array([rng.randrange(1, 99), 7]))
     mask, moves = np.zeros((2, num_snakes, 4), np.bool_), np.zeros((2, num_snakes), np.uint8)
+    shown = np.zeros((2, *seen.shape), np.uint8)  # A memory depends on the earlier turns.
     for _ in range(12):
         games.action_mask("fatal+head", mask)
         for index in np.flatnonzero(~games.over):
@@ -171,14 +173,51 @@ def test_engine_rules_and_requests_show_the_same(name: str, ruleset: str) -> Non
                 you = state.snakes[seat].id
                 complete = Board.from_state(state, game, you)
                 asked = Board.from_api(limit_view(complete.to_api(), radius, rng.choice(FORMS)))
-                for board in (complete, asked):
-                    shown = encoder.encode(board, you, view_radius=radius)
-                    np.testing.assert_array_equal(shown, seen[index, seat])
+                for out, board in zip(shown[:, index, seat], (complete, asked), strict=True):
+                    encoder.encode(board, you, out, view_radius=radius)
+                    np.testing.assert_array_equal(out, seen[index, seat])
                     allowed = masks.action_mask(game, board, you, "fatal+head")
                     np.testing.assert_array_equal(allowed, mask[index, seat])
         games.action_mask("fatal", mask)
         moves[:] = [[rng.choice(np.flatnonzero(m).tolist()) for m in row] for row in mask]
         games.step(moves)
+
+
+def test_memory_planes_show_the_last_sightings() -> None:
+    """The planes of the encoder "memory" equal `Sightings`, which strategies read."""
+    rng = random.Random(1)
+    radius, size = 3, 11
+    game = Game(settings=Settings(view_radius=radius, food_spawn_chance=30))
+    games = Games(1, width=size, height=size, num_snakes=3, game=game)
+    encoder = observations.get("memory")
+    seen = np.zeros((1, 3, *encoder.shape(size, size)), np.uint8)
+    games.observe(encoder, seen)
+    games.reset(np.array([5]))
+    sightings = [Sightings() for _ in range(3)]
+    mask = np.zeros((1, 3, 4), np.bool_)
+    remembered = set()
+    for turn in range(60):
+        state = games.state(0)
+        for seat in np.flatnonzero(games.alive[0]).tolist():
+            board = Board.from_state(state, game, state.snakes[seat].id)
+            memory = sightings[seat]
+            memory.update(Board.from_api(limit_view(board.to_api(), radius)))
+            food, bodies, recency = seen[0, seat, -3:]
+            assert cells(food) == set(memory.food(turn))
+            assert cells(bodies) == set(memory.bodies(turn))
+            for (x, y), last in (memory.food(turn) | memory.bodies(turn)).items():
+                assert recency[y, x] == max(15, 255 - 4 * (turn - last))
+                remembered.add(turn - last)
+        if games.over[0]:
+            break
+        games.action_mask("fatal+head", mask)
+        moves = [[rng.choice(np.flatnonzero(m).tolist() or [0]) for m in mask[0]]]
+        games.step(np.array(moves, np.uint8))
+    assert len(remembered) > 10
+
+
+def cells(plane: np.ndarray) -> set[tuple[int, int]]:
+    return {(x, y) for y, x in np.argwhere(plane).tolist()}
 
 
 @pytest.mark.parametrize(("radius", "equal"), [(2, True), (None, False)])

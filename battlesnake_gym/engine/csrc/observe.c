@@ -4,6 +4,7 @@
  * the caches. */
 #include "observe.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "limited_view.h"
@@ -70,6 +71,7 @@ typedef struct {
 
 int observation_planes(int values) {
     if (values == VALUES_TERRITORY) return PLANES + NUM_TERRITORY_PLANES;
+    if (values == VALUES_MEMORY) return PLANES_WITH_MEMORY;
     return values == VALUES_PLANES ? PLANES : STARTER_PLANES;
 }
 
@@ -359,7 +361,8 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
     Placement placement = placement_of(observation, record, seat);
     int size = observation->rows * observation->columns;
     int outside = is_starter(values) ? OUTSIDE : 0;
-    for (int plane = 0; plane < observation_planes(values); plane++) {
+    int painted = values == VALUES_MEMORY ? PLANES : observation_planes(values);
+    for (int plane = 0; plane < painted; plane++) {
         const uint8_t *from = board + plane * scene->span;
         bool constant = is_constant(values, plane);
         memset(out + plane * size, constant ? from[0] : outside, (size_t)size);
@@ -465,6 +468,8 @@ INLINE void observe(const Observation *observation, const Layout *layout, const 
         observe_limited_planes(observation, limited, before, out);
     else if (observation->values == VALUES_PLANES)
         observe_values(VALUES_PLANES, observation, layout, before, record, only, out);
+    else if (observation->values == VALUES_MEMORY)
+        observe_values(VALUES_MEMORY, observation, layout, before, record, only, out);
     else if (observation->values == VALUES_TERRITORY)
         observe_values(VALUES_TERRITORY, observation, layout, before, record, only, out);
     else if (observation->values == VALUES_51S)
@@ -531,25 +536,74 @@ const char *get_observation_isa(void) {
     return "plain";
 }
 
+/* Updates the memory planes of the snake at `seat`, which sees the cells within `radius` and all
+ * cells with food in its planes. If `is_new`, the memory is empty before the update. */
+static void update_memory(const Observation *observation, const Record *record, int seat,
+                          int radius, bool is_new, uint8_t *planes) {
+    const Snake *own = &record->snakes[seat];
+    Placement placement = placement_of(observation, record, seat);
+    int size = observation->rows * observation->columns;
+    const uint8_t *food = planes + FOOD_PLANE * size;
+    const uint8_t *bodies = planes + OTHER_BODIES_PLANE * size;
+    uint8_t *seen_food = planes + SEEN_FOOD_PLANE * size;
+    uint8_t *seen_bodies = planes + SEEN_BODIES_PLANE * size;
+    uint8_t *recency = planes + RECENCY_PLANE * size;
+    if (is_new) memset(seen_food, 0, (size_t)((PLANES_WITH_MEMORY - PLANES) * size));
+    for (int y = 0; y < record->height; y++) {
+        int reach = radius - abs(y - own->y);
+        for (int x = 0; x < record->width; x++) {
+            int cell = placement.base + y * placement.step_y + x * placement.step_x;
+            if (abs(x - own->x) <= reach || food[cell]) {
+                seen_food[cell] = food[cell];
+                seen_bodies[cell] = bodies[cell];
+                recency[cell] = MAX_RECENCY;
+            } else if (recency[cell]) {
+                recency[cell] = (uint8_t)max_int(MIN_RECENCY, recency[cell] - RECENCY_STEP);
+            }
+        }
+    }
+}
+
+/* Updates the memory planes of all living snakes, if the observation has such planes. */
+static void update_memories(const Observation *observation, const Record *before,
+                            const Record *record, int radius, uint8_t *out) {
+    if (observation->values != VALUES_MEMORY) return;
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        update_memory(observation, record, seat, radius, !before,
+                      out + observation_size(observation) * (size_t)seat);
+    }
+}
+
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
     if (before && before->turn == record->turn) return; /* no turn was played */
     selected(observation, layout, before, record, ALL_SEATS, NULL, out);
+    update_memories(observation, before, record, record->width + record->height, out);
 }
 
-void observe_limited_game(const Observation *observation, const Game *game, const Record *before,
-                          uint8_t *out) {
-    if (before && before->turn == game->record->turn) return; /* no turn was played */
-    RecordBuffer view;
-    clear_the_dead(game->layout, before, game->record, observation_size(observation), out);
-    if (observation->values == VALUES_PLANES && observation->frame_stack == 1 &&
+/* Writes the observations of all seats of one game with limited view, except memory planes. */
+static void observe_limited_views(const Observation *observation, const Game *game,
+                                  const Record *before, uint8_t *out) {
+    int values = observation->values;
+    if ((values == VALUES_PLANES || values == VALUES_MEMORY) && observation->frame_stack == 1 &&
         is_whole(observation, game->record)) {
         selected(observation, game->layout, before, game->record, ALL_SEATS, game, out);
         return;
     }
+    RecordBuffer view;
     for (unsigned rest = game->record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         limit_view(game, seat, &view.record);
         selected(observation, game->layout, before, &view.record, seat, NULL, out);
     }
+}
+
+void observe_limited_game(const Observation *observation, const Game *game, const Record *before,
+                          uint8_t *out) {
+    const Record *record = game->record;
+    if (before && before->turn == record->turn) return; /* no turn was played */
+    clear_the_dead(game->layout, before, record, observation_size(observation), out);
+    observe_limited_views(observation, game, before, out);
+    update_memories(observation, before, record, game->rules->view_reach - 1, out);
 }

@@ -7,7 +7,7 @@
 #include "game.h"
 
 /* Kinds of planes; the codes equal observations._VALUE_CODES. */
-enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_TERRITORY, NUM_VALUES };
+enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_TERRITORY, VALUES_MEMORY, NUM_VALUES };
 
 /* Positions of the board in the planes; the codes equal observations._VIEW_CODES. */
 enum { VIEW_BOARD, VIEW_HEAD, VIEW_FACING, NUM_VIEWS };
@@ -23,7 +23,7 @@ typedef struct {
 enum { MAX_FRAME_STACK = 8 };
 
 /* Planes of one turn of the kind `planes`, in order; the kind `territory` appends the planes of
- * territory.h. */
+ * territory.h, and the kind `memory` appends the memory planes. */
 enum {
     BOARD_PLANE,
     FOOD_PLANE,
@@ -38,12 +38,24 @@ enum {
     PLANES,
 };
 
+/* Memory planes: per cell, the food value and the value of other bodies at the last sighting, and
+ * the recency of this sighting. */
+enum {
+    SEEN_FOOD_PLANE = PLANES,
+    SEEN_BODIES_PLANE,
+    RECENCY_PLANE,
+    PLANES_WITH_MEMORY,
+};
+
 /* Cell values. Body cells: FREE_NEXT_TURN_VALUE, or BLOCKED_VALUE plus 4 per turn until the cell is
  * free, up to MAX_BLOCKED_TURNS. Heads: HEAD_VALUE. Heads of opponents: EQUAL_LENGTH_VALUE, plus 1
  * << SEGMENT_SHIFT per segment of difference, up to 255. */
 enum { FOOD_VALUE = 255, HAZARD_LAYER_VALUE = 51, MAX_LAYERS = 5 };
 enum { FREE_NEXT_TURN_VALUE = 32, BLOCKED_VALUE = 128, MAX_BLOCKED_TURNS = 24, HEAD_VALUE = 255 };
 enum { EQUAL_LENGTH_VALUE = 128, SEGMENT_SHIFT = 3 };
+/* Recency: MAX_RECENCY on visible cells, minus RECENCY_STEP per turn since the sighting, down to
+ * MIN_RECENCY; 0 on cells that were never seen. */
+enum { MAX_RECENCY = 255, RECENCY_STEP = 4, MIN_RECENCY = 15 };
 /* Returns the value of the turn plane. */
 static inline uint8_t turn_value(int turn) {
     return turn < 8 * 255 ? (uint8_t)((unsigned)turn / 8) : 255;
