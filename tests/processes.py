@@ -74,12 +74,17 @@ def served(
 
 
 def below(number: int) -> dict[int, str]:
-    """The commands of all that a process has started, and they in turn (Linux)."""
+    """The commands of all that a process has started, and they in turn (Linux).
+
+    A dead process and one that is just being started have no command, and are left out.
+    """
     found: dict[int, str] = {}
     for task in Path(f"/proc/{number}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for child in map(int, task.read_text().split()):
-                found |= {child: command_of(child)} | below(child)
+                found |= below(child)
+                if command := command_of(child):
+                    found[child] = command
     return found
 
 
