@@ -469,9 +469,9 @@ def _complete_view(
     """
     you = json_fields.child(root, "you", "")
     own = _read_sent_body(you)
-    if not own or own[0] is None:
+    snakes = board.get("snakes")
+    if not own or own[0] is None or not isinstance(snakes, list | tuple):
         return root, board
-    snakes = list(json_fields.items(board, "snakes", "board"))
     sent = [_read_sent_body(snake) or [] for snake in snakes]
     bodies = hidden_segments.complete_bodies(game, state, own[0], sent)
     completed = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym.boards.board import Board
@@ -173,6 +173,7 @@ FUZZED = [(body, way) for body in (REQUEST, *limited_requests()) for way in plac
 
 
 @settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@example(fuzzed=(limited_requests()[0], ("board", "snakes")), junk=False)
 @given(fuzzed=st.sampled_from(FUZZED), junk=JUNK)
 def test_what_a_move_does_not_need_is_passed_over(
     client: FlaskClient, fuzzed: tuple[Any, Place], junk: Any

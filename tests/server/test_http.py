@@ -205,6 +205,19 @@ def test_unusual_requests_arrive_complete(case: str, piece: int) -> None:
     assert body == parts
 
 
+def test_bytes_after_the_last_request_do_not_cost_the_response() -> None:
+    """The server reads them until the client has read the response and closes."""
+    with serving() as server, connect(server) as connection:
+        connection.sendall(b"GET /parts HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        until(lambda: connection.recv(1 << 16, socket.MSG_PEEK))
+        for _ in range(20):
+            connection.sendall(b"GET /x HTTP/1.1\r\n")
+            time.sleep(0.005)
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert body == b"GET /parts   "
+
+
 @pytest.mark.parametrize(
     "request_line",
     [

@@ -32,10 +32,11 @@ from battlesnake_server.http.connection_table import (
     Request,
 )
 
-_REJECTED_LINGER_S = 1.0
-"""Duration in seconds for which the server reads from a rejected client.
+_LINGER_S = 1.0
+"""Duration in seconds for which the server reads from a client after the last response.
 
-If the server closed the connection earlier, the client could lose the error response.
+If the server closed the connection with unread bytes, the client could lose the response (RFC 9112,
+section 9.6).
 """
 
 TICK_INTERVAL_S = 0.25
@@ -342,8 +343,7 @@ class Connection(asyncio.Protocol):
         """Close the connection, or continue with the next request."""
         table = self._table
         if not self._keep_alive:
-            table.remove(self)
-            self._transport.close()
+            self._close_after_reading()
         elif self._requests:
             self._handle_next()
         elif self._request_started_at is not None:
@@ -352,10 +352,9 @@ class Connection(asyncio.Protocol):
             table.set_deadline(self, table.idle, table.limits.keep_alive_timeout_s)
 
     def _reject(self, status: HTTPStatus) -> None:
-        """Send an error status, then read from the client for a short time.
+        """Send an error status, and close the connection.
 
-        The status is not sent if a response is in progress. If the server closed the connection
-        with unread bytes, the client could lose the status. Bytes after a request with
+        The status is not sent if a response is in progress. Bytes after a request with
         ``Connection: close`` are ignored.
         """
         if self._has_last_request:
@@ -368,8 +367,16 @@ class Connection(asyncio.Protocol):
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
             headers.append(("Allow", "GET, HEAD, POST"))
         self._write_response(f"{status.value} {status.phrase}", headers, status.phrase.encode())
+        self._close_after_reading()
+
+    def _close_after_reading(self) -> None:
+        """Close the connection after the client has closed its side, or after `_LINGER_S`."""
+        if self._half_closed:
+            self._table.remove(self)
+            self._transport.close()
+            return
         self._transport.write_eof()
-        self._table.set_deadline(self, self._table.receiving, _REJECTED_LINGER_S)
+        self._table.set_deadline(self, self._table.receiving, _LINGER_S)
 
     def _write_response(
         self, status: str, headers: Headers, body: bytes, *, without_body: bool = False
