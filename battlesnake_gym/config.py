@@ -15,40 +15,19 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.game_spec import GameSpec, IntPerGame
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.rewards import RewardWeights
-from battlesnake_gym.rules import Game, Settings, State, start
-from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
+from battlesnake_gym.rules import State, start
 from battlesnake_gym.rules.state import Point
-
-IntPerGame = int | Sequence[int] | NDArray[np.integer[Any]]
-"""One integer for all games, or one integer per game."""
-
-STANDARD_GAME = Game()
-"""The default rules of a game."""
 
 
 @dataclass(frozen=True)
-class GameSpec:
-    """Setup of games: snakes, board, ruleset, map, settings, turn limit and food."""
+class EnvConfig(GameSpec[IntPerGame]):
+    """Configuration of games, observations, action masks and rewards."""
 
-    num_snakes: IntPerGame = 4
-    """Number of snakes per game, 1 to 16; a single snake plays ``solo``."""
-    width: IntPerGame = DEFAULT_BOARD_SIZE
-    """Board width in cells, 1 to 25."""
-    height: IntPerGame = DEFAULT_BOARD_SIZE
-    """Board height in cells, 1 to 25."""
-    ruleset: str = STANDARD_GAME.ruleset
-    """Name of the ruleset, a key of `rules.RULESETS`."""
-    map: str = STANDARD_GAME.map
-    """Name of the map, a key of `rules.MAPS`."""
-    settings: Settings | Mapping[str, int] | None = None
-    """Fields of `rules.Settings`; the defaults match the official CLI."""
-    max_turns: int | None = None
-    """Turn at which a game is truncated; None disables truncation."""
     food_rng: str = "fast"
     """Random number stream of food: "fast" (this engine) or "official"."""
     start_positions: Sequence[Sequence[int]] | None = None
@@ -58,6 +37,17 @@ class GameSpec:
 
     This option requires ``start_positions``.
     """
+    observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT_NAME
+    """Observation of each snake, in any form that `observations.get` accepts."""
+    frame_stack: int | None = None
+    """Number of stacked turns, 1 to 8; None uses the value in ``observation``, or 1."""
+    rewards: RewardWeights | Sequence[RewardWeights] = "survival"
+    """Reward preset, weights by event, or a list with one entry per seat.
+
+    `rewards.get` explains the forms of an entry.
+    """
+    action_mask: str = "fatal"
+    """Kind of action mask, or several kinds joined with ``+`` (`masks.KINDS`)."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], extra_names: Iterable[str] = ()) -> Self:
@@ -72,15 +62,6 @@ class GameSpec:
         """
         check_option_names(options, [*(field.name for field in fields(cls)), *extra_names])
         return cls(**options)
-
-    @property
-    def game(self) -> Game:
-        """Ruleset, map and settings of the games, without a seed.
-
-        Raises:
-            ValueError: If a setting is unknown or not an integer.
-        """
-        return Game(ruleset=self.ruleset, map=self.map, settings=_parse_settings(self.settings))
 
     @property
     def start_state(self) -> State | None:
@@ -120,23 +101,6 @@ class GameSpec:
                 )
         return state
 
-
-@dataclass(frozen=True)
-class EnvConfig(GameSpec):
-    """Configuration of games, observations, action masks and rewards."""
-
-    observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT_NAME
-    """Observation of each snake, in any form that `observations.get` accepts."""
-    frame_stack: int | None = None
-    """Number of stacked turns, 1 to 8; None uses the value in ``observation``, or 1."""
-    rewards: RewardWeights | Sequence[RewardWeights] = "survival"
-    """Reward preset, weights by event, or a list with one entry per seat.
-
-    `rewards.get` explains the forms of an entry.
-    """
-    action_mask: str = "fatal"
-    """Kind of action mask, or several kinds joined with ``+`` (`masks.KINDS`)."""
-
     @property
     def observation_encoder(self) -> observations.Observation:
         """Observation encoder with ``frame_stack`` applied."""
@@ -175,22 +139,3 @@ def _parse_cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
     if len(set(points)) < len(points):
         raise ValueError(f"{name} contains a cell twice: {points}; remove the duplicate")
     return points
-
-
-def _parse_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
-    """Create `rules.Settings` from a mapping of field names to integers.
-
-    Raises:
-        ValueError: If a field is unknown or its value is not an integer.
-    """
-    if settings is None:
-        return Settings()
-    if isinstance(settings, Settings):
-        return settings
-    known = list(Settings.__dataclass_fields__)
-    for name, value in settings.items():
-        if name not in known:
-            raise ValueError(unknown_name_message("setting", name, known))
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"setting {name} must be a whole number, got {value!r}")
-    return Settings(**settings)

@@ -181,6 +181,7 @@ def settings_table(cls: type[Any]) -> str:
 
 def short_type(kind: Any) -> str:
     """Return the name of a type without modules and without the types of elements."""
+    kind = getattr(kind, "__constraints__", (kind,))[-1]  # A type variable has constraints.
     name = kind.__name__ if type(kind) is type else str(kind)
     while (shorter := re.sub(r"\[[^\[\]]*\]", "", name)) != name:
         name = shorter
@@ -215,7 +216,7 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
 def field_docs(cls: type[Any]) -> dict[str, str]:
     """Return the first line of the docstring below each field of a class and its bases."""
     found: dict[str, str] = {}
-    for base in reversed(cls.__mro__[:-1]):
+    for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(body, ast.ClassDef)
         for node, below in zip(body.body, body.body[1:], strict=False):

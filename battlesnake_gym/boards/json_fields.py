@@ -108,6 +108,27 @@ def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None 
     return value
 
 
+def bounded_integer(
+    parent: Mapping[str, Any],
+    key: str,
+    path: str,
+    low: int,
+    high: int | None = None,
+    default: int | None = None,
+) -> int:
+    """Return the integer under ``key``, which must be between ``low`` and ``high``.
+
+    >>> bounded_integer({"x": 0}, "x", "", 1)
+    Traceback (most recent call last):
+    battlesnake_gym.boards.json_fields.BoardError: x must be at least 1, got 0
+    """
+    value = integer(parent, key, path, default)
+    if value < low or (high is not None and value > high):
+        limits = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise BoardError(f"{join_path(path, key)} must be {limits}, got {format_value(value)}")
+    return value
+
+
 def string(parent: Mapping[str, Any], key: str, path: str, default: str | None = None) -> str:
     """Return the text under ``key``, which must not be empty if ``default`` is None."""
     value = parent.get(key)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.boards.limited_view import check_view_radius
-from battlesnake_gym.config import IntPerGame
+from battlesnake_gym.game_spec import IntPerGame
 from battlesnake_gym.rules import Game, RulesError, State, start
 from battlesnake_gym.rules.maps import MAPS
 from battlesnake_gym.rules.placement import MAX_SNAKES

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.config import STANDARD_GAME, EnvConfig, IntPerGame
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine import argument_checks, build_check, state_words
 from battlesnake_gym.engine.argument_checks import (
     FOOD_RNGS,
@@ -32,6 +32,7 @@ from battlesnake_gym.engine.argument_checks import (
     GameArrays,
 )
 from battlesnake_gym.engine.python_engine import PythonGames
+from battlesnake_gym.game_spec import STANDARD_GAME, IntPerGame
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.rules import Game, State

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.config import STANDARD_GAME, EnvConfig, IntPerGame
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine import argument_checks
 from battlesnake_gym.engine.argument_checks import GAME_ARRAYS, NO_MOVE, SEAT_ARRAYS, GameArrays
+from battlesnake_gym.game_spec import STANDARD_GAME, IntPerGame
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.rules import CAUSES, MOVES, Game, State, is_over, start, step

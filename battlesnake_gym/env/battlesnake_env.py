@@ -21,7 +21,7 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.config import EnvConfig, IntPerGame
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.seated_opponents import (
     Opponent,
     SeatedOpponents,
@@ -37,6 +37,7 @@ from battlesnake_gym.env.single_game import (
     SingleGame,
     action_index,
 )
+from battlesnake_gym.game_spec import IntPerGame
 from battlesnake_gym.rules import MOVES, State
 
 

@@ -18,8 +18,9 @@ from gymnasium.spaces import Box, Discrete
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.config import EnvConfig, IntPerGame
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine.engine import EngineGames, make_games
+from battlesnake_gym.game_spec import IntPerGame
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.mdp.rewards import TurnBatch, get_seats, reversals

@@ -23,7 +23,7 @@ READERS = {
     "battlesnake_rl.mabs.battlesnake_launcher.BattlesnakeHyperparameters.recorded",
     "battlesnake_rl.mabs.base.supported_settings._get_public_fields",
     "battlesnake_rl.mabs.envs.training_env_config.env_options",
-    "battlesnake_gym.config.GameSpec.from_options",
+    "battlesnake_gym.config.EnvConfig.from_options",
     "sagemaker_rl.ray_launcher.Hyperparameters.recorded",
     "sagemaker_rl.runs.launch._drop_cluster_settings",
 }

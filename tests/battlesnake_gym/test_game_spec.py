@@ -1,0 +1,54 @@
+"""The setup of games, and its form in JSON and YAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.game_spec import GameSpec, parse_game_spec
+from battlesnake_gym.rules import RulesError, Settings
+
+DEFAULTS: GameSpec[int] = GameSpec(2, max_turns=300)
+
+
+def test_missing_fields_have_the_default_values() -> None:
+    assert parse_game_spec({}, "", DEFAULTS) == GameSpec(2, settings=Settings(), max_turns=300)
+    content = {"width": 7, "map": "royale", "max_turns": None, "view_radius": 4, "name": "other"}
+    spec = parse_game_spec(content, "boards[0]", DEFAULTS)
+    assert spec == GameSpec(2, 7, 11, map="royale", settings=Settings(view_radius=4), max_turns=300)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"width": 26}, r"boards\[1\]\.width must be between 1 and 25, got 26"),
+        ({"height": "7"}, r"boards\[1\]\.height must be a whole number, got '7'"),
+        ({"num_snakes": 17}, r"boards\[1\]\.num_snakes must be between 1 and 16, got 17"),
+        ({"max_turns": 0}, r"boards\[1\]\.max_turns must be at least 1, got 0"),
+        ({"ruleset": "solos"}, r"boards\[1\]\.ruleset: unknown ruleset 'solos'; .* solo"),
+        ({"map": 3}, r"boards\[1\]\.map must be text, got 3"),
+        ({"minimum_food": 0.5}, r"boards\[1\]\.minimum_food must be a whole number, got 0\.5"),
+        ({"view_radius": -1}, r"boards\[1\]\.view_radius must be .* at least 0, .* got -1"),
+    ],
+)
+def test_an_error_names_the_path_and_the_value(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(BoardError, match=message):
+        parse_game_spec(content, "boards[1]", DEFAULTS)
+
+
+def test_a_caller_restricts_the_values_and_the_settings() -> None:
+    with pytest.raises(BoardError, match=r"^width must be between 3 and 9, got 11"):
+        parse_game_spec({"width": 11}, "", DEFAULTS, {"width": (3, 9)})
+    ignored = parse_game_spec({"minimum_food": 9}, "", DEFAULTS, setting_names=["view_radius"])
+    assert ignored.settings == Settings()
+
+
+def test_the_first_position_has_the_seats_of_the_setup() -> None:
+    spec: GameSpec[int] = GameSpec(3, 7, 9)
+    state = spec.start(seed=4)
+    assert (state.width, state.height, [snake.id for snake in state.snakes]) == (7, 9, [*"012"])
+    assert state.snakes != spec.start(seed=5).snakes
+    with pytest.raises(RulesError, match="width must be between 1 and 25, got 26"):
+        GameSpec(2, 26).start()
