@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_heuristics.rating.match import MatchSettings, play_game, side0_points
+from battlesnake_heuristics.rating.match import DUEL, MatchSettings, play_game, side0_points
 
 _FIRST_SEED, _SEED_STEP = 1, 10_007
 """First seed, and difference between the seeds of consecutive start positions.
@@ -34,12 +35,13 @@ def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict
         over all games of the snake. A draw counts half.
     """
     points: dict[tuple[str, str], float] = defaultdict(float)
+    settings = MatchSettings(replace(DUEL, ruleset=ruleset))
     duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]
     for one, other, number in tqdm(duels, desc="duels", unit="game", disable=None):
         seats = (one, other) if number % 2 == 0 else (other, one)
         players = [partial(snakes.make, name) for name in seats]
         seed = _FIRST_SEED + _SEED_STEP * (number // 2)
-        last = play_game(MatchSettings(ruleset=ruleset), players, seed).last
+        last = play_game(settings, players, seed).last
         won = side0_points((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
         points[seats] += won
         points[seats[::-1]] += 1 - won

@@ -5,6 +5,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.rules import MOVES, RULESETS, Game
 from battlesnake_gym.rules.state import Settings
 from battlesnake_heuristics.builtin_snakes import BUILTIN_SNAKES
@@ -24,9 +25,9 @@ def test_a_dozen_snakes_are_registered_with_a_description() -> None:
 @pytest.mark.parametrize("name", BUILTIN_SNAKES)
 def test_every_snake_plays_every_ruleset(name: str, ruleset: str) -> None:
     game_settings = Settings(shrink_every_n_turns=5)
-    settings = MatchSettings(7, 7, ruleset, settings=game_settings, max_turns=40)
-    players = [partial(snakes.make, name)] * (1 if ruleset == "solo" else 3)
-    assert play_game(settings, players, 3).turns
+    count = 1 if ruleset == "solo" else 3
+    spec = GameSpec(count, 7, 7, ruleset, settings=game_settings, max_turns=40)
+    assert play_game(MatchSettings(spec), [partial(snakes.make, name)] * count, 3).turns
 
 
 @pytest.mark.parametrize("name", BUILTIN_SNAKES)

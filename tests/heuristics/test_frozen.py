@@ -13,6 +13,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
 from battlesnake_heuristics.rating.match import MatchSettings, derive_seed, play_game
@@ -138,10 +139,10 @@ def test_the_default_weights_are_unchanged() -> None:
 @pytest.mark.parametrize("name", [name for name in RUNG_NAMES if "@" not in name])
 def test_a_rung_plays_as_when_it_was_measured(name: str) -> None:
     """If this fails, a built-in snake differs from the rung of its name; give it a new name."""
-    digest = hashlib.sha256()
+    digest, settings = hashlib.sha256(), MatchSettings(GameSpec(3, max_turns=80))
     for index in range(3):
         make = partial(snakes.make, name)
-        played = play_game(MatchSettings(max_turns=80), [make] * 3, derive_seed(2026, index))
+        played = play_game(settings, [make] * 3, derive_seed(2026, index))
         digest.update(json.dumps([turn.moves for turn in played.turns]).encode())
     assert digest.hexdigest()[:16] == RUNGS[name]
 

@@ -9,6 +9,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
@@ -36,16 +37,16 @@ def test_a_pair_is_the_same_start_with_seats_exchanged() -> None:
 
 def test_the_better_side_wins_duels_and_games_of_four() -> None:
     for count in (2, 4):
+        settings = MatchSettings(GameSpec(count, 7, 7))
         outcomes = [
-            play_pair(MatchSettings(7, 7), named("tree"), named("random"), 3, index, count)[0]
-            for index in range(3)
+            play_pair(settings, named("tree"), named("random"), 3, index)[0] for index in range(3)
         ]
         assert outcomes == [4, 4, 4]
 
 
 def test_a_game_of_sides_ends_with_the_last_snake_of_one() -> None:
     players = [named("tree"), named("random"), named("tree"), named("random")]
-    played = play_game(MatchSettings(), players, derive_seed(1, 1), sides=(0, 1, 0, 1))
+    played = play_game(MatchSettings(GameSpec(4)), players, derive_seed(1, 1), sides=(0, 1, 0, 1))
     assert [snake.alive for snake in played.last.snakes] == [True, False, True, False]
     assert not played.last.is_over()
     assert [len(cpu) for cpu in played.cpu_ms] == [
@@ -64,7 +65,7 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
     def bounded_by_name(seed: int) -> snakes.Strategy:
         return snakes.FixedNodesSearch(Spy(), 7)
 
-    settings = MatchSettings(7, 7, nodes=20, max_turns=3)
+    settings = MatchSettings(GameSpec(3, 7, 7, max_turns=3), nodes=20)
     play_game(settings, [lambda seed: Spy(), bounded_by_name, named("hungry")], 5)
     assert set(asked) == {(20, None), (7, None)}
 

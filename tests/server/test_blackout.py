@@ -142,6 +142,7 @@ def test_visitors_play_with_a_view_radius() -> None:
     request = {"snakes": ["hungry"], "keyboard_player": "Ann", "view_radius": 5}
     game = GameRequest.from_json(request, Roster([])).build_game("night")
     assert game.settings.view_radius == 5
-    assert GameRequest.from_json({"snakes": ["hungry"]}, Roster([])).view_radius is None
+    unlimited = GameRequest.from_json({"snakes": ["hungry"]}, Roster([]))
+    assert unlimited.game_spec.settings == Settings()
     with pytest.raises(BoardError, match=r"view_radius must be .* 'far'"):
         GameRequest.from_json({**request, "view_radius": "far"}, Roster([]))

@@ -19,6 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_server.arena.database import (
     DatabaseError,
     Seat,
@@ -188,7 +189,7 @@ def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
 def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None:
     engine = open_database(url)
     with Session(engine) as session:
-        tournament = Tournament(settings=TournamentSettings(("ä0", "ä1"), 2).to_dict())
+        tournament = Tournament(settings=TournamentSettings(("ä0", "ä1"), GameSpec(2)).to_dict())
         session.add(tournament)
         session.commit()
         session.add_all([a_game(0, tournament.id), a_game(1, tournament.id)])

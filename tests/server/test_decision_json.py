@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
@@ -70,7 +71,9 @@ def test_a_served_snake_tells_its_reasons(
 ) -> None:
     options = ["--send-decisions"] if tells else []
     url = serve("--snake", "cautious", "--color", "#2a9d5c", "--head", "bendr", *options)
-    setup = TournamentSettings((f"far={url}", "cautious"), 2, 7, 7, timeout=5000, max_turns=3)
+    setup = TournamentSettings(
+        (f"far={url}", "cautious"), GameSpec(2, 7, 7, max_turns=3), timeout=5000
+    )
     (result,) = play_tournament(setup, 1, 1, replays=tmp_path)
     assert result.replay is not None
     replay = Replay.load(result.replay)

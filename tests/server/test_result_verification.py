@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.rules import Settings
 from battlesnake_server.arena.result_verification import ResultMismatchError, verify_result
 from battlesnake_server.arena.tournament import (
@@ -20,13 +21,17 @@ from battlesnake_server.arena.tournament import (
 
 SNAKES = ("hungry", "cautious", "hunter", "safe-random")
 SETUPS = [
-    TournamentSettings(SNAKES, 2, 7, 7, move_time_ms=5, max_turns=60),
-    TournamentSettings(SNAKES, 4, seed=2, move_time_ms=5, max_turns=60),
-    TournamentSettings(SNAKES, 2, 9, 7, "wrapped", seed=3, timeout=2000),
+    TournamentSettings(SNAKES, GameSpec(2, 7, 7, max_turns=60), move_time_ms=5),
+    TournamentSettings(SNAKES, GameSpec(4, max_turns=60), seed=2, move_time_ms=5),
+    TournamentSettings(SNAKES, GameSpec(2, 9, 7, "wrapped"), seed=3, timeout=2000),
     TournamentSettings(
-        SNAKES, 4, 11, 11, "royale", "royale", Settings(shrink_every_n_turns=5), timeout=2000
+        SNAKES,
+        GameSpec(4, 11, 11, "royale", "royale", Settings(shrink_every_n_turns=5)),
+        timeout=2000,
     ),
-    TournamentSettings(SNAKES, 2, 7, 7, "wrapped-constrictor", "sinkholes", seed=5, move_time_ms=5),
+    TournamentSettings(
+        SNAKES, GameSpec(2, 7, 7, "wrapped-constrictor", "sinkholes"), seed=5, move_time_ms=5
+    ),
 ]
 """With and without referee, two and four snakes, ended by the rules and by the turn limit."""
 
@@ -38,7 +43,7 @@ def correct() -> list[tuple[TournamentSettings, GameResult]]:
         (setup, play_scheduled_game(setup, scheduled))
         for setup in SETUPS
         for scheduled in itertools.islice(
-            generate_schedule(4, setup.num_snakes, 20, setup.seed), 20
+            generate_schedule(4, setup.game_spec.num_snakes, 20, setup.seed), 20
         )
     ]
 

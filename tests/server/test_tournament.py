@@ -7,12 +7,15 @@ import os
 import signal
 from collections import Counter, defaultdict
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import Settings
 from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_server.arena import tournament
 from battlesnake_server.arena.tournament import (
@@ -53,8 +56,36 @@ def test_seeds_are_far_apart_and_derived_from_the_first() -> None:
 
 
 SETUP = TournamentSettings(
-    ("hungry", "cautious", "hungry"), num_snakes=2, width=7, height=7, seed=4, max_turns=80
+    ("hungry", "cautious", "hungry"), GameSpec(2, 7, 7, max_turns=80), seed=4
 )
+
+
+def test_stored_settings_have_the_form_of_earlier_databases() -> None:
+    rules = Settings(view_radius=3)
+    spec = GameSpec(2, 9, 7, "wrapped", "royale", rules, max_turns=50)
+    stored = {
+        "snakes": ["hungry", "random"],
+        "num_snakes": 2,
+        "width": 9,
+        "height": 7,
+        "ruleset": "wrapped",
+        "map": "royale",
+        "settings": {
+            "food_spawn_chance": 15,
+            "minimum_food": 1,
+            "hazard_damage_per_turn": 14,
+            "shrink_every_n_turns": 25,
+            "view_radius": 3,
+        },
+        "seed": 4,
+        "timeout": 500,
+        "max_turns": 50,
+    }
+    settings = TournamentSettings(("hungry", "random"), spec, seed=4)
+    assert settings.to_dict() == stored
+    match = replace(settings, nodes=5, is_match=True, game_spec=replace(spec, settings=None))
+    del stored["settings"]["view_radius"]  # type: ignore[attr-defined]
+    assert match.to_dict() == stored | {"nodes": 5, "is_match": True}
 
 
 def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:

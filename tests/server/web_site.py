@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from sqlalchemy.engine import Engine
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_server.arena.database import open_database
 from battlesnake_server.arena.stored_tournament import (
@@ -27,7 +28,7 @@ from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
 SETUP = TournamentSettings(
-    ("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80
+    ("hungry", "cautious", "NAME<b>=straight"), GameSpec(2, 7, 7, max_turns=80), timeout=2000
 )
 GAMES = 2
 

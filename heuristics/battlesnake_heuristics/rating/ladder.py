@@ -308,7 +308,6 @@ The limit applies to searching snakes.
 
 def run_placement(
     make: StrategyFactory,
-    num_snakes: int = 2,
     *,
     precision_elo: float = 75.0,
     cpu_seconds: float = math.inf,
@@ -323,10 +322,9 @@ def run_placement(
 
     Args:
         make: Factory of the snake.
-        num_snakes: Snakes per game, 2 or 4.
         precision_elo: Half-width of the 95% confidence interval at which to stop, in Elo.
         cpu_seconds: CPU time after which no further pair starts, in seconds.
-        settings: Settings of the games.
+        settings: Settings of the games, with 2 or 4 snakes.
         rungs: Rungs to play against (default: all).
         seed: Seed of the start positions, of the food and of the snakes.
         on_update: Called with the placement after every pair.
@@ -334,12 +332,12 @@ def run_placement(
     Raises:
         ValueError: If there is no ladder for this number of snakes.
     """
-    run, spent_s = PlacementRun(rungs or load(num_snakes)), 0.0
+    run, spent_s = PlacementRun(rungs or load(settings.game_spec.num_snakes)), 0.0
     while True:
         rung = run.next_rung()
         opponent = partial(snakes.make, rung.name)
         index = run.pairs_requested[rung.name] - 1
-        outcome, seconds = play_pair(settings, make, opponent, seed, index, num_snakes)
+        outcome, seconds = play_pair(settings, make, opponent, seed, index)
         run.add_pair(rung.name, outcome)
         spent_s += seconds
         now = run.placement

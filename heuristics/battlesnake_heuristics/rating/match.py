@@ -8,15 +8,16 @@ seats. A side wins when no snake of the other side is alive.
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import (
     Decision,
     FixedNodesSearch,
@@ -27,8 +28,8 @@ from battlesnake_gym.snakes import (
 from battlesnake_heuristics.rating import sprt
 from battlesnake_heuristics.search import search
 
-DEFAULT_MAX_TURNS = 1000
-"""Default number of turns after which a game is a draw."""
+DUEL: GameSpec[int] = GameSpec(num_snakes=2, max_turns=1000)
+"""Default setup of the games: duels, which are draws after 1,000 turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,7 @@ class MatchSettings:
         ValueError: If both limits are given, or if a limit is not positive.
     """
 
-    width: int = 11
-    height: int = 11
-    ruleset: str = "standard"
-    map: str = "standard"
-    settings: Settings = Settings()  # noqa: RUF009  (frozen)
-    max_turns: int = DEFAULT_MAX_TURNS
+    game_spec: GameSpec[int] = DUEL
     nodes: int | None = None
     move_time_ms: float | None = None
 
@@ -139,8 +135,11 @@ def play_game(
         sides: Side of each seat. The game ends as soon as no snake of a side is alive.
         reasons: Whether the turns include the decisions with their reasons.
         on_update: Called with the first position and with every turn.
+
+    Raises:
+        ValueError: If ``settings`` has another number of snakes than ``players``.
     """
-    board = _start_board(settings, len(players), seed, names, game_id)
+    board = _start_board(settings.game_spec, seed, names, game_id)
     played = PlayedGame(board.copy(), board, [], [[] for _ in players])
     strategies = {
         snake.id: _wrap_with_cpu_timer(
@@ -149,10 +148,11 @@ def play_game(
         for seat, (snake, make) in enumerate(zip(board.snakes, players, strict=True))
     }
     seconds = None if settings.move_time_ms is None else settings.move_time_ms / 1000
+    max_turns = settings.game_spec.max_turns or sys.maxsize
     if on_update is not None:
         on_update(board.copy())
     with use_cpu_clock(seconds is not None):
-        for decisions in snakes.play(board, strategies, seconds, settings.max_turns):
+        for decisions in snakes.play(board, strategies, seconds, max_turns):
             moves = {snake: decision.move for snake, decision in decisions.items()}
             turn = Turn(moves, decisions=decisions if reasons else {})
             played.turns.append(turn)
@@ -174,13 +174,11 @@ def limit_nodes(strategy: Strategy, settings: MatchSettings) -> Strategy:
     return strategy
 
 
-def _start_board(
-    settings: MatchSettings, count: int, seed: int, names: Sequence[str], game_id: str
-) -> Board:
+def _start_board(game_spec: GameSpec[int], seed: int, names: Sequence[str], game_id: str) -> Board:
     """Create the start position of a game."""
-    game = Game(settings.ruleset, settings.map, settings.settings, seed=seed, id=game_id)
-    seats = [str(seat) for seat in range(count)]
-    board = Board.new(settings.width, settings.height, seats, game=game)
+    game = replace(game_spec.game, seed=seed, id=game_id)
+    seats = [str(seat) for seat in range(game_spec.num_snakes)]
+    board = Board.new(game_spec.width, game_spec.height, seats, game=game)
     for snake, name in zip(board.snakes, names, strict=False):
         snake.name = name
     return board
@@ -213,19 +211,17 @@ def play_pair(
     side1: StrategyFactory,
     seed: int,
     index: int,
-    num_snakes: int = 2,
 ) -> tuple[int, float]:
     """Play a game pair of a match.
 
     The two games have the same start position and exchanged seats.
 
     Args:
-        settings: Settings of the games.
+        settings: Settings of the games, with 2 or 4 snakes.
         side0: Factory of the snakes of side 0.
         side1: Factory of the snakes of side 1.
         seed: Seed of the match.
         index: Index of the pair.
-        num_snakes: Snakes per game, 2 or 4.
 
     Returns:
         The outcome for ``side0`` (an index into `sprt.PAIR_SCORES`), and the CPU seconds used.
@@ -233,7 +229,7 @@ def play_pair(
     began = time.process_time()
     points = 0.0
     for number in range(2):
-        sides = assign_sides(num_snakes, number)
+        sides = assign_sides(settings.game_spec.num_snakes, number)
         players = [(side0, side1)[side] for side in sides]
         start = derive_seed(seed, index)
         last = play_game(settings, players, start, sides=sides).last

@@ -21,6 +21,7 @@ import aiohttp
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.snakes import Strategy
 from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
@@ -30,7 +31,7 @@ from battlesnake_server.arena.guarded_strategy import (
     fallback_problem,
     make_strategy,
 )
-from battlesnake_server.arena.league_config import LeagueBoard, LeagueConfig
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.players import (
     Body,
     HttpPlayer,
@@ -56,7 +57,7 @@ class Matchup:
     """A row of the gauntlet's table: the first snake, its opponents, and the board."""
 
     names: tuple[str, ...]
-    board: LeagueBoard
+    board: GameSpec[int]
 
 
 def iter_matchups(plan: LeagueConfig) -> Iterator[Matchup]:

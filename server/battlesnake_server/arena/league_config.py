@@ -12,21 +12,19 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import rules, snakes
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.json_fields import (
     BoardError,
+    bounded_integer,
     format_value,
-    integer,
     items,
-    join_path,
     mapping,
     sanitize_text,
     string,
 )
-from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.yaml_files import YamlError, read_yaml
-from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.game_spec import SETTING_NAMES, GameSpec, parse_game_spec
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.arena.tournament import TournamentSettings
 
@@ -51,9 +49,6 @@ health_check_minutes: 5                # minutes between two health checks
 """
 """Example league file, printed by ``battlesnake-gym league --print-example``."""
 
-_RULE_SETTING_NAMES = tuple(field.name for field in fields(Settings))
-"""Names of the rule settings that a board may override."""
-
 _MAX_NAME_CHARS = 40
 
 
@@ -74,19 +69,6 @@ class LeagueEntrant:
 
 
 @dataclass(frozen=True, slots=True)
-class LeagueBoard:
-    """Board of a league: number of snakes, board size and rules."""
-
-    num_snakes: int
-    width: int
-    height: int
-    ruleset: str
-    map: str
-    settings: Settings
-    max_turns: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class LeagueConfig:
     """Configuration of a league.
 
@@ -95,7 +77,7 @@ class LeagueConfig:
 
     name: str
     entrants: tuple[LeagueEntrant, ...]
-    boards: tuple[LeagueBoard, ...]
+    boards: tuple[GameSpec[int], ...]
     timeout: int = 500
     games_per_hour: int = 60
     season_days: int = 7
@@ -104,7 +86,7 @@ class LeagueConfig:
 
     def game_settings(
         self,
-        board: LeagueBoard,
+        board: GameSpec[int],
         names: Sequence[str],
         sources: Mapping[str, str],
         **other_fields: Any,
@@ -119,15 +101,9 @@ class LeagueConfig:
         """
         return TournamentSettings(
             snakes=tuple(f"{name}={sources[name]}" for name in names),
-            num_snakes=len(names),
-            width=board.width,
-            height=board.height,
-            ruleset=board.ruleset,
-            map=board.map,
-            settings=board.settings,
+            game_spec=board,
             seed=self.seed,
             timeout=self.timeout,
-            max_turns=board.max_turns,
             **other_fields,
         )
 
@@ -179,7 +155,7 @@ def parse_league_config(
         for number, board in enumerate(items(content, "boards", "") or [{}])
     )
     numbers = {
-        name: _parse_positive_integer(content, name, "", getattr(_DEFAULT_CONFIG, name))
+        name: bounded_integer(content, name, "", 1, default=getattr(_DEFAULT_CONFIG, name))
         for name in ("timeout", "games_per_hour", "season_days", "health_check_minutes", "seed")
     }
     return LeagueConfig(string(content, "name", ""), entrants, boards, **numbers)
@@ -222,57 +198,22 @@ def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:
     return LeagueEntrant(name, source=str(spec.with_paths(resolve)))
 
 
-def _parse_board(content: object, path: str, entrants: int) -> LeagueBoard:
+def _parse_board(content: object, path: str, entrants: int) -> GameSpec[int]:
     """Parse one board of a league file."""
     board = mapping(content, path)
-    _check_keys(board, [field.name for field in fields(LeagueBoard) if field.name != "settings"]
-           + list(_RULE_SETTING_NAMES), path)  # fmt: skip
-    league_board = LeagueBoard(
-        num_snakes=_parse_positive_integer(board, "num_snakes", path, 2),
-        width=_parse_positive_integer(board, "width", path, 11),
-        height=_parse_positive_integer(board, "height", path, 11),
-        ruleset=_parse_known_name(board, "ruleset", path, list(rules.RULESETS)),
-        map=_parse_known_name(board, "map", path, list(rules.known_maps())),
-        settings=Settings(
-            **{
-                name: integer(board, name, path)
-                for name in _RULE_SETTING_NAMES
-                if board.get(name) is not None
-            }
-        ),
-        max_turns=None
-        if board.get("max_turns") is None
-        else _parse_positive_integer(board, "max_turns", path, 1),
-    )
-    check_view_radius(league_board.settings.view_radius, f"{path}.view_radius")
-    if not 2 <= league_board.num_snakes <= entrants:
+    names = [field.name for field in fields(GameSpec) if field.name != "settings"]
+    _check_keys(board, [*names, *SETTING_NAMES], path)
+    game_spec = parse_game_spec(board, path, GameSpec(num_snakes=2))
+    if not 2 <= game_spec.num_snakes <= entrants:
         raise BoardError(
             f"{path}.num_snakes must be between 2 and {entrants}, the number of snakes, got "
-            f"{league_board.num_snakes}"
+            f"{game_spec.num_snakes}"
         )
-    game = Game(league_board.ruleset, league_board.map, league_board.settings, 1)
-    ids = [str(seat) for seat in range(league_board.num_snakes)]
     try:
-        rules.start(game, league_board.width, league_board.height, ids)
+        game_spec.start()
     except ValueError as error:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
-    return league_board
-
-
-def _parse_positive_integer(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
-    """Return an integer field, which must be at least 1."""
-    value = integer(parent, key, path, default)
-    if value < 1:
-        raise BoardError(f"{join_path(path, key)} must be at least 1, got {value}")
-    return value
-
-
-def _parse_known_name(parent: Mapping[str, Any], key: str, path: str, known: list[str]) -> str:
-    """Return a text field, which must be one of ``known``."""
-    value = string(parent, key, path, "standard")
-    if value not in known:
-        raise BoardError(f"{join_path(path, key)}: {unknown_name_message(key, value, known)}")
-    return value
+    return game_spec
 
 
 def _check_keys(content: Mapping[str, Any], names: Sequence[str], path: str = "") -> None:

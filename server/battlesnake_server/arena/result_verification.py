@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from battlesnake_gym.engine.engine import NO_MOVE, make_games
-from battlesnake_gym.rules import MOVES, Game, State
+from battlesnake_gym.rules import MOVES, State
 from battlesnake_server.arena.referee import build_seat_records, find_winner
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
@@ -48,7 +48,7 @@ def verify_result(settings: TournamentSettings, result: GameResult) -> None:
             )
         ],
     )
-    if result != expected or not (finished or last.turn == settings.max_turns):
+    if result != expected or not (finished or last.turn == settings.game_spec.max_turns):
         raise ResultMismatchError(
             f"game {result.scheduled.number} of a machine at --ray-address does not follow from "
             "its moves; install the same version on all machines"
@@ -68,20 +68,20 @@ def replay_moves(
     Returns:
         The last position, and whether the rules ended the game.
     """
-    snakes = len(scheduled.seats)
+    snakes, spec = len(scheduled.seats), settings.game_spec
     games = make_games(
         1,
-        width=settings.width,
-        height=settings.height,
+        width=spec.width,
+        height=spec.height,
         num_snakes=snakes,
-        game=Game(settings.ruleset, settings.map, settings.settings, solo=snakes < 2),
+        game=replace(spec.game, solo=snakes < 2),
         food_rng="official",
     )
     games.reset(np.array([scheduled.seed]))
     actions = np.full((max(map(len, moves)), 1, snakes), NO_MOVE, np.uint8)
     for seat, letters in enumerate(moves):
         actions[: len(letters), 0, seat] = [_ACTION_BY_LETTER[letter] for letter in letters]
-    for action in actions[: settings.max_turns]:
+    for action in actions[: spec.max_turns]:
         if games.over[0]:
             break
         games.step(action)

@@ -84,10 +84,11 @@ def check_settings(settings: TournamentSettings) -> None:
     """
     if settings.is_match and len(settings.snakes) != 2:
         raise ValueError(f"--sprt compares two snakes, got {len(settings.snakes)}")
-    if settings.is_match and (settings.num_snakes < 2 or settings.num_snakes % 2):
+    num_snakes = settings.game_spec.num_snakes
+    if settings.is_match and (num_snakes < 2 or num_snakes % 2):
         raise ValueError(
             f"with --sprt two sides share the seats, so --num-snakes must be even, got "
-            f"{settings.num_snakes}; try 2 or 4"
+            f"{num_snakes}; try 2 or 4"
         )
     if not settings.has_search_limit:
         return
@@ -117,7 +118,7 @@ def iter_remaining_games(
 ) -> Iterator[ScheduledGame]:
     """Yield the scheduled games of a match that have not been played."""
     schedule = itertools.islice(
-        generate_match_schedule(settings.num_snakes, settings.seed), max_games
+        generate_match_schedule(settings.game_spec.num_snakes, settings.seed), max_games
     )
     return (scheduled for scheduled in schedule if scheduled.number not in score.points)
 

@@ -13,8 +13,6 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
-from battlesnake_gym import rules
-from battlesnake_gym.rules import Game
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_heuristics.rating.process_pool import TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
@@ -44,26 +42,26 @@ def check_playable(setup: TournamentSettings) -> None:
     Raises:
         ValueError: If the tournament cannot be played; the message names the option and the remedy.
     """
-    if not setup.is_match and not 1 <= setup.num_snakes <= len(setup.snakes):
+    num_snakes = setup.game_spec.num_snakes
+    if not setup.is_match and not 1 <= num_snakes <= len(setup.snakes):
         raise ValueError(
             f"--num-snakes must be between 1 and the number of snakes ({len(setup.snakes)}), "
-            f"got {setup.num_snakes}"
+            f"got {num_snakes}"
         )
-    if setup.num_snakes > MAX_SNAKES:
+    if num_snakes > MAX_SNAKES:
         raise ValueError(
-            f"--num-snakes must be at most {MAX_SNAKES}, got {setup.num_snakes}; "
+            f"--num-snakes must be at most {MAX_SNAKES}, got {num_snakes}; "
             "--num-snakes 2 plays a round robin of duels"
         )
     sprt_match.check_settings(setup)
     if setup.timeout < 1:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
-    game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
-    rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.num_snakes)])
+    setup.game_spec.start(setup.seed or 1)
     for entrant in setup.entrants:
         if entrant.is_remote:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         else:
-            check_local_snake(entrant, [(setup.width, setup.height)])
+            check_local_snake(entrant, [setup.game_spec])
 
 
 def play_missing_games(
@@ -101,7 +99,7 @@ def play_missing_games(
     if sprt is None:
         assert games is not None
         done = {game.number for game in stored}
-        total = games * math.comb(len(setup.snakes), setup.num_snakes)
+        total = games * math.comb(len(setup.snakes), setup.game_spec.num_snakes)
         playing = play_tournament(setup, games, jobs, done, replays, announce, pool)
     else:
         score = sprt_match.MatchScore.from_games(stored)

@@ -11,7 +11,6 @@ import functools
 import itertools
 import multiprocessing
 import signal
-import sys
 import threading
 import uuid
 from collections import Counter
@@ -24,8 +23,8 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.extras import load_module
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay, Turn
-from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rating import process_pool
@@ -68,15 +67,9 @@ class TournamentSettings:
 
     Attributes:
         snakes: The entrants (`SnakeSpec`).
-        num_snakes: Snakes per game.
-        width: Width of the board.
-        height: Height of the board.
-        ruleset: Name of the ruleset.
-        map: Name of the map.
-        settings: Settings of the rules.
+        game_spec: Setup of the games.
         seed: Seed for start positions and food.
         timeout: Response timeout in milliseconds.
-        max_turns: Turn limit.
         address_policy: Addresses that the operator allows, in addition to the addresses in
             ``snakes``. The address policy does not affect the schedule.
         nodes: Maximum number of nodes per move, instead of a timeout. All snakes must run in this
@@ -87,15 +80,9 @@ class TournamentSettings:
     """
 
     snakes: tuple[str, ...]
-    num_snakes: int
-    width: int = 11
-    height: int = 11
-    ruleset: str = "standard"
-    map: str = "standard"
-    settings: Settings = Settings()  # noqa: RUF009  (frozen)
+    game_spec: GameSpec[int]
     seed: int = 1
     timeout: int = 500
-    max_turns: int | None = None
     address_policy: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
     nodes: int | None = None
     move_time_ms: float | None = None
@@ -121,14 +108,13 @@ class TournamentSettings:
 
         The dict omits the address policy and unset optional fields.
         """
-        values = asdict(self) | {
-            "snakes": list(self.snakes),
-            "settings": self.settings.to_dict(),
-        }
+        values = asdict(self) | asdict(self.game_spec)
+        values["snakes"] = list(self.snakes)
+        values["settings"] = self.game_spec.game.settings.to_dict()
         for name in ("nodes", "move_time_ms", "is_match"):
             if not values[name]:
                 del values[name]
-        del values["address_policy"]
+        del values["address_policy"], values["game_spec"]
         return values
 
 
@@ -278,7 +264,7 @@ def play_tournament(
     scheduled_games = [
         scheduled
         for scheduled in generate_schedule(
-            len(settings.snakes), settings.num_snakes, games, settings.seed
+            len(settings.snakes), settings.game_spec.num_snakes, games, settings.seed
         )
         if scheduled.number not in done
     ]
@@ -473,21 +459,15 @@ async def _play_with_referee(
     open_seats: OpenPlayers,
 ) -> GameRecord:
     """Play a game with response timeouts."""
-    game = Game(
-        ruleset=settings.ruleset,
-        map=settings.map,
-        settings=settings.settings,
-        seed=scheduled.seed,
-        id=game_id,
-        timeout=settings.timeout,
-    )
+    spec = settings.game_spec
+    game = replace(spec.game, seed=scheduled.seed, id=game_id, timeout=settings.timeout)
     everybody = settings.entrants
     seated = [everybody[snake] for snake in scheduled.seats]
     labels = [entrant.label for entrant in seated]
     with mask_signal(signal.SIGTERM, block=False):
         async with open_seats(seated, settings.timeout / 1000, scheduled.seed) as players:
             return await play(
-                game, settings.width, settings.height, labels, players, settings.max_turns, on_event
+                game, spec.width, spec.height, labels, players, spec.max_turns, on_event
             )
 
 
@@ -502,16 +482,7 @@ def _play_without_referee(
 
     No referee is necessary, because no snake can be late.
     """
-    match_settings = MatchSettings(
-        width=settings.width,
-        height=settings.height,
-        ruleset=settings.ruleset,
-        map=settings.map,
-        settings=settings.settings,
-        max_turns=settings.max_turns or sys.maxsize,
-        nodes=settings.nodes,
-        move_time_ms=settings.move_time_ms,
-    )
+    match_settings = MatchSettings(settings.game_spec, settings.nodes, settings.move_time_ms)
     everybody = settings.entrants
     seated = [everybody[snake] for snake in scheduled.seats]
     guards: list[GuardedStrategy] = []  # ``guards`` is in seat order.
@@ -576,8 +547,8 @@ def local_strategy_factory(entrant: Entrant) -> StrategyFactory:
     return load_factory(str(entrant))
 
 
-def check_local_snake(entrant: Entrant, board_sizes: Iterable[tuple[int, int]]) -> None:
-    """Check that a snake in this process can play on boards of these sizes.
+def check_local_snake(entrant: Entrant, boards: Iterable[GameSpec[int]]) -> None:
+    """Check that a snake in this process can play on these boards.
 
     Raises:
         ValueError: If the snake cannot play.
@@ -585,5 +556,5 @@ def check_local_snake(entrant: Entrant, board_sizes: Iterable[tuple[int, int]]) 
     """
     factory = local_strategy_factory(entrant)
     if isinstance(factory, PolicyFactory):
-        for size in board_sizes:
-            factory.onnx_policy.check_board_size(*size)
+        for board in boards:
+            factory.onnx_policy.check_board_size(board.width, board.height)

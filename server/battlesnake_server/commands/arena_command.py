@@ -29,6 +29,7 @@ from battlesnake_gym.common.command_line import (
     seed,
     size,
 )
+from battlesnake_gym.game_spec import SETTING_NAMES, GameSpec
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.snakes import NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, TaskPool
@@ -105,7 +106,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.snakes:
             setup = _tournament_settings(arguments)
             check_playable(setup)
-            if len(arguments.snakes) == 1 and not arguments.num_snakes and setup.ruleset != "solo":
+            is_alone = len(arguments.snakes) == 1 and not arguments.num_snakes
+            if is_alone and arguments.ruleset != "solo":
                 raise ValueError(
                     f"{arguments.snakes[0]} is the only snake; name an opponent, such as hungry, "
                     "or give --num-snakes 1 for games without opponents"
@@ -302,21 +304,17 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
         raise ValueError("--timeout has no effect with --nodes or --move-time; omit --timeout")
     return TournamentSettings(
         snakes=tuple(arguments.snakes),
-        num_snakes=arguments.num_snakes or len(arguments.snakes),
-        width=arguments.width or arguments.board_size[0],
-        height=arguments.height or arguments.board_size[1],
-        ruleset=arguments.ruleset,
-        map=arguments.map,
-        settings=Settings(
-            food_spawn_chance=arguments.food_spawn_chance,
-            minimum_food=arguments.minimum_food,
-            hazard_damage_per_turn=arguments.hazard_damage_per_turn,
-            shrink_every_n_turns=arguments.shrink_every_n_turns,
-            view_radius=arguments.view_radius,
+        game_spec=GameSpec(
+            num_snakes=arguments.num_snakes or len(arguments.snakes),
+            width=arguments.width or arguments.board_size[0],
+            height=arguments.height or arguments.board_size[1],
+            ruleset=arguments.ruleset,
+            map=arguments.map,
+            settings=Settings(**{name: getattr(arguments, name) for name in SETTING_NAMES}),
+            max_turns=arguments.max_turns,
         ),
         seed=arguments.seed,
         timeout=DEFAULT_TIMEOUT_MS if arguments.timeout is None else arguments.timeout,
-        max_turns=arguments.max_turns,
         address_policy=address_policy.from_options(arguments),
         nodes=arguments.nodes,
         move_time_ms=arguments.move_time,

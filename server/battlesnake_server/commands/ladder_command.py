@@ -25,6 +25,7 @@ from battlesnake_gym.common.command_line import (
     print_error,
     seed,
 )
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_heuristics.rating.ladder import (
@@ -35,6 +36,7 @@ from battlesnake_heuristics.rating.ladder import (
     Rung,
     load,
 )
+from battlesnake_heuristics.rating.match import DUEL
 from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, run_tasks
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
@@ -82,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         setup = _tournament_settings(arguments)
         stored_tournament.check_playable(
-            replace(setup, snakes=(arguments.snake,), num_snakes=1, is_match=False)
+            replace(setup, game_spec=replace(setup.game_spec, num_snakes=1), is_match=False)
         )
         engine = open_database(arguments.database)
         pool = (
@@ -131,11 +133,13 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
         limits["move_time_ms"] = DEFAULT_MATCH_SETTINGS.move_time_ms
     return TournamentSettings(
         snakes=(arguments.snake,),
-        num_snakes=arguments.num_snakes,
+        game_spec=GameSpec(
+            arguments.num_snakes,
+            settings=Settings(view_radius=arguments.view_radius),
+            max_turns=DUEL.max_turns,
+        ),
         seed=arguments.seed,
         timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT_MS,
-        max_turns=1000,
-        settings=Settings(view_radius=arguments.view_radius),
         is_match=True,
         address_policy=address_policy.from_options(arguments),
         **limits,
@@ -265,7 +269,7 @@ class _RungMatches:
     ) -> tuple[TournamentSettings, list[ScheduledGame]]:
         """Return the settings and the two scheduled games of the game pair ``index``."""
         games: Iterator[ScheduledGame] = generate_match_schedule(
-            self._setup.num_snakes, self._setup.seed, 2 * index
+            self._setup.game_spec.num_snakes, self._setup.seed, 2 * index
         )
         return self._settings_against(rung), [next(games), next(games)]
 

@@ -217,7 +217,7 @@ def check_snakes(plan: LeagueConfig) -> None:
         if snake.command or entrant.is_remote:
             continue
         try:
-            check_local_snake(entrant, [(board.width, board.height) for board in plan.boards])
+            check_local_snake(entrant, plan.boards)
         except ValueError as error:
             raise ValueError(f"snakes.{snake.name}: {error}") from error
 

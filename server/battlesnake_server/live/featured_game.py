@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import MOVES, Settings
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
@@ -24,12 +24,6 @@ _TAKEOVER_IDLE_S = 10.0
 _MAX_FRAME_BYTES = 1 << 22
 """Maximum size of the stored frames of one game, in bytes."""
 
-_EXAMPLE_SETTINGS = MatchSettings(nodes=200, max_turns=200)
-"""Settings of the example game that a snake without games plays for its page.
-
-The opponent is `hungry`.
-"""
-
 
 class FeaturedGame:
     """Featured game, stored for the snake's page.
@@ -43,8 +37,9 @@ class FeaturedGame:
     """
 
     def __init__(self, factory: StrategyFactory, view_radius: int | None = None) -> None:
-        self._example_settings = replace(
-            _EXAMPLE_SETTINGS, settings=Settings(view_radius=view_radius)
+        # A snake without games plays an example game against `hungry` for its page.
+        self._example_settings = MatchSettings(
+            GameSpec(2, settings=Settings(view_radius=view_radius), max_turns=200), nodes=200
         )
         self._factory: StrategyFactory | None = factory  # The factory is None after the first game.
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from battlesnake_gym import rules
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_gym.boards.limited_view import check_view_radius
+from battlesnake_gym.boards.json_fields import BoardError, bounded_integer, format_value
+from battlesnake_gym.game_spec import GameSpec, parse_game_spec
 from battlesnake_gym.replays.replay import Replay, Turn
-from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.rules import Game
 from battlesnake_server.arena.database import StoredGame as GameRow
 from battlesnake_server.arena.database import Tournament, find_tournament, with_retries
 from battlesnake_server.arena.players import Player
@@ -51,6 +50,10 @@ MAX_GAMES, MAX_GAMES_PER_VISITOR = 6, 3
 _MAX_SNAKES_ON_PAGE = 8
 MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS = 2_000, 500
 """Maximum and default number of turns of a visitor's game."""
+
+_DEFAULT_GAME: GameSpec[int] = GameSpec(max_turns=DEFAULT_PAGE_TURNS)
+_LIMITS = {"width": (3, 25), "height": (3, 25), "max_turns": (1, MAX_PAGE_TURNS)}
+"""Smallest and largest values in the requests of visitors."""
 
 _MAX_GAME_S = 3600
 """Maximum duration of a visitor's game in seconds."""
@@ -78,21 +81,14 @@ class GameRequest:
         timeout: Timeout of a move request in milliseconds.
         turn_delay_s: Duration of a keyboard player's turn in seconds; at 0, the game waits for a
             key.
-        max_turns: Turn after which the game ends without a winner.
-        view_radius: View radius of the snakes in cells, or None for no limit.
     """
 
     snakes: tuple[Entrant, ...]
     keyboard_player: str | None
-    width: int
-    height: int
-    ruleset: str
-    map: str
+    game_spec: GameSpec[int]
     timeout: int
     turn_delay_s: float
-    max_turns: int
     seed: int
-    view_radius: int | None = None
 
     @classmethod
     def from_json(cls, request: object, roster: Roster) -> GameRequest:
@@ -110,29 +106,22 @@ class GameRequest:
         parsed = cls(
             snakes=tuple(roster.find(name, f"snakes[{i}]") for i, name in enumerate(chosen)),
             keyboard_player=keyboard_player,
-            width=_parse_bounded_integer(root, "width", 3, 25, 11),
-            height=_parse_bounded_integer(root, "height", 3, 25, 11),
-            ruleset=_parse_choice(root, "ruleset", list(rules.RULESETS)),
-            map=_parse_choice(root, "map", list(rules.known_maps())),
-            timeout=_parse_bounded_integer(root, "timeout", 20, 5000, 200),
-            turn_delay_s=_parse_bounded_integer(root, "turn_delay_ms", 0, 5000, 0) / 1000,
-            max_turns=_parse_bounded_integer(
-                root, "max_turns", 1, MAX_PAGE_TURNS, DEFAULT_PAGE_TURNS
+            game_spec=parse_game_spec(
+                {**root, "num_snakes": seats}, "", _DEFAULT_GAME, _LIMITS, ["view_radius"]
             ),
-            seed=_parse_bounded_integer(root, "seed", 1, 2**63 - 1, 1 + secrets.randbelow(2**31)),
-            view_radius=check_view_radius(root.get("view_radius"), "view_radius"),
+            timeout=bounded_integer(root, "timeout", "", 20, 5000, 200),
+            turn_delay_s=bounded_integer(root, "turn_delay_ms", "", 0, 5000, 0) / 1000,
+            seed=bounded_integer(
+                root, "seed", "", 1, 2**63 - 1, default=1 + secrets.randbelow(2**31)
+            ),
         )
-        ids = [str(seat) for seat in range(seats)]
-        # `rules.start` raises ValueError if the map does not support the board.
-        rules.start(parsed.build_game(""), parsed.width, parsed.height, ids)
+        parsed.game_spec.start(parsed.seed)
         return parsed
 
     def build_game(self, game_id: str) -> Game:
         """Return the game's rules and settings."""
-        return Game(
-            self.ruleset, self.map, Settings(view_radius=self.view_radius), seed=self.seed,
-            id=game_id, timeout=self.timeout, source="arena",
-        )  # fmt: skip
+        game = self.game_spec.game
+        return replace(game, seed=self.seed, id=game_id, timeout=self.timeout, source="arena")
 
     @property
     def labels(self) -> list[str]:
@@ -161,24 +150,6 @@ def _parse_keyboard_player(root: Mapping[str, Any], roster: Roster) -> str | Non
             f"keyboard_player: {format_value(name)} is the name of a snake; choose another"
         )
     return name.strip()
-
-
-def _parse_bounded_integer(
-    root: Mapping[str, Any], key: str, low: int, high: int, default: int
-) -> int:
-    """Return an integer field of a request, and check the bounds."""
-    value = json_fields.integer(root, key, "", default)
-    if not low <= value <= high:
-        raise BoardError(f"{key} must be between {low} and {high}, got {format_value(value)}")
-    return value
-
-
-def _parse_choice(root: Mapping[str, Any], key: str, known: list[str]) -> str:
-    """Return a text field of a request, and check that the value is known."""
-    value = json_fields.string(root, key, "", "standard")
-    if value not in known:
-        raise BoardError(f"{key} must be one of {', '.join(known)}, got {format_value(value)}")
-    return value
 
 
 @dataclass(slots=True)
@@ -298,11 +269,11 @@ class GameManager:
         async with open_players(request.snakes, request.timeout / 1000, request.seed) as players:
             return await play(
                 request.build_game(game.id),
-                request.width,
-                request.height,
+                request.game_spec.width,
+                request.game_spec.height,
                 request.labels,
                 keyboard + players,
-                request.max_turns,
+                request.game_spec.max_turns,
                 functools.partial(self._on_event, game),
             )
 

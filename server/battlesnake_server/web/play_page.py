@@ -67,12 +67,8 @@ def preview() -> Response:
         game_request = GameRequest.from_json({"seed": 1, **parse_body()}, current_arena().roster)
     except ValueError as error:
         return error_response(error)
-    board = Board.new(
-        game_request.width,
-        game_request.height,
-        game_request.labels,
-        game=game_request.build_game("preview"),
-    )
+    spec, game = game_request.game_spec, game_request.build_game("preview")
+    board = Board.new(spec.width, spec.height, game_request.labels, game=game)
     return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
 
 

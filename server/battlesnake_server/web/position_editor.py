@@ -112,12 +112,9 @@ def query() -> Response:
     try:
         sent = parse_body()
         entrant = current_arena().roster.find(sent.get("snake"), "snake")
-        milliseconds = json_fields.integer(sent, "milliseconds", "", 200)
-        if not 10 <= milliseconds <= _MAX_TIME_BUDGET_MS:
-            raise BoardError(
-                f"milliseconds must be between 10 and {_MAX_TIME_BUDGET_MS}, "
-                f"got {format_value(milliseconds)}"
-            )
+        milliseconds = json_fields.bounded_integer(
+            sent, "milliseconds", "", 10, _MAX_TIME_BUDGET_MS, default=200
+        )
         board = _parse_board(sent.get("board"), milliseconds)
         if not _waiting_requests.acquire(blocking=False):
             return error_response(

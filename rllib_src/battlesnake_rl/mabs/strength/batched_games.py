@@ -18,7 +18,7 @@ from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES, State, start
-from battlesnake_heuristics.rating.match import DEFAULT_MAX_TURNS, derive_seed
+from battlesnake_heuristics.rating.match import DUEL, derive_seed
 from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.filters import ALIVE
@@ -173,7 +173,7 @@ def play_pairs(
     ]
     played = play_games_batched(
         values,
-        {**env_config, "max_turns": DEFAULT_MAX_TURNS},
+        {**env_config, "max_turns": DUEL.max_turns},
         [(rung,) for rung in rungs for _ in _SNAKE_IDS],
         np.tile([0, 1], len(rungs)),
         derive_seed(seed, first_pair),
