@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,12 @@ from battlesnake_gym.mdp.observations import get
 from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
 from battlesnake_heuristics.rating import ladder
+
+_PLACEMENTS = Path(__file__).parent / "gallery_elo.json"
+"""Placements of built-in snakes that are not rungs of the ladder.
+
+Each placement is the output of ``battlesnake-gym ladder NAME --json``.
+"""
 
 _PLAYABLE_SNAKES = ("champion", "territory", "hunter", "cautious", "hungry")
 """Snakes of the playable page (``docs/play/play.js``)."""
@@ -84,11 +92,15 @@ def _draw_customization(part: str, name: str) -> str:
 
 def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
     """Draw a face and the Elo of each built-in snake, with links to games on the playable page."""
-    rungs = {rung.name: rung for rung in ladder.load(2).rungs}
+    elos = {
+        rung.name: _Elo(rung.elo, rung.low, rung.high, "") for rung in ladder.load(2).rungs
+    } | {
+        one["snake"]: _Elo(one["elo"], one["low"], one["high"], one["out_of_range"])
+        for one in json.loads(_PLACEMENTS.read_text())
+    }
     for number, name in enumerate(snakes.names()):
         about = snakes.description(name)
-        rung = rungs.get(name)
-        about += f" {_draw_elo_bar(rung)}" if rung is not None else ""
+        about += f" {_draw_elo_bar(elos[name])}"
         if name in _PLAYABLE_SNAKES:
             game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
             about += "".join(
@@ -102,11 +114,23 @@ def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
         yield name, about, picture
 
 
-def _draw_elo_bar(rung: ladder.Rung) -> str:
+class _Elo(NamedTuple):
+    """Elo with its 95% confidence interval; ``side`` is "above" or "below" outside the ladder."""
+
+    elo: float
+    low: float
+    high: float
+    side: str
+
+
+def _draw_elo_bar(elo: _Elo) -> str:
     """Return the HTML of an Elo with its confidence interval, on a bar from 0 to 2500 Elo."""
-    left, middle, width = rung.low / 25, rung.elo / 25, (rung.high - rung.low) / 25
+    ends = [min(max(value / 25, 0), 100) for value in (elo.low, elo.elo, elo.high)]
+    left, middle, width = ends[0], ends[1], ends[2] - ends[0]
+    if elo.side:
+        return f"The Elo is {elo.side} the ladder."
     return (
-        f"Elo {rung.elo:.0f}, 95% CI {rung.low:.0f} to {rung.high:.0f}."
+        f"Elo {elo.elo:.0f}, 95% CI {elo.low:.0f} to {elo.high:.0f}."
         f'<span class="elo"><i style="left: {left:.1f}%; width: {width:.1f}%"></i>'
         f'<b style="left: {middle:.1f}%"></b></span>'
     )

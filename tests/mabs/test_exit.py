@@ -143,7 +143,7 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
 @pytest.mark.parametrize(
     "stage",
     [
-        pytest.param("_collect", marks=pytest.mark.slow),
+        pytest.param("collect", marks=pytest.mark.slow),
         "_fit_model",
         pytest.param("_play_match", marks=pytest.mark.slow),
     ],
@@ -155,24 +155,26 @@ def test_an_iteration_is_broken_off(
     import torch
 
     from battlesnake_rl.mabs.exit.exit import EXIT
+    from battlesnake_rl.mabs.exit.exit_self_play import SelfPlay
 
     run = tmp_path / "EXIT"
     shutil.copytree(trained, run)
     last = run / "checkpoints" / "checkpoint_000003"
     before = torch.load(last / "model.pt")["stacks"]
     samples = len(list(last.glob("samples-*")))
-    original = getattr(EXIT, stage)
+    owner = SelfPlay if stage == "collect" else EXIT
+    original = getattr(owner, stage)
 
-    def told(algorithm: EXIT, *arguments: object) -> object:
+    def told(one: object, *arguments: object) -> object:
         os.kill(os.getpid(), signal.SIGTERM)
-        return original(algorithm, *arguments)
+        return original(one, *arguments)
 
-    monkeypatch.setattr(EXIT, stage, told)
+    monkeypatch.setattr(owner, stage, told)
     assert train(tmp_path, "--num-iters", "9", "--rl.training.config.buffer_iterations", "9") == 143
     assert len(rows(run)) == 3
     assert json.loads((last / "state.json").read_text())["training_iteration"] == 3
     # The games that were all played are kept, but not a half fit.
-    assert len(list(last.glob("samples-*"))) == samples + (stage != "_collect")
+    assert len(list(last.glob("samples-*"))) == samples + (stage != "collect")
     after = torch.load(last / "model.pt")["stacks"]
     same = all(
         torch.equal(one[name], other[name])

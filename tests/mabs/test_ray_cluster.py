@@ -185,7 +185,7 @@ def test_expert_iteration_survives_a_node(cluster: Cluster) -> None:
     cluster.train(EXPERT_ITERATION, num_env_runners=6, num_iters=ENDLESS)
 
     def far() -> list[Instance]:
-        return [node for node in cluster.nodes[1:] if node.works("Runner")]
+        return [node for node in cluster.nodes[1:] if node.works("_SelfPlayRunner")]
 
     until(lambda: far() and trainer.iterations >= 2, PATIENCE, lives=trainer)
     lost = far()[0]
