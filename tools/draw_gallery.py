@@ -92,15 +92,14 @@ def _draw_customization(part: str, name: str) -> str:
 
 def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
     """Draw a face and the Elo of each built-in snake, with links to games on the playable page."""
-    elos = {
-        rung.name: _Elo(rung.elo, rung.low, rung.high, "") for rung in ladder.load(2).rungs
-    } | {
+    elos = {rung.name: _Elo(rung.elo, rung.low, rung.high, "") for rung in ladder.load(2).rungs} | {
         one["snake"]: _Elo(one["elo"], one["low"], one["high"], one["out_of_range"])
         for one in json.loads(_PLACEMENTS.read_text())
     }
     for number, name in enumerate(snakes.names()):
         about = snakes.description(name)
-        about += f" {_draw_elo_bar(elos[name])}"
+        if name in elos:
+            about += f" {_draw_elo_bar(elos[name])}"
         if name in _PLAYABLE_SNAKES:
             game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
             about += "".join(
