@@ -101,7 +101,9 @@ def documented(sink: str) -> list[str]:
 def test_lr_and_num_snakes_pass_through_the_documented_functions(
     ray_with_games: None, run_folder: Path
 ) -> None:
-    import sagemaker_rl.runs.launch  # noqa: F401  (imported before the trace, which slows imports)
+    # Imported before the trace, which slows imports and would see what they call.
+    import battlesnake_rl.mabs.policy.symmetry_transforms  # noqa: F401
+    import sagemaker_rl.runs.launch  # noqa: F401
     from battlesnake_rl.commands.train_command import main
 
     traced = [

@@ -40,7 +40,7 @@ def tensorboard(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize("filmed", [True, False], ids=["with-a-film", "without"])
 def test_it_opens_with_the_named_curves(filmed: bool, tmp_path: Path, browser: Browser) -> None:
     settings = {"lr": 1e-4, "algorithm": "DQN"}
-    run = curves.Curves(tmp_path, {}, 0, named=NAMED, settings=settings)
+    run = curves.Curves(tmp_path, {}, 0, main_curves=NAMED, settings=settings)
     for iteration in (1, 2, 3):
         runners = dict.fromkeys(map(str, range(40)), 0.5 * iteration)
         run.add({

@@ -115,7 +115,7 @@ def test_the_commands_train_measure_and_play_with_it(mine: Workplace, policy: st
     assert facts["observation"]["name"] == "heads-and-food"
     assert facts["observation"]["frame_stack"] == 2
     assert facts["training"]["algorithm"] == "OwnDQN"
-    against = ["--opponents", "random", "--games", "2", "--rules", "mine.py", "--json"]
+    against = ["--opponents", "random", "--games", "2", "--policy-rules", "mine.py", "--json"]
     for source in (policy, "runs/my-experiment"):
         told = mine.run("battlesnake-gym", "evaluate", source, *against)
         assert json.loads(told)["opponents"] == ["random"]
