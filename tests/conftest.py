@@ -44,3 +44,19 @@ def ray_session() -> Iterator[None]:
             warnings.simplefilter("ignore")
             stack.enter_context(local_ray(num_cpus=4))
         yield
+
+
+@pytest.fixture
+def disconnected_from_ray() -> Iterator[None]:
+    """No connection to the Ray of earlier tests of the process, for a test with another cluster."""
+    import ray
+
+    from sagemaker_rl.cluster.ray_node import connect_to_ray
+
+    if not ray.is_initialized():
+        yield
+        return
+    address = ray.get_runtime_context().gcs_address
+    ray.shutdown()
+    yield
+    connect_to_ray(address, loopback=True)

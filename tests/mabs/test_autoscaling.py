@@ -35,7 +35,9 @@ CLUSTER = {
 
 
 @pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disconnected_from_ray: None
+) -> Iterator[str]:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
     head = subprocess.Popen(

@@ -37,8 +37,8 @@ EXPERT_ITERATION = {
     key: SMALL[key] for key in ("seed", "checkpoint_minutes", "rl_join_timeout_minutes")
 } | {
     "algorithm": "EXIT",
-    f"{OF_RLLIB}moves": 1000,
-    f"{OF_RLLIB}fragment": 500,
+    f"{OF_RLLIB}moves_per_iteration": 1000,
+    f"{OF_RLLIB}moves_per_fragment": 500,
     f"{OF_RLLIB}bootstrap_epochs": 2,
     f"{OF_RLLIB}match_pairs": 2,
     f"{OF_RLLIB}match_nodes": 10,

@@ -111,6 +111,20 @@ def test_what_ray_tune_notes_in_a_configuration_is_passed_over() -> None:
     config.validate()
 
 
+def test_search_spaces_of_ray_tune_are_stored_and_their_values_checked() -> None:
+    from ray import tune
+
+    from battlesnake_rl.mabs import algorithms
+
+    space = tune.grid_search([1e-4, 1e-3])
+    config = algorithms.configure("DQN", {}).training(lr=space, gamma=tune.uniform(0.9, 1))
+    config.validate()
+    assert config.lr == space
+    assert config.training(lr=1e-3).lr == 1e-3
+    with pytest.raises(ValueError, match="lr must be"):
+        config.training(lr={"grid": [1]})
+
+
 @pytest.mark.slow
 def test_ray_tune_trains_each_of_the_settings_that_it_draws(
     small_config: Any, run_folder: Path

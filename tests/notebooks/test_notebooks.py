@@ -114,6 +114,23 @@ def runs_jobs(test: Test, seconds: float | None = 1800) -> Test:
 
 
 @pytest.mark.slow
+@pytest.mark.rllib
+@pytest.mark.timeout(900)
+def test_blackout(workplace: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    few = (
+        ("minutes = 5", "minutes = 0.2"),
+        ("--games 100", "--games 4"),
+        ("--games 4 ", "--games 1 "),
+    )
+    said = execute(workplace / "10_blackout.ipynb", *few)
+    assert "None" in said, "no segment is hidden"
+    assert re.search(r"^remembered food: \{\(", said, re.MULTILINE), said
+    assert re.search(r"^trained +\d", said, re.MULTILINE), said
+    assert (workplace / "replays/blackout.gif").stat().st_size > 0, said
+
+
+@pytest.mark.slow
 @runs_jobs
 def test_tuning(workplace: Path) -> None:
     said = execute(workplace / "8_tuning.ipynb", ("minutes = 0.5", "minutes = 0.05"))

@@ -42,7 +42,9 @@ MATCH = ["my_rules.py", "hungry", "--board-size=7", "--move-time=5", "--max-turn
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
+def cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disconnected_from_ray: None
+) -> Iterator[tuple[str, Any]]:
     """Return the cluster's address and its second node; only this directory has the rules file."""
     from sagemaker_rl.cluster.membership import find_own_address
     from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token

@@ -28,7 +28,7 @@ from sagemaker_rl.job.stop_signals import (
     StoppedBeforeTrainingError,
     deferred_stop_signals,
 )
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, run
 from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import TRAIN, Network, until
 from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL, STARTED
@@ -130,6 +130,20 @@ def test_a_worker_leaves_its_cluster(
     assert signal.getsignal(number) == before
 
 
+def test_an_alarm_of_another_handler_does_not_end_the_process() -> None:
+    """Ray's handler sets one before it calls ours."""
+    code = (
+        "import os, signal, time\n"
+        "from sagemaker_rl.job.stop_signals import deferred_stop_signals\n"
+        "with deferred_stop_signals() as caught:\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.5)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(1)\n"
+        "os._exit(10 + caught[0])\n"
+    )
+    assert run(sys.executable, "-c", code).returncode == 10 + signal.SIGTERM
+
+
 def test_output_to_a_closed_terminal_is_discarded(default_signals: None) -> None:
     code = (
         "import os, signal, sys, time\n"
@@ -199,4 +213,4 @@ def test_a_start_of_ray_that_does_nothing_is_begun_again(
         node.stop()
     said = capsys.readouterr()
     assert re.search(r"20 s .*attempt 1 of 3", said.out + said.err)
-    assert (said.out + said.err).count("Ray is slow") == 2, "once for each start"
+    assert (said.out + said.err).count("Ray starts slowly") == 2, "once for each start"

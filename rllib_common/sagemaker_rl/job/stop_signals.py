@@ -97,6 +97,10 @@ def handled_signals(
         if number == signal.SIGHUP:
             for stream in terminals:  # A write to a closed terminal would fail.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        # While Ray starts, its own handler receives the signal first, sets an alarm that aborts the
+        # process after 3 s (absl's FailureSignalHandler), and calls this handler.
+        if not callable(signal.getsignal(signal.SIGALRM)):
+            signal.alarm(0)
         handler(number)
 
     previous = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import Field, asdict, fields, replace
 from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.tune.search.sample import Domain
 
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
 from battlesnake_rl.mabs.settings.algorithm_settings import AlgorithmSettings
@@ -25,9 +26,12 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
     def apply(self, settings: Any) -> None:
         """Copy the settings of this algorithm to the fields of this configuration."""
         for field in fields(self.settings_class):
-            value = getattr(settings, field.name)
-            name, _, key = target_of(field).partition(".")
-            setattr(self, name, {**getattr(self, name), key: value} if key else value)
+            self._store(field, getattr(settings, field.name))
+
+    def _store(self, field: Field[Any], value: object) -> None:
+        """Copy the value of one setting to the field of this configuration."""
+        name, _, key = target_of(field).partition(".")
+        setattr(self, name, {**getattr(self, name), key: value} if key else value)
 
     def training(self, **given: Any) -> Any:
         """Set this algorithm's own settings, and pass all other settings to RLlib."""
@@ -44,6 +48,9 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
     def _change(self, given: Mapping[str, Any]) -> None:
         """Change settings, and check all settings, which RLlib's methods may have changed.
 
+        Search spaces of Ray Tune are stored unchecked. Tune replaces each one with a value, which
+        is checked.
+
         Raises:
             ValueError: If a value is invalid.
         """
@@ -51,7 +58,25 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         for field in fields(self.settings_class):
             name, _, key = target_of(field).partition(".")
             current[field.name] = getattr(self, name)[key] if key else getattr(self, name)
-        self.apply(fill(self.settings_class, given, current)[0])
+        names = field_names(self.settings_class)
+        changed = current | {names[name]: value for name, value in given.items()}
+        spaces = {name: value for name, value in changed.items() if _is_search_space(value)}
+        checked, _ = fill(
+            self.settings_class,
+            {name: value for name, value in given.items() if names[name] not in spaces},
+            {name: value for name, value in current.items() if name not in spaces},
+        )
+        self.apply(checked)
+        for field in fields(self.settings_class):
+            if field.name in spaces:
+                self._store(field, spaces[field.name])
+
+
+def _is_search_space(value: object) -> bool:
+    """Return whether a value is a search space of Ray Tune, such as ``tune.uniform(0, 1)``."""
+    return isinstance(value, Domain) or (
+        isinstance(value, Mapping) and value.keys() == {"grid_search"}
+    )
 
 
 class StandaloneConfig(AlgorithmConfig):  # type: ignore[misc]
