@@ -51,7 +51,7 @@ def disconnected_from_ray() -> Iterator[None]:
     """No connection to the Ray of earlier tests of the process, for a test with another cluster."""
     import ray
 
-    from sagemaker_rl.cluster.ray_node import connect_to_ray
+    from sagemaker_rl.cluster import ray_node
 
     if not ray.is_initialized():
         yield
@@ -59,4 +59,5 @@ def disconnected_from_ray() -> Iterator[None]:
     address = ray.get_runtime_context().gcs_address
     ray.shutdown()
     yield
-    connect_to_ray(address, loopback=True)
+    ray_node._read_token_again()
+    ray_node.connect_to_ray(address, loopback=True)

@@ -36,9 +36,12 @@ CLUSTER = {
 
 @pytest.fixture
 def address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disconnected_from_ray: None
+    disconnected_from_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
+    from sagemaker_rl.cluster import ray_node
+
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    ray_node._read_token_again()
     (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
     head = subprocess.Popen(
         [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-cpus=1",

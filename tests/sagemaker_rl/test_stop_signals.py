@@ -130,6 +130,23 @@ def test_a_worker_leaves_its_cluster(
     assert signal.getsignal(number) == before
 
 
+def test_a_stop_waits_for_the_end_of_an_import(
+    default_signals: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that is broken off would leave half a module."""
+    (tmp_path / "slowly_imported.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(0.3)\nend = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with deferred_stop_signals(raise_immediately=True) as caught:
+        import slowly_imported  # type: ignore[import-not-found]
+
+        with pytest.raises(StoppedBeforeTrainingError):
+            time.sleep(PATIENCE)
+    assert slowly_imported.end == 1
+    assert set(caught) == {signal.SIGTERM}
+
+
 def test_an_alarm_of_another_handler_does_not_end_the_process() -> None:
     """Ray's handler sets one before it calls ours."""
     code = (

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 import ray
 from ray._private import ray_constants, utils
-from ray._raylet import Config  # type: ignore[attr-defined]  # compiled module
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled module
 
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 from sagemaker_rl.cluster.rendezvous import ClusterError
@@ -348,8 +348,13 @@ def set_auth_token(token: str, path: Path) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(token)
     os.environ.update(zip(_AUTH_ENV_VARIABLES, ("token", str(path.absolute())), strict=True))
-    # Ray read its configuration on import, so the configuration must be read again.
+    _read_token_again()
+
+
+def _read_token_again() -> None:
+    """Make Ray read its configuration and its token again, which it caches."""
     Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager
@@ -364,7 +369,7 @@ def private_auth_token() -> Iterator[None]:
             for name in _AUTH_ENV_VARIABLES:
                 os.environ.pop(name, None)
             os.environ.update(before)
-            Config.initialize("")
+            _read_token_again()
 
 
 def find_free_port() -> int:

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that stop training."""
+
+
+_IMPORT_RETRY_S, _MAX_IMPORT_RETRIES = 0.05, 200
+"""Interval and number of the retries of a signal that arrives during an import.
+
+An error in an import would leave modules half imported, and the export of the policy needs them.
+"""
 
 
 class StoppedBeforeTrainingError(KeyboardInterrupt):
@@ -115,6 +124,16 @@ def handled_signals(
             signal.signal(number, before)
 
 
+def _is_importing() -> bool:
+    """Return whether the main thread, which called this function, is importing a module."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextmanager
 def deferred_stop_signals(
     doing: str = "this iteration, with a checkpoint", *, raise_immediately: bool = False
@@ -130,18 +149,26 @@ def deferred_stop_signals(
     """
     pending = PendingSignals()
     pending.raise_immediately = raise_immediately
+    raised = False
 
     def on_signal(number: int) -> None:
+        nonlocal raised
         pending.receive(number)
-        if len(pending) > 1:
+        if len(pending) == 1:
+            # The line is not written through sys.stderr, because the signal may interrupt a write
+            # to sys.stderr.
+            after = "" if pending.raise_immediately else f" after {doing} (Ctrl+\\ ends now)"
+            with suppress(OSError):
+                os.write(2, f"\nstopping{after}\n".encode())
+        if raised or not pending.raise_immediately:
             return
-        # The line is not written through sys.stderr, because the signal may interrupt a write to
-        # sys.stderr.
-        after = "" if pending.raise_immediately else f" after {doing} (Ctrl+\\ ends now)"
-        with suppress(OSError):
-            os.write(2, f"\nstopping{after}\n".encode())
-        if pending.raise_immediately:
-            raise StoppedBeforeTrainingError
+        if _is_importing() and len(pending) <= _MAX_IMPORT_RETRIES:
+            retry = threading.Timer(_IMPORT_RETRY_S, os.kill, [os.getpid(), number])
+            retry.daemon = True
+            retry.start()
+            return
+        raised = True
+        raise StoppedBeforeTrainingError
 
     with handled_signals(on_signal):
         yield pending
