@@ -118,8 +118,7 @@ def test_search_spaces_of_ray_tune_are_stored_and_their_values_checked() -> None
 
     space = tune.grid_search([1e-4, 1e-3])
     config = algorithms.configure("DQN", {}).training(lr=space, gamma=tune.uniform(0.9, 1))
-    config.validate()
-    assert config.lr == space
+    assert config.training(n_step=3).lr == space
     assert config.training(lr=1e-3).lr == 1e-3
     with pytest.raises(ValueError, match="lr must be"):
         config.training(lr={"grid": [1]})
