@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +25,9 @@ _CPU_COUNT_INTERVAL_S = 1.0
 
 Counting the CPUs is slower than submitting a task.
 """
+
+_CANCEL_TIMEOUT_S = 30.0
+"""Time limit of the cancellation of running tasks, in seconds."""
 
 
 class RayPool:
@@ -73,9 +76,16 @@ class RayPool:
         return future
 
     def terminate(self) -> None:
-        """Cancel all running tasks."""
-        for task in list(self._running.values()):
-            ray.cancel(task, force=True)
+        """Cancel all running tasks.
+
+        Ray can miss a task that is just being sent to a node, so the tasks are canceled until all
+        have ended, or for `_CANCEL_TIMEOUT_S`.
+        """
+        until = time.monotonic() + _CANCEL_TIMEOUT_S
+        while self._running and time.monotonic() < until:
+            for task in list(self._running.values()):
+                ray.cancel(task, force=True)
+            wait(list(self._running), timeout=1)
 
     def __enter__(self) -> Self:
         # Ray reports lost processes on stdout, which is reserved for results.
