@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -92,14 +93,13 @@ def _draw_customization(part: str, name: str) -> str:
 
 def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
     """Draw a face and the Elo of each built-in snake, with links to games on the playable page."""
-    elos = {rung.name: _Elo(rung.elo, rung.low, rung.high, "") for rung in ladder.load(2).rungs} | {
-        one["snake"]: _Elo(one["elo"], one["low"], one["high"], one["out_of_range"])
-        for one in json.loads(_PLACEMENTS.read_text())
+    placements = {rung.name: asdict(rung) for rung in ladder.load(2).rungs} | {
+        one["snake"]: one for one in json.loads(_PLACEMENTS.read_text())
     }
     for number, name in enumerate(snakes.names()):
         about = snakes.description(name)
-        if name in elos:
-            about += f" {_draw_elo_bar(elos[name])}"
+        if name in placements:
+            about += f" {_draw_elo_bar(placements[name])}"
         if name in _PLAYABLE_SNAKES:
             game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
             about += "".join(
@@ -113,23 +113,14 @@ def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
         yield name, about, picture
 
 
-class _Elo(NamedTuple):
-    """Elo with its 95% confidence interval; ``side`` is "above" or "below" outside the ladder."""
-
-    elo: float
-    low: float
-    high: float
-    side: str
-
-
-def _draw_elo_bar(elo: _Elo) -> str:
+def _draw_elo_bar(placement: Mapping[str, Any]) -> str:
     """Return the HTML of an Elo with its confidence interval, on a bar from 0 to 2500 Elo."""
-    ends = [min(max(value / 25, 0), 100) for value in (elo.low, elo.elo, elo.high)]
-    left, middle, width = ends[0], ends[1], ends[2] - ends[0]
-    if elo.side:
-        return f"The Elo is {elo.side} the ladder."
+    if side := placement.get("out_of_range"):
+        return f"The Elo is {side} the ladder."
+    elo, low, high = (placement[name] for name in ("elo", "low", "high"))
+    left, middle, width = low / 25, elo / 25, (high - low) / 25
     return (
-        f"Elo {elo.elo:.0f}, 95% CI {elo.low:.0f} to {elo.high:.0f}."
+        f"Elo {elo:.0f}, 95% CI {low:.0f} to {high:.0f}."
         f'<span class="elo"><i style="left: {left:.1f}%; width: {width:.1f}%"></i>'
         f'<b style="left: {middle:.1f}%"></b></span>'
     )

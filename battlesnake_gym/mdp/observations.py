@@ -257,7 +257,7 @@ class Observation:
     @property
     def depends_on_earlier_turns(self) -> bool:
         """Whether an observation shows more than the current turn (see ``out`` of `encode`)."""
-        return self.frame_stack > 1 or (self.in_engine and self._values_name == "memory")
+        return self.frame_stack > 1 or self._has_memory
 
     @property
     def codes(self) -> tuple[int, int]:
@@ -271,6 +271,10 @@ class Observation:
                 f"the engine cannot compute the observation {self.name!r}: it is custom"
             )
         return _VALUE_CODES[self._values_name], _VIEW_CODES[self._view_name]
+
+    @property
+    def _has_memory(self) -> bool:
+        return self.in_engine and self._values_name == "memory"
 
     @property
     def _values_name(self) -> str:
@@ -372,7 +376,7 @@ class Observation:
         else:
             board, outside = self._custom_planes(state, snake_id), np.zeros(planes, np.uint8)
         out[: len(board)] = _paste_board(self._view_name, board, outside, snake, out.shape[1:])
-        if self.planes[len(board) :] == _MEMORY_PLANES:
+        if self._has_memory:
             _update_memory(out[:planes], state, snake, view_radius)
         return out
 
