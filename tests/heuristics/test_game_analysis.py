@@ -18,6 +18,7 @@ from battlesnake_heuristics.analysis.game_analysis import (
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
+from tests.heuristics.test_mistakes import with_limited_view
 
 
 @pytest.fixture
@@ -116,6 +117,25 @@ def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> 
     assert [again.positions[t].moves for t in sorted(again.positions)] == [
         t.moves for t in replay.turns
     ]
+
+
+@pytest.mark.usefixtures("quick")
+def test_with_limited_view_the_assessment_depends_only_on_the_view(tmp_path: Path) -> None:
+    """Snakes in opposite corners see the same, whatever the other does."""
+    text = "A . . . . . . . .\n^ . . . . . . . .\n{}\n{}\nA: health=50\nB: health=50"
+    rows = (". . . . . . . . .", ". . . . . . . B <"), (". . . . . . . . v", ". . . . . . . . B")
+    for radius, is_equal in ((3, True), (30, False)):
+        found = []
+        for number, lines in enumerate(rows):
+            replay = Replay(Board.from_text(text.format(*lines)))
+            replay.append({"a": "right", "b": "left"})
+            path = tmp_path / f"{radius}-{number}.jsonl"
+            with_limited_view(replay, radius).save(path)
+            found.append(analyze_game(path, 800).positions[0].assessments["a"].candidates)
+        values = [[(one.move, one.value) for one in candidates] for candidates in found]
+        assert (values[0] == values[1]) is is_equal
+        lines_of = {name for candidates in found for one in candidates for name in one.line}
+        assert lines_of == ({"a"} if is_equal else {"a", "b"})
 
 
 class _StoppedError(Exception):

@@ -27,8 +27,10 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_heuristics.analysis.mistakes import (
     MoveAssessment,
+    Samples,
     final_scores,
     find_turn_mistakes,
+    sample_turns,
 )
 from battlesnake_heuristics.analysis.position_analysis import (
     ANALYSIS_NODES,
@@ -40,13 +42,14 @@ from battlesnake_heuristics.rating.process_pool import ProcessPool, run_tasks
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import unsupported_reason
 
-_FORMAT_VERSION = 5
+_FORMAT_VERSION = 6
 
 MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
 """Minimum ratio of the analysis time to the time of saving the analysis."""
 
 _OnUpdate = Callable[["GameAnalysis"], object]
+_Turn = tuple[Board, dict[str, str], Samples]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,17 +211,15 @@ def analyze_game(
     """
     replay = Replay.load(path)
     analysis = _load_or_start(path, replay, nodes)
-    boards = list(replay.boards())
-    start = analysis.first
+    snake_ids = [snake.id for snake in replay.first.snakes]
     missing = [
-        turn for turn in range(analysis.last, start - 1, -1) if turn not in analysis.positions
+        turn for turn in sample_turns(replay, snake_ids) if turn[0].turn not in analysis.positions
     ]
     saved = time.monotonic()
     save_s = 0.0
     on_update(analysis)
     try:
-        turns = [(boards[turn - start], replay.turns[turn - start].moves) for turn in missing]
-        with contextlib.closing(_analyze_turns(turns, nodes, jobs)) as results:
+        with contextlib.closing(_analyze_turns(missing[::-1], nodes, jobs)) as results:
             for turn, position in results:
                 analysis.positions[turn] = position
                 if time.monotonic() - saved > max(1.0, _SAVE_TIME_RATIO * save_s):
@@ -280,7 +281,7 @@ def _load_or_start(path: Path, replay: Replay, nodes: int) -> GameAnalysis:
 
 
 def _analyze_turns(
-    turns: Sequence[tuple[Board, dict[str, str]]], nodes: int, jobs: int
+    turns: Sequence[_Turn], nodes: int, jobs: int
 ) -> Generator[tuple[int, AnalyzedPosition], None, None]:
     """Yield the number and the analysis of each turn, in the order of completion."""
     work = functools.partial(_analyze_turn, nodes)
@@ -291,13 +292,11 @@ def _analyze_turns(
         yield from (analyzed for _, analyzed in results)
 
 
-def _analyze_turn(
-    nodes: int, position: tuple[Board, dict[str, str]]
-) -> tuple[int, AnalyzedPosition]:
-    """Return the number and the analysis of a turn, given its board and its moves."""
-    board, moves = position
-    assessments = PositionAnalyzer(nodes).analyze(board)
-    mistakes = find_turn_mistakes(board, moves, assessments)
+def _analyze_turn(nodes: int, turn: _Turn) -> tuple[int, AnalyzedPosition]:
+    """Return the number and the analysis of a turn, given its board, moves and samples."""
+    board, moves, samples = turn
+    assessments = PositionAnalyzer(nodes).analyze(board, samples)
+    mistakes = find_turn_mistakes(board, moves, assessments, samples)
     for mistake in mistakes:
         _apply_rollouts(assessments, mistake)
     return board.turn, AnalyzedPosition(assessments, moves, mistakes)

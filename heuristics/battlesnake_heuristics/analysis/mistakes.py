@@ -6,13 +6,13 @@ the win probability at the end of the rollout (`analysis.win_probability`). The 
 depends less on chance than the result of a longer game. `find_mistakes` finds the mistakes in a
 recorded game. Game analyses, the coach and puzzles use this definition.
 
-In a game with limited view, `find_mistakes` starts the rollouts from positions that agree with what
-the snake saw up to then (`search.beliefs`), so that hidden information counts for nothing.
+In a game with limited view, the rollouts start from positions that agree with what the snake saw up
+to then (`sample_turns`), so that hidden information counts for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -69,6 +69,9 @@ _OPPONENT_NODES = 200
 
 Position = tuple[Board, Mapping[str, str]]
 """A position and the moves of the opponents on the next turn, by id."""
+
+Samples = Mapping[str, Mapping[Board, int]]
+"""Positions that each snake considers possible, by id, and how often each position was drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +212,23 @@ def find_turn_mistakes(
     board: Board,
     moves: Mapping[str, str],
     snake_ids: Collection[str],
-    samples: Mapping[str, Sequence[Position]] = MappingProxyType({}),
+    samples: Samples = MappingProxyType({}),
 ) -> list[MoveAssessment]:
     """Return the mistakes of some snakes on a turn with the played ``moves``.
 
     A snake without another safe move makes no mistake. The result is empty if the search does not
-    support the position. ``samples`` contains the positions in which the rollouts of a snake start.
+    support the position. The rollouts of a snake start in its ``samples``, if it has any.
     """
     if unsupported_reason(board) or len(board.living) > 16:
         return []
     assessed = (
-        assess_move(board, snake.id, moves, ROLLOUT_ROUNDS, samples=samples.get(snake.id, ()))
+        assess_move(
+            board,
+            snake.id,
+            moves,
+            ROLLOUT_ROUNDS,
+            samples=_add_likely_moves(board, moves, snake, samples.get(snake.id, {})),
+        )
         for snake in board.living
         if snake.id in snake_ids and {*board.safe_moves(snake.id)} - {moves[snake.id]}
     )
@@ -227,39 +236,49 @@ def find_turn_mistakes(
 
 
 def find_mistakes(replay: Replay, snake_ids: Collection[str]) -> list[MoveAssessment]:
-    """Return the mistakes of some snakes in a recorded game, worst first.
-
-    With limited view, the function judges a move by the information that its snake had.
-    """
-    beliefs = {snake_id: Beliefs() for snake_id in snake_ids}
-    is_limited = replay.first.game.settings.view_radius is not None
-    found: list[MoveAssessment] = []
-    for board, turn in zip(replay.boards(), replay.turns, strict=False):
-        samples = {
-            snake.id: _sample_positions(board, turn.moves, snake, beliefs[snake.id])
-            for snake in board.living
-            if is_limited and snake.id in beliefs and not unsupported_reason(board)
-        }
-        found += find_turn_mistakes(board, turn.moves, snake_ids, samples)
+    """Return the mistakes of some snakes in a recorded game, worst first."""
+    found = [
+        mistake
+        for board, moves, samples in sample_turns(replay, snake_ids)
+        for mistake in find_turn_mistakes(board, moves, snake_ids, samples)
+    ]
     return sorted(found, key=lambda one: -one.loss)
 
 
-def _sample_positions(
-    board: Board, moves: Mapping[str, str], snake: Snake, beliefs: Beliefs
+def sample_turns(
+    replay: Replay, snake_ids: Collection[str]
+) -> Iterator[tuple[Board, dict[str, str], Samples]]:
+    """Yield the position, the moves, and the samples of some snakes on each turn of a game.
+
+    The samples agree with what the snake saw up to then. Without limited view, there are none.
+    """
+    beliefs = {snake_id: Beliefs() for snake_id in snake_ids}
+    is_limited = replay.first.game.settings.view_radius is not None
+    for board, turn in zip(replay.boards(), replay.turns, strict=False):
+        samples = {}
+        for snake in board.living:
+            if is_limited and snake.id in beliefs and not unsupported_reason(board):
+                seen = board.without_seed()
+                seen.you_id = snake.id
+                samples[snake.id] = beliefs[snake.id].sample(seen.limited(), _NUM_SAMPLES)
+        yield board, turn.moves, samples
+
+
+def _add_likely_moves(
+    board: Board, moves: Mapping[str, str], snake: Snake, samples: Mapping[Board, int]
 ) -> list[Position]:
-    """Return positions that agree with what a snake saw.
+    """Return a snake's samples and the opponents' moves, each sample as often as it was drawn.
 
     Opponents with a visible head play the recorded ``moves``, others the moves of a short search.
     """
     search = Search(evaluation=load_builtin(), nodes=_OPPONENT_NODES)
-    seen = board.without_seed()
-    seen.you_id = snake.id
     positions: list[Position] = []
-    for sample, times in beliefs.sample(seen.limited(), _NUM_SAMPLES).items():
+    for sample, times in samples.items():
         likely = dict(moves)
         for opponent in sample.living:
-            sample.you_id = opponent.id
             if not is_visible(opponent.head, snake.head, board.game.settings.view_radius or 0):
-                likely[opponent.id] = search.search(sample)[0].move
+                position = sample.copy()
+                position.you_id = opponent.id
+                likely[opponent.id] = search.search(position)[0].move
         positions += [(sample, likely)] * times
     return positions

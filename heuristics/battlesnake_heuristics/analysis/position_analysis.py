@@ -28,9 +28,14 @@ import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import is_visible
+from battlesnake_gym.snakes import Decision
+from battlesnake_heuristics.analysis.mistakes import Samples
 from battlesnake_heuristics.analysis.win_probability import win_probabilities
+from battlesnake_heuristics.search.beliefs import combine_decisions
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search, unsupported_reason
 
@@ -79,11 +84,18 @@ class PositionAnalyzer:
     def __init__(self, nodes: int = ANALYSIS_NODES) -> None:
         self._search = Search(evaluation=load_builtin(), nodes=nodes, exact_forced=True)
 
-    def analyze(self, board: Board) -> dict[str, SnakeAssessment]:
+    def analyze(
+        self, board: Board, samples: Samples = MappingProxyType({})
+    ) -> dict[str, SnakeAssessment]:
         """Assess every living snake of ``board``.
 
         If the game is over, the winner has probability 1 and there are no candidates. The win
         probability after a move assumes that the values of all other snakes stay the same.
+
+        Args:
+            board: Position.
+            samples: Positions that each snake considers possible (`mistakes.sample_turns`). A
+                snake without samples is assessed on ``board``.
 
         Returns:
             The assessments by snake id.
@@ -100,7 +112,10 @@ class PositionAnalyzer:
         living = board.living
         if len(living) < 2:
             return {snake.id: SnakeAssessment(1.0) for snake in living}
-        found = {snake.id: self._find_candidates(board, snake.id) for snake in living}
+        found = {
+            snake.id: self._find_candidates(snake.id, samples.get(snake.id, {board: 1}))
+            for snake in living
+        }
         values = {snake_id: candidates[0][1] for snake_id, candidates in found.items()}
         learned = not load_builtin().unsupported_reason(board)
         probabilities = functools.partial(win_probabilities, turn=board.turn, learned=learned)
@@ -120,18 +135,43 @@ class PositionAnalyzer:
 
     def best_move(self, board: Board, snake_id: str) -> str:
         """Return the best move of one snake."""
-        return self._find_candidates(board.without_seed(), snake_id)[0][0]
+        return self._find_candidates(snake_id, {board.without_seed(): 1})[0][0]
 
-    def _find_candidates(self, board: Board, snake_id: str) -> list[tuple[str, float, Line]]:
-        """Return the best moves of a snake with values and lines, best first."""
-        board.you_id = snake_id
-        decision, stats = self._search.search(board)
-        scores = decision.scores
-        moves = sorted(scores, key=lambda move: (move != decision.move, -scores[move]))
+    def _find_candidates(
+        self, snake_id: str, samples: Mapping[Board, int]
+    ) -> list[tuple[str, float, Line]]:
+        """Return the best moves of a snake with values and lines, best first.
+
+        The samples share the nodes. Each line comes from the first sample in which the move has a
+        score, without the moves of snakes whose head the snake does not see.
+        """
+        found: list[tuple[Decision, int]] = []
+        lines: dict[str, Line] = {}
+        for sample, times in samples.items():
+            position = sample.copy()
+            position.you_id = snake_id
+            nodes = max(1, self._search.nodes * times // sum(samples.values()))
+            decision, stats = self._search.search(position, nodes=nodes)
+            found.append((decision, times))
+            lines = {
+                move: _visible_line(line, position) for move, line in stats.lines.items()
+            } | lines
+        best = combine_decisions(found)
+        moves = sorted(best.scores, key=lambda move: (move != best.move, -best.scores[move]))
         return [
-            (move, scores[move], _truncate_line(stats.lines[move]))
+            (move, best.scores[move], _truncate_line(lines.get(move, {})))
             for move in moves[:_MAX_CANDIDATES]
         ]
+
+
+def _visible_line(line: Line, board: Board) -> Line:
+    """Return the moves of the snakes whose heads ``board.you`` sees."""
+    radius = board.game.settings.view_radius
+    return {
+        name: moves
+        for name, moves in line.items()
+        if radius is None or is_visible(board.snake(name).head, board.you.head, radius)
+    }
 
 
 def _truncate_line(line: Mapping[str, tuple[str, ...]]) -> Line:
