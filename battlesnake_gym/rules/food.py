@@ -42,7 +42,7 @@ def free_cells(state: State, *, avoid_hazards: bool = False) -> list[Point]:
     return [(x, y) for x in range(state.width) for y in height if (x, y) not in taken]
 
 
-def place_food(state: State, rand: GoRand, count: int, *, avoid_hazards: bool = False) -> None:
+def _place_food(state: State, rand: GoRand, count: int, *, avoid_hazards: bool = False) -> None:
     """Place ``count`` pieces of food on random free cells.
 
     If too few cells are free, the function places food on all free cells.
@@ -62,8 +62,8 @@ def standard_food(game: Game, state: State, *, avoid_hazards: bool = False) -> N
     rand = game_rand(game, state.turn)
     missing = game.settings.minimum_food - len(state.food)
     if missing > 0:
-        place_food(state, rand, missing, avoid_hazards=avoid_hazards)
+        _place_food(state, rand, missing, avoid_hazards=avoid_hazards)
         return
     chance = game.settings.food_spawn_chance
     if chance > 0 and 100 - rand.intn(100) < chance:
-        place_food(state, rand, 1, avoid_hazards=avoid_hazards)
+        _place_food(state, rand, 1, avoid_hazards=avoid_hazards)

@@ -23,7 +23,7 @@ _MIN_LARGE_BOARD_CELLS = 121
 _DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def put_snake(snake: Snake, cell: Point) -> None:
+def _put_snake(snake: Snake, cell: Point) -> None:
     """Stack a new snake's body on one cell."""
     snake.body = [cell] * START_LENGTH
 
@@ -34,7 +34,7 @@ def put_snakes(state: State, cells: Sequence[Point]) -> None:
     The list ``cells`` has at least as many cells as there are snakes.
     """
     for snake, cell in zip(state.snakes, cells, strict=False):
-        put_snake(snake, cell)
+        _put_snake(snake, cell)
 
 
 def place_standard_start(state: State, rand: GoRand) -> None:
@@ -109,7 +109,7 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
     turn = rand.intn(len(places))
     for snake in state.snakes:
         cells = places[turn]
-        put_snake(snake, remove_random_cell(cells, rand))
+        _put_snake(snake, remove_random_cell(cells, rand))
         turn = (turn + 1) % len(places)
 
 
@@ -141,7 +141,7 @@ def _place_on_random_cells(state: State, rand: GoRand) -> None:
                 f"a board of {state.width}x{state.height} has start cells for {i} snakes only, "
                 f"got {len(state.snakes)}: use fewer snakes or a larger board"
             )
-        put_snake(snake, cells[rand.intn(len(cells))])
+        _put_snake(snake, cells[rand.intn(len(cells))])
 
 
 def _center_cell(state: State) -> Point:
@@ -185,7 +185,7 @@ def place_food_beside(
     for snake in snakes:
         cells = [
             cell
-            for cell in diagonal_cells(state, snake.head)
+            for cell in _diagonal_cells(state, snake.head)
             if cell not in state.food and not is_blocked(cell)
         ]
         if not cells:
@@ -196,7 +196,7 @@ def place_food_beside(
         state.food.append(cells[rand.intn(len(cells))])
 
 
-def diagonal_cells(state: State, head: Point) -> list[Point]:
+def _diagonal_cells(state: State, head: Point) -> list[Point]:
     """List the diagonal neighbors of ``head`` away from the center, except corners."""
     middle = _center_cell(state)
     last = state.width - 1, state.height - 1

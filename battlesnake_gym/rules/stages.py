@@ -125,12 +125,12 @@ def damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
     for snake in living_snakes(state):
         layers = state.hazards.count(snake.head)
         if layers and snake.head not in state.food:
-            snake.health = max(0, health_after_layers(game, snake.health, layers))
+            snake.health = max(0, _health_after_layers(game, snake.health, layers))
             if not snake.health:
                 eliminate(snake, "hazard", state.turn + 1)
 
 
-def health_after_layers(game: Game, health: int, layers: int) -> int:
+def _health_after_layers(game: Game, health: int, layers: int) -> int:
     """Return the health after the damage of ``layers`` hazard layers.
 
     A health of 0 or less is fatal. Negative damage heals, up to the maximum health.
@@ -153,7 +153,7 @@ def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
     >>> [health_after(Game(), 20, food=food, layers=1) for food in (False, True)]
     [5, 100]
     """
-    return MAX_HEALTH if food else health_after_layers(game, health - 1, layers)
+    return MAX_HEALTH if food else _health_after_layers(game, health - 1, layers)
 
 
 def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:

@@ -13,7 +13,7 @@ _EXPANSION_INTERVAL_TURNS = 20
 _SCATTER_INTERVAL_TURNS = 2
 
 
-def is_due(state: State, every: int) -> bool:
+def _is_due(state: State, every: int) -> bool:
     """Return whether new hazards appear on this turn.
 
     Hazards appear every ``every`` turns until the board is full.
@@ -25,7 +25,7 @@ def is_due(state: State, every: int) -> bool:
 def _update_grow(game: Game, state: State) -> None:
     """Place the standard food, and then hazards on the next side of the box."""
     standard_food(game, state)
-    if is_due(state, _GROWTH_INTERVAL_TURNS):
+    if _is_due(state, _GROWTH_INTERVAL_TURNS):
         steps = state.turn // _GROWTH_INTERVAL_TURNS
         state.hazards += _grown_side(game_rand(game), state.width, state.height, steps)
 
@@ -56,7 +56,7 @@ def _grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point
     return added
 
 
-def square_ring(center: Point, radius: int, width: int, height: int) -> list[Point]:
+def _square_ring(center: Point, radius: int, width: int, height: int) -> list[Point]:
     """List the cells on the board at Chebyshev distance ``radius`` from ``center``."""
     cx, cy = center
     return [
@@ -67,35 +67,35 @@ def square_ring(center: Point, radius: int, width: int, height: int) -> list[Poi
     ]
 
 
-def update_expand_box(game: Game, state: State) -> None:
+def _update_expand_box(game: Game, state: State) -> None:
     """Place the standard food, and then hazards on the next ring around a random cell.
 
     As in the official engine, y is drawn from the range of x. On a board that is wider than high,
     the cell may therefore be off the board. The rings then surround this cell.
     """
     standard_food(game, state)
-    if not is_due(state, _EXPANSION_INTERVAL_TURNS):
+    if not _is_due(state, _EXPANSION_INTERVAL_TURNS):
         return
     rand = game_rand(game)
     center = rand.between(2, state.width - 2), rand.between(2, state.width - 2)
     radius = state.turn // _EXPANSION_INTERVAL_TURNS
-    ring = square_ring(center, radius, state.width, state.height)
+    ring = _square_ring(center, radius, state.width, state.height)
     state.hazards += ring if radius else [center]
 
 
-def update_expand_scatter(game: Game, state: State) -> None:
+def _update_expand_scatter(game: Game, state: State) -> None:
     """Place the standard food and one hazard.
 
     The hazard is on the next cell of the shuffled rings.
     """
     standard_food(game, state)
-    if not is_due(state, _SCATTER_INTERVAL_TURNS):
+    if not _is_due(state, _SCATTER_INTERVAL_TURNS):
         return
     rand = game_rand(game)
     center = rand.between(1, state.width - 1), rand.between(1, state.width - 1)
     cells = [center]
     for radius in range(1, max(state.width, state.height)):
-        ring = square_ring(center, radius, state.width, state.height)
+        ring = _square_ring(center, radius, state.width, state.height)
         rand.shuffle(ring)
         cells += ring
     index = state.turn // _SCATTER_INTERVAL_TURNS
@@ -104,8 +104,8 @@ def update_expand_scatter(game: Game, state: State) -> None:
 
 GROW_BOX = Map("hz_grow_box", "a box that grows a random side", setup, _update_grow, min_size=4)
 EXPAND_BOX = Map(
-    "hz_expand_box", "rings around a random cell", setup, update_expand_box, min_size=4
+    "hz_expand_box", "rings around a random cell", setup, _update_expand_box, min_size=4
 )
 EXPAND_SCATTER = Map(
-    "hz_expand_scatter", "the same rings, cell by cell", setup, update_expand_scatter, min_size=2
+    "hz_expand_scatter", "the same rings, cell by cell", setup, _update_expand_scatter, min_size=2
 )

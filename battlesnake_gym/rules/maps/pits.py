@@ -44,7 +44,7 @@ def update(game: Game, state: State) -> None:
         state.hazards = PITS * layers
 
 
-def check_turn(game: Game, state: State) -> None:
+def _check_turn(game: Game, state: State) -> None:
     """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1."""
     check_shrink_interval(game, "on map 'hz_hazard_pits'")
 
@@ -58,5 +58,5 @@ HAZARD_PITS = Map(
     players=(0, len(START_CELLS)),
     sizes_enforced=True,
     players_enforced=True,
-    check_turn=check_turn,
+    check_turn=_check_turn,
 )

@@ -28,7 +28,7 @@ def _ring_cells(width: int, height: int, number: int) -> list[Point]:
     return columns + [(x, y) for y in range(bottom + 1, top) for x in (left, right)]
 
 
-def setup_inner_wall(game: Game, state: State) -> None:
+def _setup_inner_wall(game: Game, state: State) -> None:
     """Create the standard start position and one ring of hazards.
 
     The ring is one cell away from the border.
@@ -37,19 +37,19 @@ def setup_inner_wall(game: Game, state: State) -> None:
     state.hazards = _ring_cells(state.width, state.height, 2)
 
 
-def setup_rings(game: Game, state: State) -> None:
+def _setup_rings(game: Game, state: State) -> None:
     """Create the standard start position and hazards on every second ring."""
     standard.setup(game, state)
     for number in range(2, state.width // 2, 2):
         state.hazards += _ring_cells(state.width, state.height, number)
 
 
-def setup_columns(game: Game, state: State) -> None:
+def _setup_columns(game: Game, state: State) -> None:
     """Create the standard start position and hazards on cells with odd x and odd y."""
     standard.setup(game, state)
     state.hazards = [(x, y) for x in range(1, state.width, 2) for y in range(1, state.height, 2)]
 
 
-INNER_WALL = Map("hz_inner_wall", "a ring one cell from the edge", setup_inner_wall, standard_food)
-RINGS = Map("hz_rings", "concentric rings", setup_rings, standard_food)
-SINGLE_COLUMNS = Map("hz_columns", "single columns", setup_columns, standard_food)
+INNER_WALL = Map("hz_inner_wall", "a ring one cell from the edge", _setup_inner_wall, standard_food)
+RINGS = Map("hz_rings", "concentric rings", _setup_rings, standard_food)
+SINGLE_COLUMNS = Map("hz_columns", "single columns", _setup_columns, standard_food)

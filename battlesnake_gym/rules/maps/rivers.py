@@ -13,25 +13,25 @@ from ..state import Game, Point, State
 from .base import Map, MapFunction
 
 
-def parse_cells(text: str) -> list[Point]:
+def _parse_cells(text: str) -> list[Point]:
     """Parse a list of cells such as ``3,1 1,3``."""
     return [(int(x), int(y)) for x, y in (pair.split(",") for pair in text.split())]
 
 
-RIVERS = parse_cells(
+RIVERS = _parse_cells(
     """
     5,10 5,9 5,7 5,6 5,5 5,4 5,3 5,0 5,1 6,5 7,5 9,5 10,5 4,5 3,5 1,5 0,5
     """
 )
 
-RIVERS_LARGE = parse_cells(
+RIVERS_LARGE = _parse_cells(
     """
     9,0 9,1 9,2 9,5 9,6 9,7 9,9 9,8 9,10 9,12 9,11 9,13 9,14 9,16 9,17 9,18 0,9 2,9 1,9 3,9 5,9
     6,9 7,9 8,9 10,9 13,9 12,9 11,9 15,9 16,9 17,9 18,9 9,4 8,10 8,8 10,8 10,10
     """
 )
 
-RIVERS_EXTRA_LARGE = parse_cells(
+RIVERS_EXTRA_LARGE = _parse_cells(
     """
     12,24 12,21 12,20 12,19 12,18 12,15 12,14 12,13 12,12 12,11 12,10 12,9 12,5 12,4 12,3 12,0
     0,12 3,12 4,12 5,12 6,12 9,12 10,12 11,12 13,12 14,12 15,12 18,12 20,12 19,12 21,12 24,12
@@ -40,13 +40,13 @@ RIVERS_EXTRA_LARGE = parse_cells(
     """
 )
 
-ISLANDS = RIVERS + parse_cells(
+ISLANDS = RIVERS + _parse_cells(
     """
     1,10 9,10 1,0 9,0 10,1 10,0 10,10 10,9 0,10 0,9 0,1 0,0 0,6 0,4 10,6 10,4 6,10 4,10 6,0 4,0
     """
 )
 
-ISLANDS_LARGE = parse_cells(
+ISLANDS_LARGE = _parse_cells(
     """
     9,18 9,0 9,1 9,2 9,3 9,5 9,6 9,8 9,7 9,9 9,10 9,11 9,12 9,13 9,15 9,16 9,17 2,9 1,9 0,9 3,9
     5,9 6,9 7,9 8,9 10,9 16,9 15,9 13,9 12,9 11,9 17,9 18,9 10,8 8,8 8,10 10,10 18,8 18,7 18,6
@@ -58,34 +58,34 @@ ISLANDS_LARGE = parse_cells(
 )
 
 RIVERS_STARTS = [
-    parse_cells("1,1 3,3"),
-    parse_cells("9,9 7,7"),
-    parse_cells("1,9 3,9"),
-    parse_cells("9,1 7,3"),
+    _parse_cells("1,1 3,3"),
+    _parse_cells("9,9 7,7"),
+    _parse_cells("1,9 3,9"),
+    _parse_cells("9,1 7,3"),
 ]
 RIVERS_LARGE_STARTS = [
-    parse_cells("1,1 5,1 1,5 5,5"),
-    parse_cells("17,1 17,5 13,5 13,1"),
-    parse_cells("1,17 5,17 1,13 5,13"),
-    parse_cells("17,17 17,13 13,17 13,13"),
+    _parse_cells("1,1 5,1 1,5 5,5"),
+    _parse_cells("17,1 17,5 13,5 13,1"),
+    _parse_cells("1,17 5,17 1,13 5,13"),
+    _parse_cells("17,17 17,13 13,17 13,13"),
 ]
 RIVERS_EXTRA_LARGE_STARTS = [
-    parse_cells("1,1 9,9 9,1 1,9"),
-    parse_cells("23,23 15,15 23,15 15,23"),
-    parse_cells("15,1 15,9 23,9 23,1"),
-    parse_cells("9,23 1,23 9,15 1,15"),
+    _parse_cells("1,1 9,9 9,1 1,9"),
+    _parse_cells("23,23 15,15 23,15 15,23"),
+    _parse_cells("15,1 15,9 23,9 23,1"),
+    _parse_cells("9,23 1,23 9,15 1,15"),
 ]
 ISLANDS_STARTS = [
-    parse_cells("3,1 1,3"),
-    parse_cells("9,7 7,9"),
-    parse_cells("3,9 1,7"),
-    parse_cells("7,1 9,3"),
+    _parse_cells("3,1 1,3"),
+    _parse_cells("9,7 7,9"),
+    _parse_cells("3,9 1,7"),
+    _parse_cells("7,1 9,3"),
 ]
 ISLANDS_LARGE_STARTS = [
-    parse_cells("2,2 2,6 6,2 6,6"),
-    parse_cells("12,2 16,2 16,6 12,6"),
-    parse_cells("16,16 16,12 12,12 12,16"),
-    parse_cells("2,16 6,16 6,12 2,12"),
+    _parse_cells("2,2 2,6 6,2 6,6"),
+    _parse_cells("12,2 16,2 16,6 12,6"),
+    _parse_cells("16,16 16,12 12,12 12,16"),
+    _parse_cells("2,16 6,16 6,12 2,12"),
 ]
 
 

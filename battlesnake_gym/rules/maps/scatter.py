@@ -25,7 +25,7 @@ def update(game: Game, state: State) -> None:
     state.hazards.append(cells[turn // _SPAWN_INTERVAL_TURNS - 1])
 
 
-def check_turn(game: Game, state: State) -> None:
+def _check_turn(game: Game, state: State) -> None:
     """Raise `RulesError` if all cells have hazards.
 
     The official engine would crash on this turn.
@@ -41,4 +41,4 @@ def check_turn(game: Game, state: State) -> None:
         )
 
 
-SCATTER = Map("hz_scatter", "a random cell every 2 turns", setup, update, check_turn=check_turn)
+SCATTER = Map("hz_scatter", "a random cell every 2 turns", setup, update, check_turn=_check_turn)

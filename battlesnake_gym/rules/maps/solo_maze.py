@@ -23,7 +23,7 @@ _MAX_BODY_LENGTH = 100_000
 
 def setup(game: Game, state: State) -> None:
     """Build the maze of level 0."""
-    build_level(game, state, 0)
+    _build_level(game, state, 0)
 
 
 def update(game: Game, state: State) -> None:
@@ -31,18 +31,18 @@ def update(game: Game, state: State) -> None:
 
     At the last levels, the food moves when the head comes near.
     """
-    level = read_level(state)
+    level = _read_level(state)
     if not state.food:
-        build_level(game, state, level + 1)
+        _build_level(game, state, level + 1)
     elif level - _LEVELS_AFTER_FULL_SIZE > _max_maze_size(state) - _FIRST_MAZE_SIZE:
         head = state.snakes[0].head
         if distance(head, state.food[0]) < _MIN_FOOD_DISTANCE:
             walls = set(state.hazards)
             state.food = []
-            place_food(game, state, level, walls)
+            _place_food(game, state, level, walls)
 
 
-def check_turn(game: Game, state: State) -> None:
+def _check_turn(game: Game, state: State) -> None:
     """Raise `RulesError` unless the position has exactly one snake."""
     if len(state.snakes) != 1:
         raise RulesError(
@@ -58,13 +58,13 @@ def _max_maze_size(state: State) -> int:
     return min(state.width, state.height - 2)
 
 
-def maze_square(state: State, level: int) -> tuple[int, Point]:
+def _maze_square(state: State, level: int) -> tuple[int, Point]:
     """Return the side length in cells and the lower left cell of the maze of a level."""
     size = min(_FIRST_MAZE_SIZE + level, _max_maze_size(state))
     return size, ((state.width - size) // 2, (state.height - size) // 2)
 
 
-def read_level(state: State) -> int:
+def _read_level(state: State) -> int:
     """Return the level, which the hazards of the bottom row encode as a binary number.
 
     The leftmost cell is the most significant bit.
@@ -83,7 +83,7 @@ def level_cells(level: int, width: int) -> list[Point]:
     return [(x, 0) for x, digit in enumerate(digits) if digit == "1"]
 
 
-def build_level(game: Game, state: State, level: int) -> None:
+def _build_level(game: Game, state: State, level: int) -> None:
     """Build the maze of ``level``, and place the snake and the food.
 
     The snake has ``level + 3`` segments. The snake starts at the lower left of the maze.
@@ -96,7 +96,7 @@ def build_level(game: Game, state: State, level: int) -> None:
             f"level {level} of map 'solo_maze' would need a body of {level + 3} segments; more "
             f"than {_MAX_BODY_LENGTH} are not supported; use the solo or standard ruleset"
         )
-    size, corner = maze_square(state, level)
+    size, corner = _maze_square(state, level)
     old_walls = set(state.hazards)
     inside = _MazeGenerator(game_rand(game, state.turn)).walls(size)
     state.hazards = (
@@ -108,7 +108,7 @@ def build_level(game: Game, state: State, level: int) -> None:
     snake.body = [corner] + [(corner[0], corner[1] - 1)] * (level + 2)
     snake.health = MAX_HEALTH
     state.food = []
-    place_food(game, state, level, old_walls.union(state.hazards))
+    _place_food(game, state, level, old_walls.union(state.hazards))
 
 
 def _cells_outside(state: State, size: int, corner: Point) -> list[Point]:
@@ -123,12 +123,12 @@ def _cells_outside(state: State, size: int, corner: Point) -> list[Point]:
     ]
 
 
-def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
+def _place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
     """Place one piece of food in the maze at a minimum distance from the head.
 
     Each attempt uses a generator with another seed.
     """
-    size, corner = maze_square(state, level)
+    size, corner = _maze_square(state, level)
     snake = state.snakes[0]
     taken = walls.union(snake.body)
     near = min(_MIN_FOOD_DISTANCE, size // 2)
@@ -216,5 +216,5 @@ SOLO_MAZE = Map(
     players=(1, 1),
     players_enforced=True,
     min_size=_MIN_MAZE_SIZE,
-    check_turn=check_turn,
+    check_turn=_check_turn,
 )
