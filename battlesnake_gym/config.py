@@ -60,7 +60,7 @@ class EnvConfig(GameSpec[IntPerGame]):
         Raises:
             ValueError: If a name is unknown.
         """
-        check_option_names(options, [*(field.name for field in fields(cls)), *extra_names])
+        _check_option_names(options, [*(field.name for field in fields(cls)), *extra_names])
         return cls(**options)
 
     @property
@@ -114,7 +114,7 @@ TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
 """Default configuration of the trainers, which truncates every game at turn 500."""
 
 
-def check_option_names(options: Iterable[str], known: Iterable[str]) -> None:
+def _check_option_names(options: Iterable[str], known: Iterable[str]) -> None:
     """Check that each name is in ``known``.
 
     Raises:

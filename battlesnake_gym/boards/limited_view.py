@@ -62,10 +62,10 @@ def collapse_hidden(
     return seen
 
 
-def limit_body(body: Sequence[Point], head: Point, view_radius: int) -> list[Point | None]:
+def _limit_body(body: Sequence[Point], head: Point, view_radius: int) -> list[Point | None]:
     """Return the visible cells of ``body`` in order, with None for each run of hidden cells.
 
-    >>> limit_body([(8, 5), (7, 5), (6, 5), (6, 4), (6, 3), (6, 2)], (5, 5), 2)
+    >>> _limit_body([(8, 5), (7, 5), (6, 5), (6, 4), (6, 3), (6, 2)], (5, 5), 2)
     [None, (7, 5), (6, 5), (6, 4), None]
     """
     return collapse_hidden(body, lambda cell: is_visible(cell, head, view_radius), None)
@@ -90,7 +90,7 @@ def limit_state(state: State, snake_id: str, view_radius: int | None) -> State:
         return state
 
     def limit_snake(snake: Snake) -> Snake:
-        seen = limit_body(snake.body, own.head, view_radius)
+        seen = _limit_body(snake.body, own.head, view_radius)
         body = [HIDDEN_POINT if cell is None else cell for cell in seen]
         return replace(snake, body=body, health=0)
 
@@ -198,7 +198,7 @@ def _limit_snake(
     hidden: Mapping[str, int] | None,
 ) -> dict[str, Any]:
     """Return the visible part of an opponent."""
-    cells = limit_body(json_fields.points(snake, "body", path), head, view_radius)
+    cells = _limit_body(json_fields.points(snake, "body", path), head, view_radius)
     sent = [
         {"x": cell[0], "y": cell[1]} if cell else (None if hidden is None else dict(hidden))
         for cell in cells

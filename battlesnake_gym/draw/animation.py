@@ -42,7 +42,7 @@ def no_win_probabilities(turn: int) -> None:
     """Return None as the win probabilities of a game that was not analyzed."""
 
 
-class PixelBox(NamedTuple):
+class _PixelBox(NamedTuple):
     """A rectangle of an image, in pixels."""
 
     left: int
@@ -71,17 +71,17 @@ class Animation:
         self._win_probabilities = win_probabilities
         self._cache: dict[object, Image.Image] = {}
         self._shown: list[list[Shape]] = []
-        self._tiles: list[PixelBox] = []
+        self._tiles: list[_PixelBox] = []
         self._columns = self._rows = 0
         self._background: tuple[Shape, ...] = ()
         self._background_by_tile: list[list[Shape]] = []
         self.picture = Image.new("RGB", (1, 1))
 
-    def draw(self, board: State) -> list[PixelBox]:
+    def draw(self, board: State) -> list[_PixelBox]:
         """Update ``picture`` to show ``board``, and return the rectangles that changed."""
         if not self._shown:
             self._draw_first(board)
-            return [PixelBox(0, 0, *self.picture.size)]
+            return [_PixelBox(0, 0, *self.picture.size)]
         changed = []
         for index, shapes in enumerate(self._shapes_by_tile(board)):
             if shapes != self._shown[index]:
@@ -104,9 +104,9 @@ class Animation:
         ys = [0, *(self._to_pixel(margin + y) for y in range(1, board.height)), self.picture.height]
         ends = [0, *(self._to_pixel(margin + 0.8 + drawing.ROW_HEIGHT * row) for row in rows)]
         ends.append(self.picture.height)
-        self._tiles = [PixelBox(x, y, x_end, y_end)
+        self._tiles = [_PixelBox(x, y, x_end, y_end)
                        for y, y_end in pairwise(ys) for x, x_end in pairwise(xs)]  # fmt: skip
-        self._tiles += [PixelBox(xs[-1], y, self.picture.width, end) for y, end in pairwise(ends)]
+        self._tiles += [_PixelBox(xs[-1], y, self.picture.width, end) for y, end in pairwise(ends)]
         self._shown = self._shapes_by_tile(board)
 
     def _to_pixel(self, coordinate: float) -> int:
@@ -150,7 +150,7 @@ class Animation:
                         for x in columns:
                             found[y * across + x].append(piece)
 
-    def _paint_tile(self, shapes: list[Shape], box: PixelBox) -> Image.Image:
+    def _paint_tile(self, shapes: list[Shape], box: _PixelBox) -> Image.Image:
         """Return the painted image of a tile.
 
         A cached image is reused if the shapes are equal. The canvas has a margin of one cell to
@@ -316,13 +316,13 @@ class _Palette:
         return picture.quantize(palette=self._image, dither=Image.Dither.NONE)
 
     def convert_changes(
-        self, picture: Image.Image, boxes: list[PixelBox]
+        self, picture: Image.Image, boxes: list[_PixelBox]
     ) -> tuple[Image.Image, tuple[int, int]]:
         """Return the changed region of an image in palette colors, and its offset.
 
         Unchanged pixels are transparent.
         """
-        boxes = boxes or [PixelBox(0, 0, 1, 1)]
+        boxes = boxes or [_PixelBox(0, 0, 1, 1)]
         left, top = min(box.left for box in boxes), min(box.top for box in boxes)
         right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
         patch = self.convert(picture.crop((left, top, right, bottom)))

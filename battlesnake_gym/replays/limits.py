@@ -89,7 +89,7 @@ def check_start(state: State) -> None:
 
 
 def check_position(state: State) -> int:
-    """Check the number of snakes, and return the result of `count_cells`.
+    """Check the number of snakes, and return the result of `_count_cells`.
 
     Raises:
         BoardError: If the position has too many snakes.
@@ -98,10 +98,10 @@ def check_position(state: State) -> int:
         raise limit_error(
             f"there are {len(state.snakes)} snakes", "MAX_REPLAY_SNAKES", MAX_REPLAY_SNAKES
         )
-    return count_cells(state)
+    return _count_cells(state)
 
 
-def count_cells(state: State) -> int:
+def _count_cells(state: State) -> int:
     """Return the number of cells that a position counts as."""
     bodies = sum(len(snake.body) for snake in state.snakes)
     board_cells = state.width * state.height + len(state.food) + len(state.hazards)
@@ -130,7 +130,7 @@ class SizeMeter:
     def add(self, state: State) -> None:
         """Count a position without checking the limits."""
         self._turns += 1
-        self._cells += count_cells(state)
+        self._cells += _count_cells(state)
 
     def check(self) -> None:
         """Check the number of turns and cells so far.
