@@ -49,7 +49,7 @@ _GAME_CASES = {
 
 
 @dataclass
-class Recording:
+class _Recording:
     """Moves and resets of recorded games.
 
     Entry t of ``actions`` and of ``resets`` belongs to turn t of all games.
@@ -86,12 +86,12 @@ def _create_games(num_games: int, game: Game, food_rng: str) -> Games:
     )
 
 
-def record_games(num_games: int, turns: int, game: Game, food_rng: str) -> Recording:
+def _record_games(num_games: int, turns: int, game: Game, food_rng: str) -> _Recording:
     """Play random games, and record the moves and the resets of the games."""
     rand = np.random.default_rng(7)
     games = _create_games(num_games, game, food_rng)
     seeds = rand.integers(1, 2**62, num_games)
-    recording = Recording(game, food_rng, seeds, [], [], 0)
+    recording = _Recording(game, food_rng, seeds, [], [], 0)
     games.reset(seeds)
     mask = np.zeros((num_games, _NUM_SNAKES, 4), np.bool_)
     for _ in range(turns):
@@ -107,8 +107,8 @@ def record_games(num_games: int, turns: int, game: Game, food_rng: str) -> Recor
     return recording
 
 
-def replay_moves(
-    recording: Recording, games: Games, after: Callable[[], object] | None = None
+def _replay_moves(
+    recording: _Recording, games: Games, after: Callable[[], object] | None = None
 ) -> None:
     """Replay the recorded moves and resets, with a call of ``after`` on each turn.
 
@@ -124,7 +124,7 @@ def replay_moves(
 
 
 def _nanoseconds_per_env_step(
-    recording: Recording, repetitions: int, extra_work: str | None = None
+    recording: _Recording, repetitions: int, extra_work: str | None = None
 ) -> float:
     """Return the median CPU time per env step, in nanoseconds.
 
@@ -144,7 +144,7 @@ def _nanoseconds_per_env_step(
             games.observe(encoder, out)
         after = partial(ctypes.memset, address, 1, size) if extra_work == "memset" else None
         start = time.thread_time_ns()
-        replay_moves(recording, games, after)
+        _replay_moves(recording, games, after)
         samples.append((time.thread_time_ns() - start) / recording.num_env_steps)
     return statistics.median(samples)
 
@@ -163,7 +163,7 @@ def _print_engine_speed(repetitions: int) -> None:
     print(f"\n{header}{'ratio':>7}")
     for name, (game, food_rng) in _GAME_CASES.items():
         for batch in _BATCH_SIZES:
-            recording = record_games(batch, max(360, 40_000 // batch), game, food_rng)
+            recording = _record_games(batch, max(360, 40_000 // batch), game, food_rng)
             bare = _nanoseconds_per_env_step(recording, repetitions)
             with_observations = _nanoseconds_per_env_step(recording, repetitions, "observe")
             memset = _nanoseconds_per_env_step(recording, repetitions, "memset") - bare

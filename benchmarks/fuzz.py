@@ -286,7 +286,7 @@ def _fuzz_server(
         tqdm(total=count, disable=not sys.stderr.isatty()) as bar,
     ):
         clients = [
-            Client(port, games, random.Random(f"{seed}/{i}"), num_pipelined)
+            _Client(port, games, random.Random(f"{seed}/{i}"), num_pipelined)
             for i in range(connections)
         ]
         done, printed = 0, 0
@@ -308,7 +308,7 @@ def _fuzz_server(
     return counts, history
 
 
-class Client:
+class _Client:
     """A client that sends requests to the server over one connection at a time."""
 
     def __init__(

@@ -57,12 +57,12 @@ _NUM_ROLLOUTS, _NUM_CHECK_ROLLOUTS, _NUM_FULL_GAMES = 64, 256, 32
 GameSummary = dict[str, Any]
 
 
-def start_board(snakes: int, number: int) -> Board:
+def _start_board(snakes: int, number: int) -> Board:
     """Create the start position of the game with index ``number``."""
     return Board.new(11, 11, snakes, game=Game(seed=derive_seed(snakes, number)))
 
 
-def choose_moves(board: Board, player: Search) -> dict[str, str]:
+def _choose_moves(board: Board, player: Search) -> dict[str, str]:
     """Return the moves of all living snakes by id, chosen by ``player``."""
     ids = [snake.id for snake in board.living]
     return {one: at.move for one, at in decide(board, dict.fromkeys(ids, player)).items()}
@@ -104,11 +104,11 @@ def _play_game_with_mistake(
     Returns:
         The game and the mistake, or None if the game has no suitable move.
     """
-    replay = Replay(start_board(snakes, number))
+    replay = Replay(_start_board(snakes, number))
     board, player = replay.first.copy(), Search(evaluation=load_builtin(), nodes=_NODES_PER_MOVE)
     first = random.Random(number).randrange(20, 100)
     while not board.is_over() and board.turn < 1000:
-        moves = choose_moves(board, player)
+        moves = _choose_moves(board, player)
         mistake = _find_costly_move(board, moves) if board.turn >= first else None
         if mistake:
             at, rest = board.copy(), [{**moves, mistake.snake_id: mistake.move}]
@@ -118,7 +118,7 @@ def _play_game_with_mistake(
                 and len(rest) <= _TURNS_TO_ELIMINATION[-1]
                 and not at.is_over()
             ):
-                rest.append(choose_moves(at, player))
+                rest.append(_choose_moves(at, player))
                 at.step(rest[-1])
             if not at.snake(mistake.snake_id).alive and len(rest) - 1 in _TURNS_TO_ELIMINATION:
                 for one in rest:
@@ -188,7 +188,7 @@ def _check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
 
     The function compares the win probabilities with the result.
     """
-    replay, analyzer = Replay(start_board(snakes, number)), PositionAnalyzer(nodes=nodes)
+    replay, analyzer = Replay(_start_board(snakes, number)), PositionAnalyzer(nodes=nodes)
     board, probabilities = replay.first.copy(), []
     while not board.is_over() and board.turn < 1000:
         assessments = analyzer.analyze(board)

@@ -34,7 +34,7 @@ sys.exit(main())
 """Training script that reports enough CPUs for all env runners."""
 
 
-def throttle(group: Path) -> None:
+def _throttle(group: Path) -> None:
     """Throttle the processes of a control group to `_CPU_FRACTION` of a core."""
     (group / "cpu.cfs_quota_us").write_text(
         f"{_CPU_FRACTION * int((group / 'cpu.cfs_period_us').read_text()):.0f}"
@@ -83,7 +83,7 @@ def main() -> int:
         ):
             (group / "cgroup.procs").write_text(str(runner))
         for group in groups:
-            throttle(group)
+            _throttle(group)
         print(f"{instances} instances are throttled to {_CPU_FRACTION} of a core each", flush=True)
         return training.wait()
     finally:

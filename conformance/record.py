@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
                 line
                 for game in old
                 for number in range(options.each)
-                for line in record_game(
+                for line in _record_game(
                     engine, game, random.Random(f"{game.header['id']} {number}"), old
                 )
             ]
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def record_game(
+def _record_game(
     engine: Engine, game: Recording, rng: random.Random, all_of: list[Recording]
 ) -> Iterator[Json]:
     """Yield the lines of a new game with random recorded settings.
@@ -106,7 +106,8 @@ def record_game(
             reason = "over" if position["over"] else "cap"
             break
         moves = [
-            None if "x" in one else choose_move(header, position, one, rng) for one in position["s"]
+            None if "x" in one else _choose_move(header, position, one, rng)
+            for one in position["s"]
         ]
         after = engine.request({"step": moves})
         if "error" in after:
@@ -116,7 +117,7 @@ def record_game(
     yield {"k": "end", "t": position["t"], "reason": reason}
 
 
-def choose_move(header: Json, position: Json, snake: Json, rng: random.Random) -> str:
+def _choose_move(header: Json, position: Json, snake: Json, rng: random.Random) -> str:
     """Choose a move to a free cell, often toward food.
 
     Occasionally, the move is an invalid string.

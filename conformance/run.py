@@ -48,7 +48,7 @@ _RULE_BY_FIELD = {
 """Description of the rule that determines each field."""
 
 
-class EngineFailedError(Exception):
+class _EngineFailedError(Exception):
     """Error for an engine that exited, timed out or sent an invalid response."""
 
 
@@ -108,7 +108,7 @@ class Engine:
         try:
             hello = self.request({"hello": 1})
             self.title, self.lacks = str(hello["engine"]), frozenset(hello.get("lacks", ()))
-        except (EngineFailedError, KeyError):
+        except (_EngineFailedError, KeyError):
             self.stop()
             raise
 
@@ -116,7 +116,7 @@ class Engine:
         """Send a request to the engine and return the response.
 
         Raises:
-            EngineFailedError: If there is no valid response.
+            _EngineFailedError: If there is no valid response.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -127,13 +127,13 @@ class Engine:
             self.process.stdin.flush()
             response = json.loads(self.process.stdout.readline())
         except (OSError, ValueError) as error:
-            raise EngineFailedError(
+            raise _EngineFailedError(
                 f"no response to {json.dumps(message)[:80]}: {error}"
             ) from error
         finally:
             timer.cancel()
         if not isinstance(response, dict):
-            raise EngineFailedError(f"a response must be an object, got {response!r:.80}")
+            raise _EngineFailedError(f"a response must be an object, got {response!r:.80}")
         return response
 
     def stop(self) -> None:
@@ -143,7 +143,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class _Outcome:
     """Result of one game, with the turn and the rule of the first difference.
 
     ``verdict`` is "agrees", "differs" or "refused".
@@ -252,18 +252,18 @@ def _describe_difference(label: str, want: object, got: object) -> str:
     )
 
 
-def play_recording(engine: Engine, recording: Recording) -> Outcome:
+def play_recording(engine: Engine, recording: Recording) -> _Outcome:
     """Play one recorded game with an engine up to the first difference."""
     header, frames, end = recording.header, recording.frames, recording.end
     compare, lacks = Comparison(header, engine.lacks), engine.lacks
     reload_each_turn = bool({"f", "hz"} & lacks)
     turns, turn = 0, frames[0]["t"]
 
-    def make_outcome(verdict: str, rule: str = "", *details: str) -> Outcome:
+    def make_outcome(verdict: str, rule: str = "", *details: str) -> _Outcome:
         """Create the outcome of this game on the current turn."""
-        return Outcome(verdict, recording, turns, turn, rule, details)
+        return _Outcome(verdict, recording, turns, turn, rule, details)
 
-    def rejected_outcome(answer: Json) -> Outcome:
+    def rejected_outcome(answer: Json) -> _Outcome:
         """Create the outcome for a response that rejects the game or reports an error."""
         if "refused" in answer:
             return make_outcome("refused", "refused", str(answer["refused"]))
@@ -313,7 +313,7 @@ def play_recording(engine: Engine, recording: Recording) -> Outcome:
     return make_outcome("agrees")
 
 
-def play_recordings(engine: Engine, games: Iterator[Recording]) -> Iterator[Outcome]:
+def play_recordings(engine: Engine, games: Iterator[Recording]) -> Iterator[_Outcome]:
     """Play every recorded game with one engine.
 
     A failure of the engine counts as a difference and restarts the engine.
@@ -321,8 +321,8 @@ def play_recordings(engine: Engine, games: Iterator[Recording]) -> Iterator[Outc
     for recording in games:
         try:
             yield play_recording(engine, recording)
-        except (EngineFailedError, KeyError) as error:
-            yield Outcome("differs", recording, rule="none", details=(f"engine failed: {error}",))
+        except (_EngineFailedError, KeyError) as error:
+            yield _Outcome("differs", recording, rule="none", details=(f"engine failed: {error}",))
             engine.stop()
             engine.start()
 
@@ -340,7 +340,7 @@ def find_view_differences(engine: Engine, path: Path) -> Iterator[tuple[str, str
         The name of the view, and the difference or "".
 
     Raises:
-        EngineFailedError: If there is no valid response.
+        _EngineFailedError: If there is no valid response.
     """
     with lzma.open(path, "rt", encoding="utf-8") as file:
         positions = [json.loads(line) for line in file]
@@ -416,7 +416,7 @@ def engine_command(word: str) -> tuple[str, list[str]]:
     raise ValueError(f"no adapter {name!r}; choose one of {', '.join(known)}, or NAME=COMMAND")
 
 
-def _iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
+def _iter_table_lines(outcomes: dict[str, list[_Outcome]]) -> Iterator[str]:
     """Yield the lines of a table with the numbers of games.
 
     The columns count agreeing, played and rejected games.
@@ -435,7 +435,7 @@ def _iter_table_lines(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
             yield row
 
 
-def _run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Outcome | None]]:
+def _run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, _Outcome | None]]:
     """Play recorded games with each mutant of the Python engine.
 
     The games of a mutant end when a game detects the mutant.
@@ -454,7 +454,7 @@ def _run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, Out
         engine.stop()
 
 
-def create_parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     """Create the command-line parser."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
@@ -501,10 +501,10 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         0 if all games agree; 1 if a game differs or a mutant is not detected. Errors exit with 2.
     """
-    options = create_parser().parse_args(argv)
+    options = _create_parser().parse_args(argv)
     files = sorted(p for p in options.games.glob(f"{options.only}") if ".jsonl" in p.name)
     if not files:
-        create_parser().error(
+        _create_parser().error(
             f"--games {options.games} has no files {options.only} of recorded games"
         )
     status = 0
@@ -514,12 +514,12 @@ def main(argv: list[str] | None = None) -> int:
                 f"{rule}: {'detected, ' + str(outcome) if outcome else 'NOT DETECTED'}", flush=True
             )
             status |= not outcome
-    outcomes: dict[str, list[Outcome]] = {}
+    outcomes: dict[str, list[_Outcome]] = {}
     for word in options.engines:
         try:
             engine = Engine(*engine_command(word), options.timeout_s)
-        except (ValueError, OSError, EngineFailedError, KeyError) as error:
-            create_parser().error(f"{word}: {error}")
+        except (ValueError, OSError, _EngineFailedError, KeyError) as error:
+            _create_parser().error(f"{word}: {error}")
         if options.views:
             status |= _print_views(engine, options.differences)
             continue
@@ -528,7 +528,7 @@ def main(argv: list[str] | None = None) -> int:
             games = (game for path in files for game in iter_recordings(path))
             found = outcomes[engine.name] = list(play_recordings(engine, games))
         except ValueError as error:
-            create_parser().error(str(error))
+            _create_parser().error(str(error))
         finally:
             engine.stop()
         seconds = time.perf_counter() - started_at
@@ -551,7 +551,7 @@ def _print_views(engine: Engine, max_differences: int) -> bool:
     """Compare all recorded views, print the result, and return whether a view differs."""
     try:
         views = list(find_view_differences(engine, _FOLDER / "views.jsonl.xz"))
-    except EngineFailedError as error:
+    except _EngineFailedError as error:
         views = [("engine failed", str(error))]
     finally:
         engine.stop()

@@ -43,7 +43,7 @@ def play(seed: int) -> Replay:
     return Replay.from_play(board, seats, max_turns=_MAX_TURNS)
 
 
-def select_puzzles(replay: Replay) -> Iterator[Puzzle]:
+def _select_puzzles(replay: Replay) -> Iterator[Puzzle]:
     """Yield the puzzles of a game that a deep search confirms, latest turn first."""
     confirmed = (
         one
@@ -66,7 +66,7 @@ def main() -> None:
         bar.update(sum(len(game.puzzles) for game in games))
         while bar.n < arguments.puzzles:
             replay = play(next(seeds))
-            puzzles = sorted(select_puzzles(replay), key=lambda one: one.board.turn)
+            puzzles = sorted(_select_puzzles(replay), key=lambda one: one.board.turn)
             if puzzles:
                 game = PuzzleGame.from_replay(replay, puzzles)
                 with arguments.output.open("a") as file:

@@ -12,7 +12,7 @@ from battlesnake_gym.engine import engine
 from battlesnake_gym.rules import MOVES, RulesError
 
 
-class CompiledGame:
+class _CompiledGame:
     """One game in the C engine."""
 
     def _create_game(self, header: Json) -> None:
@@ -62,4 +62,4 @@ class CompiledGame:
 
 
 if __name__ == "__main__":
-    serve("engine in C", CompiledGame())
+    serve("engine in C", _CompiledGame())

@@ -16,7 +16,7 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards.limited_view import limit_view
 
 
-class PythonGame:
+class _PythonGame:
     """A game played with the rules of the module ``rules``."""
 
     def __init__(self, rules: ModuleType) -> None:
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         mutated = sys.argv[1:2] == ["--mutant"]
         serve(
-            "rules in Python", PythonGame(import_mutant(sys.argv[2], folder) if mutated else rules)
+            "rules in Python", _PythonGame(import_mutant(sys.argv[2], folder) if mutated else rules)
         )

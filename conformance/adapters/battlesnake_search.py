@@ -14,7 +14,7 @@ from battlesnake_heuristics.search import _search
 _MAX_SNAKES = 8
 
 
-class SearchPosition:
+class _SearchPosition:
     """One position in the format of the search."""
 
     def load(self, header: Json, state: Json) -> Json:
@@ -69,4 +69,4 @@ class SearchPosition:
 
 if __name__ == "__main__":
     lacks = ("start", "t", "f", "hz", "x", "by", "on", "dead", "over")
-    serve("search in C", SearchPosition(), *lacks)
+    serve("search in C", _SearchPosition(), *lacks)

@@ -16,7 +16,7 @@ The engine lists all 4**n joint moves of n living snakes.
 """
 
 
-class HisssGame:
+class _HisssGame:
     """One position in a game of hisss."""
 
     def load(self, header: Json, state: Json) -> Json:
@@ -66,4 +66,4 @@ class HisssGame:
 
 
 if __name__ == "__main__":
-    serve("hisss", HisssGame(), "start", "f", "hz", "x", "by", "on", "dead")
+    serve("hisss", _HisssGame(), "start", "f", "hz", "x", "by", "on", "dead")

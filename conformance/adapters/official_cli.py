@@ -9,7 +9,7 @@ from scripted_snakes import boards, scripted_moves, start_server
 from server_loop import Json, UnsupportedGameError, flatten_cells, serve
 
 
-class CommandLineGame:
+class _CommandLineGame:
     """One game of the official command line.
 
     The start of the next game ends the process of this game.
@@ -72,4 +72,4 @@ def _flatten(cells: Iterable[Json]) -> list[int]:
 
 if __name__ == "__main__":
     url = start_server()
-    serve("official command line", CommandLineGame(), "x", "by", "on", "dead", "over")
+    serve("official command line", _CommandLineGame(), "x", "by", "on", "dead", "over")

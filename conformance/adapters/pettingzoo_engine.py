@@ -16,7 +16,7 @@ In the environment, y increases downwards.
 """
 
 
-class PettingZooGame:
+class _PettingZooGame:
     """One position in an environment of pypzbattlesnake."""
 
     def load(self, header: Json, state: Json) -> Json:
@@ -55,7 +55,7 @@ class PettingZooGame:
 if __name__ == "__main__":
     serve(
         "pypzbattlesnake",
-        PettingZooGame(),
+        _PettingZooGame(),
         "start",
         "t",
         "f",

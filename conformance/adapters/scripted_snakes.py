@@ -14,7 +14,7 @@ boards: Queue[Json] = Queue()
 scripted_moves: dict[str, Queue[str]] = {}
 
 
-class SnakeHandler(BaseHTTPRequestHandler):
+class _SnakeHandler(BaseHTTPRequestHandler):
     """Request handler of all snakes of a game.
 
     Each snake has its own path. The first living snake puts the board into the queue ``boards``.
@@ -43,6 +43,6 @@ class SnakeHandler(BaseHTTPRequestHandler):
 
 def start_server() -> str:
     """Start the server of the snakes and return its URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), SnakeHandler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _SnakeHandler)
     Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}"
