@@ -28,17 +28,17 @@ from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import FrozenSearch, Search
 
 
-def random_snake(seed: int) -> Pipeline:
+def _random_snake(seed: int) -> Pipeline:
     """Move randomly, even into walls or the snake's own neck; the weakest snake."""
     return Pipeline(seed=seed)
 
 
-def safe_random_snake(seed: int) -> Pipeline:
+def _safe_random_snake(seed: int) -> Pipeline:
     """Move randomly, but avoid moves that lose immediately."""
     return Pipeline(*ALIVE, seed=seed)
 
 
-def straight_snake(seed: int) -> Pipeline:
+def _straight_snake(seed: int) -> Pipeline:
     """Go straight ahead until the next cell is blocked."""
     return Pipeline(*ALIVE, straight, seed=seed)
 
@@ -48,7 +48,7 @@ def hungry_snake(seed: int) -> Pipeline:
     return Pipeline(*ALIVE, food, seed=seed)
 
 
-def hungry_blackout_snake(seed: int) -> Pipeline:
+def _hungry_blackout_snake(seed: int) -> Pipeline:
     """Go for seen or remembered food, else for the own tail; made for limited view.
 
     The starter kit of Battlesnake Blackout has a snake of this description.
@@ -56,7 +56,7 @@ def hungry_blackout_snake(seed: int) -> Pipeline:
     return Pipeline(*ALIVE, When(food_reachable, [known_food], [path_to_tail]), seed=seed)
 
 
-def cautious_snake(seed: int) -> Pipeline:
+def _cautious_snake(seed: int) -> Pipeline:
     """Avoid all visible risks, eat when hungry, and keep space to move."""
     return Pipeline(*SAFE, hazards, When(hungry, [food], [space, distance]), seed=seed)
 
@@ -68,27 +68,27 @@ def hunter(seed: int) -> Pipeline:
     )
 
 
-def tail_chaser(seed: int) -> Pipeline:
+def _tail_chaser(seed: int) -> Pipeline:
     """Follow the snake's own tail, except to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [tail]), unharmed, seed=seed)
 
 
-def wall_hugger(seed: int) -> Pipeline:
+def _wall_hugger(seed: int) -> Pipeline:
     """Stay at the edge of the board, except to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [edge]), unharmed, seed=seed)
 
 
-def center_snake(seed: int) -> Pipeline:
+def _center_snake(seed: int) -> Pipeline:
     """Stay in the center of the board, except to eat."""
     return Pipeline(*SAFE, When(hungry, [food], [center]), unharmed, seed=seed)
 
 
-def territorial_snake(seed: int) -> Pipeline:
+def _territorial_snake(seed: int) -> Pipeline:
     """Claim the most cells that it can reach before any other snake."""
     return Pipeline(*SAFE, When(hungry, [food * 3]), territory, food * 0.4, unharmed, seed=seed)
 
 
-def decision_tree_snake(seed: int) -> Pipeline:
+def _decision_tree_snake(seed: int) -> Pipeline:
     """Use a decision tree: eat if hungry, hunt if longest, else grow.
 
     Without opponents, the snake follows its tail.
@@ -102,7 +102,7 @@ def decision_tree_snake(seed: int) -> Pipeline:
     )
 
 
-def lookahead_snake(seed: int) -> Pipeline:
+def _lookahead_snake(seed: int) -> Pipeline:
     """Simulate the next turn, assuming the worst reply of the nearest opponent."""
     return Pipeline(*SAFE, When(hungry, [food * 3], [food * 0.4]), foresight, unharmed, seed=seed)
 
@@ -117,26 +117,26 @@ def champion(seed: int) -> Search:
     return Search(evaluation=load_builtin(), decoupled=True)
 
 
-def minimax_2026(seed: int) -> FrozenSearch:
+def _minimax_2026(seed: int) -> FrozenSearch:
     """Search with the frozen 2026 version of ``minimax``, for the upper rungs of the ladder."""
     return FrozenSearch()
 
 
 BUILTIN_SNAKES: dict[str, snakes.StrategyFactory] = {
-    "random": random_snake,
-    "safe-random": safe_random_snake,
-    "straight": straight_snake,
+    "random": _random_snake,
+    "safe-random": _safe_random_snake,
+    "straight": _straight_snake,
     "hungry": hungry_snake,
-    "hungry-blackout": hungry_blackout_snake,
-    "cautious": cautious_snake,
+    "hungry-blackout": _hungry_blackout_snake,
+    "cautious": _cautious_snake,
     "hunter": hunter,
-    "tail-chaser": tail_chaser,
-    "wall-hugger": wall_hugger,
-    "center": center_snake,
-    "territory": territorial_snake,
-    "tree": decision_tree_snake,
-    "lookahead": lookahead_snake,
-    "minimax-2026": minimax_2026,
+    "tail-chaser": _tail_chaser,
+    "wall-hugger": _wall_hugger,
+    "center": _center_snake,
+    "territory": _territorial_snake,
+    "tree": _decision_tree_snake,
+    "lookahead": _lookahead_snake,
+    "minimax-2026": _minimax_2026,
     "minimax": minimax,
     "champion": champion,
 }

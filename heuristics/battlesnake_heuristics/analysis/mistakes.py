@@ -113,7 +113,7 @@ def final_scores(last: Board) -> dict[str, float] | None:
     return {snake.id: 1 / len(winners) if snake in winners else 0.0 for snake in last.snakes}
 
 
-def rollout_score(board: Board, snake_id: str, moves: Mapping[str, str], seed: int) -> float:
+def _rollout_score(board: Board, snake_id: str, moves: Mapping[str, str], seed: int) -> float:
     """Return a snake's score in one rollout that starts with ``moves``, in [0, 1].
 
     Food and node limits (`ROLLOUT_PLAYERS`, `ROLLOUT_NODE_DOUBLINGS`) depend on the seed. Equal
@@ -159,7 +159,7 @@ def score_after_move(
     The opponents play the moves in ``others`` on the first turn.
     """
     moves = {**others, snake_id: move}
-    return sum(rollout_score(board, snake_id, moves, seed) for seed in seeds) / len(seeds)
+    return sum(_rollout_score(board, snake_id, moves, seed) for seed in seeds) / len(seeds)
 
 
 def assess_move(

@@ -131,14 +131,14 @@ def find_puzzles(replay: Replay) -> Iterator[Puzzle]:
             continue
         for snake in board.living:
             board.you_id = snake.id
-            solved = find_puzzle(board)
+            solved = _find_puzzle(board)
             if solved is not None:
                 yield Puzzle(board, *solved)
                 earliest = board.turn
                 break
 
 
-def find_puzzle(board: Board) -> tuple[str, int] | None:
+def _find_puzzle(board: Board) -> tuple[str, int] | None:
     """Return the only good move of ``board.you``, and the grade of the puzzle.
 
     The result is None if the position is not a puzzle. A position is not a puzzle in three cases:

@@ -46,7 +46,7 @@ positions of 500 games. The weights of ``handcrafted`` were fitted to 1,200 posi
 """
 
 
-def compute_features(value: float, turn: int) -> tuple[float, float, float]:
+def _compute_features(value: float, turn: int) -> tuple[float, float, float]:
     """Return the features of one snake's ``value``, which is in cells of territory.
 
     The features are the compressed value, the compressed value times the turn, and the sign of a
@@ -57,7 +57,7 @@ def compute_features(value: float, turn: int) -> tuple[float, float, float]:
     return near, near * min(turn, MAX_FEATURE_TURN) / MAX_FEATURE_TURN, float(decided)
 
 
-def select_weights(learned: bool, living: int) -> tuple[float, float, float]:
+def _select_weights(learned: bool, living: int) -> tuple[float, float, float]:
     """Return the weights for an evaluation and a number of living snakes."""
     return WEIGHTS["learned" if learned else "handcrafted"][min(max(living, 2), 3)]
 
@@ -75,9 +75,9 @@ def win_probabilities(values: Mapping[str, float], turn: int, learned: bool) -> 
     >>> 0.95 < win_probabilities({"a": 999.0, "b": -999.0}, turn=20, learned=True)["a"] < 1
     True
     """
-    weights = select_weights(learned, len(values))
+    weights = _select_weights(learned, len(values))
     scores = {
-        name: sum(w * x for w, x in zip(weights, compute_features(value, turn), strict=True))
+        name: sum(w * x for w, x in zip(weights, _compute_features(value, turn), strict=True))
         for name, value in values.items()
         if value >= -MIN_FORCED_WIN_VALUE
         and not (len(values) == 2 and max(values.values()) > MIN_FORCED_WIN_VALUE > value)

@@ -104,7 +104,7 @@ _clock: Callable[[], float] = time.perf_counter
 log = logging.getLogger(__name__)
 
 
-class NodeCounts(NamedTuple):
+class _NodeCounts(NamedTuple):
     """Numbers of leaf evaluations and visited nodes of a search."""
 
     leaf_evals: int
@@ -200,7 +200,7 @@ _HELPER_JOIN_TIMEOUT_S = 0.005
 """Maximum time to wait for the results of helper threads, in seconds."""
 
 
-class SearchCores:
+class _SearchCores:
     """Cores that concurrent time-limited searches share.
 
     A search uses all free cores, or one core if no core is free. A search that runs alone uses as
@@ -238,7 +238,7 @@ class SearchCores:
     def _num_free_cores(self) -> int:
         return self._tuner.num_cores - self._num_busy_cores
 
-    def search(self, request: tuple[Any, ...]) -> tuple[SearchResult, NodeCounts]:
+    def search(self, request: tuple[Any, ...]) -> tuple[SearchResult, _NodeCounts]:
         """Search with all free cores.
 
         Returns:
@@ -268,7 +268,7 @@ class SearchCores:
         seconds = time.perf_counter() - start - throttled_s
         if is_alone and seconds > _MIN_SAMPLE_DURATION_S:
             tuner.observe(((throttled_at or time.process_time()) - cpu_start) / seconds)
-        return _select_result([found, *helped]), NodeCounts(
+        return _select_result([found, *helped]), _NodeCounts(
             sum(result.leaf_evals for result in helped), sum(result.nodes for result in helped)
         )
 
@@ -299,7 +299,7 @@ def _select_result(found: list[SearchResult]) -> SearchResult:
     return max(found, key=lambda one: sum(other.visits[one.move] for other in found))
 
 
-SEARCH_CORES = SearchCores()
+SEARCH_CORES = _SearchCores()
 """Cores that all time-limited searches of this process share."""
 
 
@@ -439,7 +439,7 @@ class Search:
         if seconds is None:
             result, helper_counts = (
                 SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get()))),
-                NodeCounts(0, 0),
+                _NodeCounts(0, 0),
             )
         else:
             result, helper_counts = SEARCH_CORES.search(request)
