@@ -53,14 +53,14 @@ The longer timeout prevents failed moves on a busy machine.
 
 
 @dataclass(frozen=True, slots=True)
-class Matchup:
+class _Matchup:
     """A row of the gauntlet's table: the first snake, its opponents, and the board."""
 
     names: tuple[str, ...]
     board: GameSpec[int]
 
 
-def iter_matchups(plan: LeagueConfig) -> Iterator[Matchup]:
+def iter_matchups(plan: LeagueConfig) -> Iterator[_Matchup]:
     """Yield every matchup of the league file's first snake.
 
     On each board, the first snake plays against every group of opponents that fills the other
@@ -69,7 +69,7 @@ def iter_matchups(plan: LeagueConfig) -> Iterator[Matchup]:
     ours, *opponents = [entrant.name for entrant in plan.entrants]
     for board in plan.boards:
         for group in itertools.combinations(opponents, board.num_snakes - 1):
-            yield Matchup((ours, *group), board)
+            yield _Matchup((ours, *group), board)
 
 
 class _CpuMeteredPlayer(HttpPlayer):
@@ -173,7 +173,7 @@ def make_equal_cpu_player_opener(meter: Callable[[str], float]) -> OpenPlayers:
 
 
 def summarize_matchup(
-    matchup: Matchup, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
+    matchup: _Matchup, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
 ) -> dict[str, Any]:
     """Return a summary of a matchup as a dict for JSON output.
 

@@ -77,7 +77,7 @@ The problem of a healthy snake is "".
 """
 
 
-class Clock(Protocol):
+class _Clock(Protocol):
     """Interface of a league's clock."""
 
     def now(self) -> datetime:
@@ -114,7 +114,7 @@ class SteadyClock:
         return now
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait like `Clock.wait`, for at most `_LEAGUE_POLL_INTERVAL_S` seconds."""
+        """Wait like `_Clock.wait`, for at most `_LEAGUE_POLL_INTERVAL_S` seconds."""
         seconds = min(seconds, _LEAGUE_POLL_INTERVAL_S)
         if games:
             wait(games, seconds, FIRST_COMPLETED)
@@ -242,7 +242,7 @@ class League:
         jobs: int = 1,
         replays: Path | None = None,
         address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
-        clock: Clock | None = None,
+        clock: _Clock | None = None,
     ) -> None:
         self.plan = plan
         self.games = 0

@@ -30,7 +30,7 @@ def verify_result(settings: TournamentSettings, result: GameResult) -> None:
     Raises:
         ResultMismatchError: If the result contradicts the moves.
     """
-    last, finished = replay_moves(settings, result.scheduled, result.moves)
+    last, finished = _replay_moves(settings, result.scheduled, result.moves)
     expected = replace(
         result,
         turns=last.turn,
@@ -55,7 +55,7 @@ def verify_result(settings: TournamentSettings, result: GameResult) -> None:
         )
 
 
-def replay_moves(
+def _replay_moves(
     settings: TournamentSettings, scheduled: ScheduledGame, moves: Sequence[str]
 ) -> tuple[State, bool]:
     """Replay a game from its moves.

@@ -57,7 +57,7 @@ _POINTS = (2.0, 1.0)
 """Points of the first places, as in Battlesnake Blackout; later places have none."""
 
 
-def placement_points(ranks: Sequence[int]) -> list[float]:
+def _placement_points(ranks: Sequence[int]) -> list[float]:
     """Return the points of each seat: 2 for the first place, 1 for the second, 0 for the others.
 
     Seats that tie share the points of their places.
@@ -65,7 +65,7 @@ def placement_points(ranks: Sequence[int]) -> list[float]:
     Args:
         ranks: Rank of each seat, as `ratings.rank_snakes` returns them.
 
-    >>> placement_points([0, 1, 2, 3]), placement_points([0, 1, 1, 2])
+    >>> _placement_points([0, 1, 2, 3]), _placement_points([0, 1, 1, 2])
     ([2.0, 1.0, 0.0, 0.0], [2.0, 0.5, 0.5, 0.0])
     """
     places = sorted(ranks)
@@ -87,7 +87,7 @@ class StandingsRow:
         games: Games played.
         wins: Games won.
         draws: Games drawn.
-        points: Points by placement (`placement_points`).
+        points: Points by placement (`_placement_points`).
         turns: Mean game length, in turns.
         endings: Number of games, keyed by cause of elimination (``alive`` for survival).
         p50: Median latency in milliseconds; None if no move was requested.
@@ -160,7 +160,7 @@ class Standings:
             [(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats]
         )
         self._ratings.add_game(ranks)
-        points = placement_points([rank for _, rank in ranks])
+        points = _placement_points([rank for _, rank in ranks])
         drawn = len(game.seats) > 1 and not any(seat.won for seat in game.seats)
         for seat, earned in zip(game.seats, points, strict=True):
             history = self.histories.setdefault(seat.snake, History())

@@ -189,7 +189,7 @@ def to_dict(
         "ci_low": _finite_or_none(estimated.low),
         "ci_high": _finite_or_none(estimated.high),
         "pairs": pairs,
-        "mean_move_ms": mean_move_ms(games),
+        "mean_move_ms": _mean_move_ms(games),
     }
 
 
@@ -201,7 +201,7 @@ def _finite_or_none(elo: float) -> float | None:
     return elo if np.isfinite(elo) else None
 
 
-def mean_move_ms(games: Sequence[StoredGame]) -> list[float]:
+def _mean_move_ms(games: Sequence[StoredGame]) -> list[float]:
     """Return the mean time per move of each side, in milliseconds."""
     move_ms: list[list[float]] = [[], []]
     for game in games:

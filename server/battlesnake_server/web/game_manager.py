@@ -68,7 +68,7 @@ class TooManyGamesError(RuntimeError):
     """Error raised if the maximum number of concurrent games is reached."""
 
 
-class GameStoppedError(Exception):
+class _GameStoppedError(Exception):
     """Exception that ends a game after a visitor has stopped the game."""
 
 
@@ -153,7 +153,7 @@ def _parse_keyboard_player(root: Mapping[str, Any], roster: Roster) -> str | Non
 
 
 @dataclass(slots=True)
-class ManagedGame:
+class _ManagedGame:
     """Game in progress.
 
     Attributes:
@@ -177,11 +177,11 @@ class GameManager:
         self._engine = engine
         self._broadcast = broadcast
         self._replays = replays
-        self._games: dict[str, ManagedGame] = {}
+        self._games: dict[str, _ManagedGame] = {}
         self._lock = threading.Lock()
         self._storing = threading.Lock()
 
-    def start(self, request: GameRequest, visitor: str) -> ManagedGame:
+    def start(self, request: GameRequest, visitor: str) -> _ManagedGame:
         """Start a game, and wait until the game's page exists.
 
         Args:
@@ -196,7 +196,7 @@ class GameManager:
             if request.keyboard_player is None
             else KeyboardPlayer(request.turn_delay_s, alone=not request.snakes)
         )
-        game = ManagedGame(
+        game = _ManagedGame(
             str(uuid.uuid4()), keyboard_player, visitor, time.monotonic() + _MAX_GAME_S
         )
         with self._lock:
@@ -241,12 +241,12 @@ class GameManager:
             game.keyboard_player.stop_waiting()
         return True
 
-    def _play_and_store(self, game: ManagedGame, request: GameRequest) -> None:
+    def _play_and_store(self, game: _ManagedGame, request: GameRequest) -> None:
         """Play and store a game, and report errors on the game's page."""
         try:
             record = asyncio.run(self._play_game(game, request))
             self._store_with_retries(game, request, record)
-        except GameStoppedError:
+        except _GameStoppedError:
             pass  # The game's page shows the turns played so far.
         except (OSError, SQLAlchemyError) as error:  # For example, the disk is full.
             cause = getattr(error, "strerror", None) or getattr(error, "orig", None) or error
@@ -263,7 +263,7 @@ class GameManager:
             with self._lock:
                 del self._games[game.id]
 
-    async def _play_game(self, game: ManagedGame, request: GameRequest) -> GameRecord:
+    async def _play_game(self, game: _ManagedGame, request: GameRequest) -> GameRecord:
         """Play a game to the end."""
         keyboard: list[Player] = [] if game.keyboard_player is None else [game.keyboard_player]
         async with open_players(request.snakes, request.timeout / 1000, request.seed) as players:
@@ -277,14 +277,14 @@ class GameManager:
                 functools.partial(self._on_event, game),
             )
 
-    def _on_event(self, game: ManagedGame, event: Board | Turn) -> None:
+    def _on_event(self, game: _ManagedGame, event: Board | Turn) -> None:
         """Publish an event of a game; end a stopped or overdue game."""
         self._broadcast.publish_event(game.id, event)
         if game.stopped or time.monotonic() > game.deadline:
-            raise GameStoppedError
+            raise _GameStoppedError
 
     def _store_with_retries(
-        self, game: ManagedGame, request: GameRequest, record: GameRecord
+        self, game: _ManagedGame, request: GameRequest, record: GameRecord
     ) -> None:
         """Store a game under the next unused number.
 
@@ -297,7 +297,7 @@ class GameManager:
                 continue
         return self._store_game(game, request, record)
 
-    def _store_game(self, game: ManagedGame, request: GameRequest, record: GameRecord) -> None:
+    def _store_game(self, game: _ManagedGame, request: GameRequest, record: GameRecord) -> None:
         """Store a game under the number after the highest stored number."""
         saved: list[Path] = []
 

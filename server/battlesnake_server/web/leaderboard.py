@@ -42,7 +42,7 @@ ENDING_LABELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class TournamentOption:
+class _TournamentOption:
     """Tournament that a visitor can select.
 
     Attributes:
@@ -92,7 +92,7 @@ def requested_tournament() -> int | None:
     return query_integer("tournament", 0)
 
 
-def list_tournaments() -> list[TournamentOption]:
+def list_tournaments() -> list[_TournamentOption]:
     """Return all tournaments that have games, latest tournament first."""
     with Session(current_arena().database) as session:
         rows = session.execute(
@@ -100,7 +100,7 @@ def list_tournaments() -> list[TournamentOption]:
             .order_by(Tournament.id.desc())
         )  # fmt: skip
         return [
-            TournamentOption(
+            _TournamentOption(
                 row.id,
                 _title(row),
                 games,
@@ -114,12 +114,12 @@ def list_tournaments() -> list[TournamentOption]:
 def _title(row: Tournament) -> str:
     """Return the title of a tournament; the settings may be damaged."""
     try:
-        return format_title(row.settings)
+        return _format_title(row.settings)
     except (KeyError, TypeError, AssertionError):
         return f"tournament {row.id}, whose settings are damaged"
 
 
-def format_title(setup: dict[str, object]) -> str:
+def _format_title(setup: dict[str, object]) -> str:
     """Return a short title of a tournament."""
     if setup == VISITOR_TOURNAMENT:
         return "Games from this site"
@@ -150,9 +150,9 @@ def find_history(snake: str, tournament: int | None) -> tuple[StandingsRow, Hist
 
 
 @functools.lru_cache(maxsize=16)
-def _cached_standings(database: Engine, tournament: int | None) -> IncrementalStandings:
+def _cached_standings(database: Engine, tournament: int | None) -> _IncrementalStandings:
     """Return the cached standings of a tournament or of all games."""
-    return IncrementalStandings(database, tournament)
+    return _IncrementalStandings(database, tournament)
 
 
 def is_readable(game: StoredGame, *, with_latencies: bool = True) -> bool:
@@ -202,7 +202,7 @@ _MAX_GAMES_PER_QUERY = 500
 """Maximum number of games that one database query loads."""
 
 
-class IncrementalStandings:
+class _IncrementalStandings:
     """Standings of one tournament or of all games, updated with new games.
 
     Each method call loads the games stored since the last call. The tournament id None selects all

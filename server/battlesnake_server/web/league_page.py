@@ -28,7 +28,7 @@ blueprint = Blueprint("league", __name__)
 
 
 @dataclass(frozen=True, slots=True)
-class LeagueRow:
+class _LeagueRow:
     """Row of the league table: a snake with its standings and its state.
 
     Attributes:
@@ -127,7 +127,7 @@ def end_current_season() -> Response:
     return jsonify(ended=True)
 
 
-def _build_table(season: Season | None) -> list[LeagueRow]:
+def _build_table(season: Season | None) -> list[_LeagueRow]:
     """Return the rows of all entrants by descending rating.
 
     Entrants without games are last.
@@ -144,15 +144,15 @@ def _build_table(season: Season | None) -> list[LeagueRow]:
         return [_build_row(name, lines.get(name), rows.get(name)) for name in names]
 
 
-def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> LeagueRow:
+def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> _LeagueRow:
     """Build the row of a snake in the league table."""
     if row is None:
-        return LeagueRow(name, line, "healthy")
+        return _LeagueRow(name, line, "healthy")
     if row.benched:
-        return LeagueRow(name, line, "benched")
+        return _LeagueRow(name, line, "benched")
     if row.cooldown_until is None:
-        return LeagueRow(name, line, "healthy")
-    return LeagueRow(name, line, "cooldown", str(row.reason), row.cooldown_until)
+        return _LeagueRow(name, line, "healthy")
+    return _LeagueRow(name, line, "cooldown", str(row.reason), row.cooldown_until)
 
 
 def _utc_now() -> datetime:
