@@ -175,7 +175,7 @@ def _load_policy(path: str, *state: int) -> OnnxPolicy:
     return OnnxPolicy.load(path)
 
 
-class DefaultPolicySnake(PolicySnake):
+class _DefaultPolicySnake(PolicySnake):
     """Strategy of the bundled policy; `DEFAULT_SNAKE` plays unsupported games.
 
     Every game that `DEFAULT_SNAKE` plays is logged with the reason.
@@ -237,7 +237,7 @@ def strategy_factory(
 ) -> StrategyFactory:
     """Return the factory of a snake with move filters and policy rules.
 
-    The bundled policy plays as a `DefaultPolicySnake` and uses the safe filters by default.
+    The bundled policy plays as a `_DefaultPolicySnake` and uses the safe filters by default.
 
     Args:
         snake: A snake (`SnakeSpec`); the default is `DEFAULT_SNAKE`.
@@ -265,7 +265,7 @@ def strategy_factory(
         return factory
     if spec.source == BUILTIN_POLICY_NAME:
         return functools.partial(
-            DefaultPolicySnake, factory.onnx_policy, chosen or SAFE, factory.rules
+            _DefaultPolicySnake, factory.onnx_policy, chosen or SAFE, factory.rules
         )
     return replace(factory, filters=chosen)
 
@@ -276,7 +276,7 @@ def is_instant(strategy: Strategy) -> bool:
     Only pipelines of built-in rules and the bundled policy are instant, because their work is
     bounded. The work of a user's rule or network is unbounded.
     """
-    if type(strategy) is DefaultPolicySnake:
+    if type(strategy) is _DefaultPolicySnake:
         return _are_builtin_rules(strategy.steps)
     return type(strategy) is Pipeline and _are_builtin_rules(strategy.steps)
 

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.json:
         print_json(to_dict(analysis, names))
     elif not options.quiet:
-        sys.stdout.write(format_report(analysis, names))
+        sys.stdout.write(_format_report(analysis, names))
         sys.stdout.write(
             f"saved as {path_text(analysis_path(path))}; "
             f"to view it: battlesnake-gym game watch {path_text(path)}\n"
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
+def _format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
     """Format the mistakes in game order."""
     mistakes = analysis.mistakes
     lines = [

@@ -28,7 +28,7 @@ _PROG = "battlesnake-gym runs"
 _DEFAULT_PORT = 8793
 
 
-def format_table(runs: Sequence[RunView]) -> str:
+def _format_table(runs: Sequence[RunView]) -> str:
     """Format a table of the runs, followed by the reasons of died and damaged runs."""
     differ = differing_settings(runs)
     rows = [("run", "state", "left", "minutes", "env steps", "Elo", "differing settings")]
@@ -98,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         elif options.json:
             print_json([run.to_dict() for run in found])
         else:
-            sys.stdout.write(format_table(found))
+            sys.stdout.write(_format_table(found))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     return 0

@@ -44,7 +44,7 @@ A call that exceeds the limit ends the process, because Python cannot cancel a c
 _watchdog = Watchdog()
 
 
-class SnakeCheckError(Exception):
+class _SnakeCheckError(Exception):
     """Error raised if the snake fails the check; the message contains the reason."""
 
 
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
         for line in _iter_findings(new, old):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
-    except SnakeCheckError as error:
+    except _SnakeCheckError as error:
         sys.stdout.write(f"REJECTED: {error}\n")
         return 1
     sys.stdout.write("passed\n")
@@ -104,7 +104,7 @@ def _limited_factory(name: str) -> StrategyFactory:
 
 
 def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
-    """Wrap a factory so that the snakes raise `SnakeCheckError` for failed moves.
+    """Wrap a factory so that the snakes raise `_SnakeCheckError` for failed moves.
 
     A move fails if the strategy raises an exception, returns no move, or exceeds the CPU time
     limit.
@@ -124,17 +124,17 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # This clause also catches SystemExit.
-                raise SnakeCheckError(
+                raise _SnakeCheckError(
                     f"the snake raises {type(error).__name__}: {error}, on this board:\n{board}"
                 ) from error
             spent_ms = 1000 * (time.process_time() - began)
             if decision.move not in MOVES:
-                raise SnakeCheckError(
+                raise _SnakeCheckError(
                     f"the snake returned {decision.move!r}, which is not a move, on this board:\n"
                     f"{board}"
                 )
             if spent_ms > max_ms:
-                raise SnakeCheckError(
+                raise _SnakeCheckError(
                     f"the snake used {spent_ms:.0f} ms of CPU time for a move, more than "
                     f"{max_ms:g} ms, on this board:\n{board}"
                 )
@@ -153,7 +153,7 @@ def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterato
         old: Factory of the snake's earlier version, or None.
 
     Raises:
-        SnakeCheckError: At the first finding that rejects the snake.
+        _SnakeCheckError: At the first finding that rejects the snake.
     """
     scenarios = [one for file in BUILTIN_SCENARIOS for one in load(file)]
     results = [one.run(new(0)) for one in scenarios]
@@ -171,7 +171,7 @@ def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterato
         return
     regressions = [one.scenario.name for one in failed if one.scenario.run(old(0)).passed]
     if regressions:
-        raise SnakeCheckError(f"regression: the earlier version passed {', '.join(regressions)}")
+        raise _SnakeCheckError(f"regression: the earlier version passed {', '.join(regressions)}")
     counts = [0] * len(PAIR_SCORES)
     for index in range(_MAX_PAIRS):
         counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
@@ -181,7 +181,7 @@ def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterato
     games = 2 * estimated.pairs
     summary = f"score {estimated.score:.0%} in {games} two-snake games against the earlier version"
     if verdict == "H0" or (verdict is None and estimated.score < 0.5):
-        raise SnakeCheckError(f"regression: {summary}")
+        raise _SnakeCheckError(f"regression: {summary}")
     yield summary
 
 

@@ -127,14 +127,14 @@ A `RequestHandler` calls the callback once per request, in the event loop.
 RequestHandler = Callable[[Request, SendResponse], None]
 
 
-class Closable(Protocol):
+class _Closable(Protocol):
     """Interface of the connections in a `ConnectionTable`."""
 
     def close(self) -> None:
         """Close the connection immediately."""
 
 
-Deadlines = dict[Closable, tuple[float, float]]
+Deadlines = dict[_Closable, tuple[float, float]]
 """Start time and deadline of each connection (`time.monotonic`).
 
 The connections are in order of the start time.
@@ -159,18 +159,18 @@ class ConnectionTable:
         self.stopping = False
         self.pending_body_bytes = 0
         self.unsent_bytes = 0
-        self.handling: set[Closable] = set()
+        self.handling: set[_Closable] = set()
         self.idle: Deadlines = {}
         self.receiving: Deadlines = {}
         self.responding: Deadlines = {}
 
-    def remove(self, connection: Closable) -> None:
+    def remove(self, connection: _Closable) -> None:
         """Remove ``connection`` from every deadline map and from ``handling``."""
         for waiting in (self.idle, self.receiving, self.responding):
             waiting.pop(connection, None)
         self.handling.discard(connection)
 
-    def set_deadline(self, connection: Closable, waiting: Deadlines, seconds: float) -> None:
+    def set_deadline(self, connection: _Closable, waiting: Deadlines, seconds: float) -> None:
         """Move ``connection`` to the deadline map ``waiting``.
 
         The deadline is ``seconds`` seconds from now.

@@ -105,7 +105,7 @@ class AnalysisQueue:
                 position_to_dict(turn, position)
                 for turn, position in positions[since : since + _MAX_TURNS_PER_RESPONSE]
             ],
-            "mistakes": [mistake_to_dict(mistake) for mistake in analysis.mistakes],
+            "mistakes": [_mistake_to_dict(mistake) for mistake in analysis.mistakes],
         }
 
     def close(self) -> None:
@@ -183,7 +183,7 @@ def _load_cached_analysis(
     return game_analysis.load_current_analysis(game)
 
 
-def mistake_to_dict(mistake: MoveAssessment) -> dict[str, Any]:
+def _mistake_to_dict(mistake: MoveAssessment) -> dict[str, Any]:
     """Convert a mistake to the viewer's JSON format."""
     return {
         "turn": mistake.turn, "id": mistake.snake_id, "move": mistake.move,

@@ -21,7 +21,7 @@ MAX_RUNS = 8
 """Maximum number of runs in a chart, limited by the distinguishable colors."""
 
 
-class Axis(NamedTuple):
+class _Axis(NamedTuple):
     """Quantity on the horizontal axis of the charts.
 
     Attributes:
@@ -36,10 +36,10 @@ class Axis(NamedTuple):
 
 
 AXES = {
-    "minutes": Axis("time_total_s", "training minutes", 1 / 60),
-    "cpu": Axis("cpu_minutes", "training CPU minutes"),
-    "env_steps": Axis("env_steps", "env steps"),
-    "iterations": Axis(ITERATION_COLUMN, "iterations"),
+    "minutes": _Axis("time_total_s", "training minutes", 1 / 60),
+    "cpu": _Axis("cpu_minutes", "training CPU minutes"),
+    "env_steps": _Axis("env_steps", "env steps"),
+    "iterations": _Axis(ITERATION_COLUMN, "iterations"),
 }
 
 _CHART_TITLES = {
@@ -115,7 +115,7 @@ def build_charts(runs: Sequence[RunView], axis: str = "minutes", span: int = 5) 
     return charts
 
 
-def _build_curve(run: RunView, look: str, column: str, axis: Axis, span: int) -> Curve | None:
+def _build_curve(run: RunView, look: str, column: str, axis: _Axis, span: int) -> Curve | None:
     """Build a run's curve of one column, or return None if the run has no values."""
     rows = _finite_rows(run, axis, (column, *_INTERVAL_COLUMNS.get(column, ())))
     if not len(rows):
@@ -158,7 +158,7 @@ def build_cause_chart(run: RunView, axis: str = "minutes") -> Chart | None:
     return Chart("causes of death", AXES[axis].title, curves[::-1], stacked=True)
 
 
-def _finite_rows(run: RunView, axis: Axis, columns: Sequence[str]) -> NDArray[np.float64]:
+def _finite_rows(run: RunView, axis: _Axis, columns: Sequence[str]) -> NDArray[np.float64]:
     """Return the rows without missing values: float64 (T, 1 + columns), the axis first."""
     values = zip(*map(run.progress.column, (axis.column, *columns)), strict=False)
     rows = np.array(list(values), np.float64).reshape(-1, 1 + len(columns))

@@ -24,7 +24,7 @@ _NO_GAME_REASON = "this algorithm records none, or the run ended before its firs
 def write(run_dir: Path) -> Path:
     """Write the report into the run directory, and return the report's path."""
     target = run_dir / REPORT_FILE
-    text = render_report(RunView(run_dir))
+    text = _render_report(RunView(run_dir))
     write_atomically(target, lambda part: part.write_text(text, "utf-8"))
     return target
 
@@ -39,7 +39,7 @@ def _latest_game(run: RunView) -> tuple[RecordedGame | None, str]:
     return None, ""
 
 
-def render_report(run: RunView) -> str:
+def _render_report(run: RunView) -> str:
     """Return the HTML of the report."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(SERVER_DIR / "templates"),

@@ -42,7 +42,7 @@ The cause of elimination selects the color.
 """
 
 
-class EloWithInterval(NamedTuple):
+class _EloWithInterval(NamedTuple):
     """Elo on the ladder with its 95% confidence interval, and the number of duels."""
 
     elo: float
@@ -54,7 +54,7 @@ class EloWithInterval(NamedTuple):
         return f"{self.elo:.0f} ({self.low:.0f} to {self.high:.0f})"
 
 
-class RungScore(NamedTuple):
+class _RungScore(NamedTuple):
     """Score against a rung in [0, 1] with its 95% confidence interval.
 
     A draw counts half.
@@ -207,7 +207,7 @@ class RunView:
         return "elo" in self.progress.columns
 
     @property
-    def strength(self) -> EloWithInterval | None:
+    def strength(self) -> _EloWithInterval | None:
         """Elo of the best weights, or None if the run has no measurement.
 
         The policy that the run exports has the best weights.
@@ -221,9 +221,9 @@ class RunView:
         )
         if any(map(math.isnan, (elo, low, high, games))):
             return None
-        return EloWithInterval(elo, low, high, int(games))
+        return _EloWithInterval(elo, low, high, int(games))
 
-    def rung_scores(self) -> list[RungScore]:
+    def rung_scores(self) -> list[_RungScore]:
         """Return the scores of the best weights against the rungs of the ladder."""
         row = self._find_best_row()
         if row is None:
@@ -235,7 +235,7 @@ class RunView:
                 continue
             score, low, high = (self._cell(name + end, row) for end in ("", "_low", "_high"))
             if not any(map(math.isnan, (score, low, high))):
-                found.append(RungScore(rung, score, low, high))
+                found.append(_RungScore(rung, score, low, high))
         return found
 
     def eliminations(self) -> dict[str, Sequence[float]]:

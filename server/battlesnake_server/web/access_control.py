@@ -61,10 +61,10 @@ def require_token(app: Flask, token: str | None) -> None:
     """
     app.config["TOKEN"] = token
     app.before_request(_reject_unauthorized_request)
-    app.context_processor(lambda: {"may_act": is_authorized()})
+    app.context_processor(lambda: {"may_act": _is_authorized()})
 
 
-def is_authorized() -> bool:
+def _is_authorized() -> bool:
     """Return whether the sender of the current request may perform actions."""
     token = current_app.config["TOKEN"]
     return token is None or _is_equal_token(request.cookies.get(_COOKIE_NAME, ""), token)
@@ -81,7 +81,7 @@ def _reject_unauthorized_request() -> Response | tuple[Response, int] | None:
             if _is_equal_token(request.args.get("token", ""), token)
             else None
         )
-    return None if is_authorized() else (jsonify(error=_FORBIDDEN_MESSAGE), 403)
+    return None if _is_authorized() else (jsonify(error=_FORBIDDEN_MESSAGE), 403)
 
 
 def _set_token_cookie(token: str) -> Response:

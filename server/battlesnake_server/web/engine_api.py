@@ -33,7 +33,7 @@ def game(game_id: str) -> Response:
         timeline = load_timeline(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
-    return jsonify(Game=game_to_dict(timeline), LastFrame=frame_to_dict(timeline.boards[-1]))
+    return jsonify(Game=_game_to_dict(timeline), LastFrame=_frame_to_dict(timeline.boards[-1]))
 
 
 @blueprint.get("/games/<game_id>/frames")
@@ -50,10 +50,10 @@ def frames(game_id: str) -> Response:
     limit = query_integer("limit", 100, maximum=_MAX_FRAMES)
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
-    return jsonify(count=len(shown), frames=[frame_to_dict(board) for board in shown])
+    return jsonify(count=len(shown), frames=[_frame_to_dict(board) for board in shown])
 
 
-def game_to_dict(timeline: GameTimeline) -> dict[str, Any]:
+def _game_to_dict(timeline: GameTimeline) -> dict[str, Any]:
     """Return a game as the API's ``Game`` object."""
     board = timeline.boards[0]
     game, settings = board.game, board.game.settings
@@ -79,7 +79,7 @@ def game_to_dict(timeline: GameTimeline) -> dict[str, Any]:
     }
 
 
-def frame_to_dict(board: Board) -> dict[str, Any]:
+def _frame_to_dict(board: Board) -> dict[str, Any]:
     """Return one position as a frame of the API."""
     return {
         "Turn": board.turn,

@@ -48,7 +48,7 @@ blueprint = Blueprint("games", __name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CardSnake:
+class _CardSnake:
     """Snake on the card of a game."""
 
     name: str
@@ -58,7 +58,7 @@ class CardSnake:
 
 
 @dataclass(frozen=True, slots=True)
-class GameCard:
+class _GameCard:
     """Summary of a game for the list.
 
     Attributes:
@@ -68,7 +68,7 @@ class GameCard:
     """
 
     uuid: str
-    players: list[CardSnake] = field(default_factory=list)
+    players: list[_CardSnake] = field(default_factory=list)
     turns: int = 0
     draw: bool = False
     kept: bool = False
@@ -90,10 +90,10 @@ def load_timeline(game_id: str) -> GameTimeline:
     live = current_arena().broadcast.find(game_id)
     if live is not None:
         return live
-    return load_recorded_game(find_stored_replay(game_id))
+    return load_recorded_game(_find_stored_replay(game_id))
 
 
-def find_stored_replay(game_id: str) -> Path:
+def _find_stored_replay(game_id: str) -> Path:
     """Return the replay file of a stored game.
 
     Raises:
@@ -257,7 +257,7 @@ def data(game_id: str) -> Response:
     """
     since = query_integer("since", 0)
     try:
-        path = None if current_arena().broadcast.find(game_id) else find_stored_replay(game_id)
+        path = None if current_arena().broadcast.find(game_id) else _find_stored_replay(game_id)
         if path is not None and (chunk := frame_stream.respond(path)) is not None:
             return chunk
         found = load_timeline(game_id)
@@ -311,7 +311,7 @@ def analysis(game_id: str) -> Response:
     The response contains the analyzed turns, starting at the index ``?since=``.
     """
     try:
-        return pages.analysis_response(find_stored_replay(game_id))
+        return pages.analysis_response(_find_stored_replay(game_id))
     except GameNotFoundError as error:
         return jsonify(state="no-replay", error=str(error), done=0, turns=[])
 
@@ -320,20 +320,20 @@ def analysis(game_id: str) -> Response:
 def start_analysis(game_id: str) -> Response:
     """Start the game's analysis in the background."""
     try:
-        return pages.start_analysis(find_stored_replay(game_id))
+        return pages.start_analysis(_find_stored_replay(game_id))
     except GameNotFoundError as error:
         return error_response(error, 404)
 
 
-def _build_card(game: StoredGame) -> GameCard:
+def _build_card(game: StoredGame) -> _GameCard:
     """Build the card of a game, with an error message for a damaged row."""
     if not is_readable(game, with_latencies=False):
-        return GameCard(f"game {game.id}", error="the database row of this game is damaged")
+        return _GameCard(f"game {game.id}", error="the database row of this game is damaged")
     players = [
-        CardSnake(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
+        _CardSnake(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
                bool(seat.cause))
         for seat in game.seats
     ]  # fmt: skip
     drawn = game.finished and len(players) > 1 and not any(player.won for player in players)
     when = f"{game.played:%Y-%m-%d %H:%M}"
-    return GameCard(game.uuid, players, game.turns, drawn, game.replay is not None, when)
+    return _GameCard(game.uuid, players, game.turns, drawn, game.replay is not None, when)

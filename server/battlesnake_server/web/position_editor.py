@@ -73,7 +73,7 @@ def index() -> str | tuple[str, int]:
         return render_missing_page(str(error))
     return render_template(
         "arena_position_editor.html",
-        board=board_to_dict(board),
+        board=_board_to_dict(board),
         descriptions=current_arena().roster.descriptions,
         allow_urls=current_arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
@@ -153,7 +153,7 @@ def scenario() -> Response:
     return Response(text, mimetype="text/plain")
 
 
-def board_to_dict(board: Board) -> dict[str, Any]:
+def _board_to_dict(board: Board) -> dict[str, Any]:
     """Return a board in the editor's JSON format.
 
     The object contains the header and the frame in the player's JSON format. ``you`` is the id of
@@ -174,7 +174,7 @@ def board_to_dict(board: Board) -> dict[str, Any]:
 def _scenario_to_dict(scenario: Scenario) -> dict[str, Any]:
     """Convert a scenario to the editor's JSON format."""
     return {
-        **board_to_dict(scenario.board),
+        **_board_to_dict(scenario.board),
         "scenario": {
             "name": scenario.name, "note": scenario.note, "allowed": list(scenario.allowed),
         },
@@ -203,12 +203,12 @@ def _parse_text(text: str) -> dict[str, Any]:
     if text.lstrip().startswith(("{", "[")):
         value = parse_json(text)
         if isinstance(value, dict) and "allowed" not in value:
-            return board_to_dict(_check_reachable(Board.from_api(value)))
+            return _board_to_dict(_check_reachable(Board.from_api(value)))
         found = scenarios.from_json(value)
     elif any(line.startswith("scenario:") for line in text.splitlines()):
         found = scenarios.from_text(text)
     else:
-        return board_to_dict(_check_reachable(Board.from_text(text)))
+        return _board_to_dict(_check_reachable(Board.from_text(text)))
     if not found:
         raise BoardError("text contains no scenario")
     _check_reachable(found[0].board)

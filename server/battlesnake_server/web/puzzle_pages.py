@@ -35,7 +35,7 @@ def render_site_page(games: list[PuzzleGame]) -> str:
     with create_app([]).test_request_context():
         return _render(
             [
-                puzzle_to_dict(puzzle.to_scenario(game.name))
+                _puzzle_to_dict(puzzle.to_scenario(game.name))
                 | {"source": {"seed": game.seed, "moves": game.moves_before(puzzle.board.turn)}}
                 for game in games
                 for puzzle in game.load_puzzles()
@@ -44,7 +44,7 @@ def render_site_page(games: list[PuzzleGame]) -> str:
         )
 
 
-def puzzle_to_dict(scenario: Scenario) -> dict[str, object]:
+def _puzzle_to_dict(scenario: Scenario) -> dict[str, object]:
     """Return a puzzle in the page's JSON format."""
     board = scenario.board
     you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
@@ -67,7 +67,7 @@ def _render(puzzles: list[dict[str, object]], *, on_site: bool = False) -> str:
 @blueprint.get("/")
 def index() -> str:
     """Render the page with all puzzles."""
-    return _render([puzzle_to_dict(scenario) for scenario in current_app.config["PUZZLES"]])
+    return _render([_puzzle_to_dict(scenario) for scenario in current_app.config["PUZZLES"]])
 
 
 @blueprint.get("/puzzle/<int:number>/<move>")
@@ -77,10 +77,10 @@ def reply(number: int, move: str) -> Response:
     if number >= len(puzzles) or move not in MOVES:
         abort(404)
     turns = query_integer("turns", _MAX_TURNS, minimum=1, maximum=_MAX_TURNS)
-    return jsonify(play_out(puzzles[number], move, turns))
+    return jsonify(_play_out(puzzles[number], move, turns))
 
 
-def play_out(puzzle: Scenario, move: str, max_turns: int) -> list[dict[str, Any]]:
+def _play_out(puzzle: Scenario, move: str, max_turns: int) -> list[dict[str, Any]]:
     """Play ``move`` and then the search's moves of all snakes, until the snake or the game ends."""
     board, you = puzzle.board.without_seed(), puzzle.board.you.id
     analyzer = PositionAnalyzer(_NODES)

@@ -33,7 +33,7 @@ _DEFAULT_AXIS, _DEFAULT_SPAN = "minutes", 5
 blueprint = Blueprint("runs", __name__)
 
 
-class ShownGame(NamedTuple):
+class _ShownGame(NamedTuple):
     """Recorded game of a run, and the card of the game."""
 
     game: run_view.RecordedGame
@@ -108,13 +108,13 @@ def run_as_json(name: str) -> Response:
         return jsonify(run.to_dict() | {"games": [game.iteration for game in run.games()]})
 
 
-def _load_cards(games: list[run_view.RecordedGame]) -> list[ShownGame]:
+def _load_cards(games: list[run_view.RecordedGame]) -> list[_ShownGame]:
     """Return the latest recorded games of a run with their cards."""
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
     known = [game for game in games if game.path in entries][:_MAX_CARDS]
     cards = replay_pages.load_cards([entries[game.path] for game in known if game.path is not None])
-    return [ShownGame(game, card) for game, card in zip(known, cards, strict=True)]
+    return [_ShownGame(game, card) for game, card in zip(known, cards, strict=True)]
 
 
 @contextmanager

@@ -27,7 +27,7 @@ _ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class _Opening:
     """First moves of games, as arrows rotated so that the first move is up."""
 
     arrows: str
@@ -46,14 +46,14 @@ def show(name: str) -> str | tuple[str, int]:
     against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
     return render_template(
         "arena_snake.html",
-        name=name, line=line, ratings=build_rating_chart(games.ratings),
-        against=against, openings=find_common_openings(games),
+        name=name, line=line, ratings=_build_rating_chart(games.ratings),
+        against=against, openings=_find_common_openings(games),
         killers=games.killers.most_common(), endings=ENDING_LABELS,
         choices=list_tournaments(), chosen=tournament, page=request.path,
     )  # fmt: skip
 
 
-def build_rating_chart(ratings: list[tuple[float, float]]) -> Chart:
+def _build_rating_chart(ratings: list[tuple[float, float]]) -> Chart:
     """Return the chart of the ratings after each game, with their 95% confidence intervals.
 
     Args:
@@ -69,21 +69,21 @@ def build_rating_chart(ratings: list[tuple[float, float]]) -> Chart:
     return Chart("rating, with the 95% confidence interval", "games", [curve])
 
 
-def find_common_openings(games: History) -> list[Opening]:
+def _find_common_openings(games: History) -> list[_Opening]:
     """Return the most frequent openings, rotated so that the first move is up."""
     counted: dict[str, list[int]] = {}
     for moves, number in games.openings.items():
-        total = counted.setdefault(rotate_to_up(moves), [0, 0])
+        total = counted.setdefault(_rotate_to_up(moves), [0, 0])
         total[0] += number
         total[1] += games.openings_won[moves]
     most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:_MAX_OPENINGS]
-    return [Opening(arrows, *numbers) for arrows, numbers in most]
+    return [_Opening(arrows, *numbers) for arrows, numbers in most]
 
 
-def rotate_to_up(moves: str) -> str:
+def _rotate_to_up(moves: str) -> str:
     """Convert initials of moves to arrows, rotated so that the first move is up.
 
-    >>> rotate_to_up("lluu"), rotate_to_up("rrdd")
+    >>> _rotate_to_up("lluu"), _rotate_to_up("rrdd")
     ('↑↑→→', '↑↑→→')
     """
     by_letter = {move[0]: _CLOCKWISE_MOVES.index(move) for move in MOVES}
