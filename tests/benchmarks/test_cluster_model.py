@@ -43,7 +43,7 @@ def test_runners_that_keep_a_part_busy() -> None:
 def test_the_preflight_has_what_is_calculated_of_exit() -> None:
     from battlesnake_rl.mabs import algorithms
 
-    # The late games were measured with 8 buffered iterations, see `cluster_model.build_algorithm`.
+    # The late games were measured with 8 buffered iterations.
     late = {"deep_search_after_moves": 1, "buffer_iterations": 8}
     for name, settings in (("EXIT", {}), (LATE_EXIT_NAME, late)):
         config = algorithms.configure("EXIT", {})
