@@ -88,24 +88,6 @@ def with_nodes(name: str, build: StrategyFactory, nodes: int) -> StrategyFactory
     return make_search
 
 
-def decide(
-    board: Board, strategies: Mapping[str, Strategy], seconds: float | None = None
-) -> dict[str, Decision]:
-    """Return the decisions of the living snakes in ``strategies``, by id.
-
-    Args:
-        board: The position; ``board.you_id`` is set to the deciding snake.
-        strategies: Strategies by snake id.
-        seconds: Time budget of each decision; None means no limit.
-    """
-    decisions = {}
-    for snake in board.living:
-        if snake.id in strategies:
-            board.you_id = snake.id
-            decisions[snake.id] = to_decision(strategies[snake.id](board.limited(), seconds))
-    return decisions
-
-
 def play(
     board: Board,
     strategies: Mapping[str, Strategy],
@@ -115,7 +97,7 @@ def play(
     """Continue the game on ``board`` in place until the game is over.
 
     Args:
-        board: The position to start from.
+        board: The position to start from; ``board.you_id`` is set to the deciding snake.
         strategies: The strategies of all living snakes, by id.
         seconds: Time budget of each move; None means no limit.
         max_turns: The turn at which the iteration ends, even if the game continues.
@@ -124,8 +106,11 @@ def play(
         The decisions of each turn by snake id, after the turn was played.
     """
     while not board.is_over() and board.turn < max_turns:
-        decisions = decide(board, strategies, seconds)
-        board.step({snake: decision.move for snake, decision in decisions.items()})
+        decisions = {}
+        for snake in board.living:
+            board.you_id = snake.id
+            decisions[snake.id] = to_decision(strategies[snake.id](board.limited(), seconds))
+        board.step({snake_id: decision.move for snake_id, decision in decisions.items()})
         yield decisions
 
 

@@ -31,10 +31,10 @@ import numpy as np
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_gym.snakes import decide
+from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis import mistakes
 from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
-from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
+from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer, SnakeAssessment
 from battlesnake_heuristics.analysis.win_probability import MIN_FORCED_WIN_VALUE, MIN_PROBABILITY
 from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
@@ -60,12 +60,6 @@ GameSummary = dict[str, Any]
 def _start_board(snakes: int, number: int) -> Board:
     """Create the start position of the game with index ``number``."""
     return Board.new(11, 11, snakes, game=Game(seed=derive_seed(snakes, number)))
-
-
-def _choose_moves(board: Board, player: Search) -> dict[str, str]:
-    """Return the moves of all living snakes by id, chosen by ``player``."""
-    ids = [snake.id for snake in board.living]
-    return {one: at.move for one, at in decide(board, dict.fromkeys(ids, player)).items()}
 
 
 def _find_costly_move(board: Board, moves: Mapping[str, str]) -> mistakes.MoveAssessment | None:
@@ -104,28 +98,23 @@ def _play_game_with_mistake(
     Returns:
         The game and the mistake, or None if the game has no suitable move.
     """
-    replay = Replay(_start_board(snakes, number))
-    board, player = replay.first.copy(), Search(evaluation=load_builtin(), nodes=_NODES_PER_MOVE)
-    first = random.Random(number).randrange(20, 100)
-    while not board.is_over() and board.turn < 1000:
-        moves = _choose_moves(board, player)
-        mistake = _find_costly_move(board, moves) if board.turn >= first else None
-        if mistake:
-            at, rest = board.copy(), [{**moves, mistake.snake_id: mistake.move}]
-            at.step(rest[0])
-            while (
-                at.snake(mistake.snake_id).alive
-                and len(rest) <= _TURNS_TO_ELIMINATION[-1]
-                and not at.is_over()
-            ):
-                rest.append(_choose_moves(at, player))
-                at.step(rest[-1])
-            if not at.snake(mistake.snake_id).alive and len(rest) - 1 in _TURNS_TO_ELIMINATION:
-                for one in rest:
-                    replay.append(one)
-                return replay, mistake
-        board.step(moves)
-        replay.append(moves)
+    start = _start_board(snakes, number)
+    player = Search(evaluation=load_builtin(), nodes=_NODES_PER_MOVE)
+    players = dict.fromkeys((snake.id for snake in start.snakes), player)
+    game = Replay.from_play(start, players)
+    for index in range(random.Random(number).randrange(20, 100), len(game.turns)):
+        moves = game.turns[index].moves
+        mistake = _find_costly_move(game.board(index), moves)
+        if mistake is None:
+            continue
+        replay = Replay(start, game.turns[:index])
+        replay.append({**moves, mistake.snake_id: mistake.move})
+        for _ in replay.play(players, max_turns=index + 1 + _TURNS_TO_ELIMINATION[-1]):
+            if not replay.last.snake(mistake.snake_id).alive:
+                break
+        eliminated_on = replay.last.snake(mistake.snake_id).eliminated_on
+        if eliminated_on - index - 1 in _TURNS_TO_ELIMINATION:
+            return replay, mistake
     return None
 
 
@@ -188,15 +177,19 @@ def _check_calibration(snakes: int, number: int, nodes: int) -> GameSummary:
 
     The function compares the win probabilities with the result.
     """
-    replay, analyzer = Replay(_start_board(snakes, number)), PositionAnalyzer(nodes=nodes)
-    board, probabilities = replay.first.copy(), []
-    while not board.is_over() and board.turn < 1000:
-        assessments = analyzer.analyze(board)
-        probabilities.append({one: at.win_probability for one, at in assessments.items()})
-        moves = {one: at.candidates[0].move for one, at in assessments.items() if at.candidates}
-        board.step(moves)
-        replay.append(moves)
-    ends = mistakes.final_scores(board) or {}
+    start, analyzer = _start_board(snakes, number), PositionAnalyzer(nodes=nodes)
+    assessed: dict[int, dict[str, SnakeAssessment]] = {}
+
+    def decide(board: Board, seconds: float | None = None) -> Decision:
+        if board.turn not in assessed:
+            assessed[board.turn] = analyzer.analyze(board)
+        return Decision(assessed[board.turn][board.you.id].candidates[0].move)
+
+    replay = Replay.from_play(start, dict.fromkeys((snake.id for snake in start.snakes), decide))
+    probabilities = [
+        {one: at.win_probability for one, at in turn.items()} for turn in assessed.values()
+    ]
+    ends = mistakes.final_scores(replay.last) or {}
     brier = [
         (
             len(turn),

@@ -224,8 +224,7 @@ class Editor(_BoardWidget):
             return
         board = self.board.copy()
         strategies = {snake.id: snakes.make(self.name.value) for snake in board.living}
-        decisions = snakes.decide(board, strategies, MOVE_TIME_S)
-        board.step({snake_id: decision.move for snake_id, decision in decisions.items()})
+        next(snakes.play(board, strategies, MOVE_TIME_S, board.turn + 1))
         self._past.append(self.text.value)
         self.text.value = str(board)
 

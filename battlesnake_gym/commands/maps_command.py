@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import (
     Parser,
@@ -87,13 +89,16 @@ def start_board(game_map: Map, snakes: int = 2) -> Board:
 
 def _draw_map(game_map: Map, turns: int) -> str:
     board = start_board(game_map)
-    for _ in range(turns):
-        if board.is_over():
-            break
-        board.step({s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living})
+    players = dict.fromkeys((snake.id for snake in board.snakes), _choose_first_safe_move)
+    deque(snakes.play(board, players, max_turns=turns), maxlen=0)
+    board.you_id = None
     title = colorize(game_map.id, "bold", sys.stdout)
     heading = f"{title}  {board.width}x{board.height}, turn {board.turn}: {game_map.description}"
     return f"{heading}\n{render_board(board, sys.stdout)}"
+
+
+def _choose_first_safe_move(board: Board, seconds: float | None = None) -> snakes.Decision:
+    return snakes.Decision((board.safe_moves(board.you.id) or ["up"])[0])
 
 
 def _map_to_dict(game_map: Map) -> dict[str, object]:

@@ -30,7 +30,7 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import render_board
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules import RULESETS, Game, Settings, default_move, known_maps
+from battlesnake_gym.rules import RULESETS, Game, Point, Settings, default_move, known_maps
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 
@@ -54,6 +54,10 @@ _KEY_HINTS = "arrow keys or w a s d: steer · Enter: straight ahead · q: quit"
 _END_HINTS = "r: rematch · a: analyze · s: save · q: quit"
 _OPPOSITE_MOVES = {"up": "down", "down": "up", "left": "right", "right": "left"}
 _CLEAR_SCREEN = "\033[H\033[J"
+
+
+class _QuitError(Exception):
+    """Exception that ends the game after the user has quit."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -160,36 +164,42 @@ def _play_game(
     replay: Replay, opponents: dict[str, snakes.Strategy], seconds: float, keys: Iterator[str]
 ) -> bool:
     """Play turn by turn until the game is over; return whether the user quits."""
-    clear = _CLEAR_SCREEN if sys.stdout.isatty() else ""
-    while not (board := replay.last).is_over():
-        _show(board, clear, _KEY_HINTS)
-        action = _choose_action(board, keys)
-        if action == "quit":
-            sys.stdout.write("you left the game\n")
-            return True
-        moves = {_YOU_ID: default_move(board.snake(_YOU_ID).body) if action == "ahead" else action}
-        decisions = snakes.decide(board.copy(), opponents, seconds)
-        moves |= {snake: decision.move for snake, decision in decisions.items()}
-        replay.append(moves, decisions=decisions)
-    _show(replay.last, clear, _format_outcome(replay.last))
+
+    def steer(board: Board, seconds: float | None = None) -> snakes.Decision:
+        return snakes.Decision(_choose_move(board.you.body, keys))
+
+    _show(replay.last)
+    try:
+        for _ in replay.play({_YOU_ID: steer} | opponents, seconds, sys.maxsize):
+            _show(replay.last)
+    except _QuitError:
+        sys.stdout.write("you left the game\n")
+        return True
     return False
 
 
-def _choose_action(board: Board, keys: Iterator[str]) -> str:
-    """Return the user's next action; moves into the neck and unknown keys are skipped."""
-    body = board.snake(_YOU_ID).body
-    if not board.snake(_YOU_ID).alive:
-        return "ahead"
-    neck = _OPPOSITE_MOVES[default_move(body)] if body[0] != body[1] else ""
-    actions = (ACTIONS_BY_KEY[key] for key in keys if key in ACTIONS_BY_KEY)
-    return next((action for action in actions if action != neck), "quit")
+def _choose_move(body: list[Point], keys: Iterator[str]) -> str:
+    """Return the user's next move; moves into the neck and unknown keys are skipped.
 
-
-def _show(board: Board, clear: str, last_line: str) -> None:
-    """Draw what you see of the board between a title and a last line.
-
-    After the end of the game, the whole board is visible.
+    Raises:
+        _QuitError: If the user quits the game.
     """
+    ahead = default_move(body)
+    neck = _OPPOSITE_MOVES[ahead] if body[0] != body[1] else ""
+    actions = (ACTIONS_BY_KEY[key] for key in keys if key in ACTIONS_BY_KEY)
+    action = next((action for action in actions if action != neck), "quit")
+    if action == "quit":
+        raise _QuitError
+    return ahead if action == "ahead" else action
+
+
+def _show(board: Board) -> None:
+    """Draw what you see of the board between a title and the keys.
+
+    After the end of the game, the whole board and the outcome are visible.
+    """
+    clear = _CLEAR_SCREEN if sys.stdout.isatty() else ""
+    last_line = _format_outcome(board) if board.is_over() else _KEY_HINTS
     view_radius = None if board.is_over() else board.game.settings.view_radius
     seen = limit_state(board, _YOU_ID, view_radius)
     title = f"turn {board.turn}, {board.game.ruleset} on {board.game.map}, seed {board.game.seed}"

@@ -351,10 +351,20 @@ class Replay:
             max_turns: Maximum number of turns.
         """
         replay = Replay(board)
-        for decisions in snakes.play(board.copy(), strategies, seconds, max_turns):
-            moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
-            replay.append(moves, decisions=decisions)
+        deque(replay.play(strategies, seconds, max_turns), maxlen=0)
         return replay
+
+    def play(
+        self,
+        strategies: Mapping[str, Strategy],
+        seconds: float | None = None,
+        max_turns: int = 1000,
+    ) -> Iterator[Turn]:
+        """Continue the game with `snakes.play`; record and yield each turn."""
+        for decisions in snakes.play(self.last, strategies, seconds, max_turns):
+            moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
+            self.append(moves, decisions=decisions)
+            yield self.turns[-1]
 
     @staticmethod
     def _stream_lines(lines: Iterable[dict[str, Any]], name: str) -> tuple[Replay, Iterator[Turn]]:

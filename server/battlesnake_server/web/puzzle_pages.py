@@ -7,7 +7,10 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template
 
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules.state import MOVES
+from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.analysis.puzzles import PuzzleGame
 from battlesnake_heuristics.analysis.scenarios import Scenario
@@ -82,11 +85,17 @@ def reply(number: int, move: str) -> Response:
 
 def _play_out(puzzle: Scenario, move: str, max_turns: int) -> list[dict[str, Any]]:
     """Play ``move`` and then the search's moves of all snakes, until the snake or the game ends."""
-    board, you = puzzle.board.without_seed(), puzzle.board.you.id
+    board, you, first = puzzle.board.without_seed(), puzzle.board.you.id, puzzle.board.turn
     analyzer = PositionAnalyzer(_NODES)
-    frames: list[dict[str, Any]] = []
-    while board.snake(you).alive and not board.is_over() and len(frames) < max_turns:
-        moves = {snake.id: analyzer.best_move(board, snake.id) for snake in board.living}
-        board.advance(moves if frames else {**moves, you: move})
+
+    def choose(board: Board, seconds: float | None = None) -> Decision:
+        forced = board.turn == first and board.you.id == you
+        return Decision(move if forced else analyzer.best_move(board, board.you.id))
+
+    players = dict.fromkeys((snake.id for snake in board.living), choose)
+    frames = []
+    for _ in snakes.play(board, players, max_turns=first + max_turns):
         frames.append(replay_json.frame(board))
+        if not board.snake(you).alive:
+            break
     return frames
