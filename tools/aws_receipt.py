@@ -67,7 +67,7 @@ The page states the price of the larger ml.g4dn.4xlarge instead of ml.g4dn.xlarg
 
 
 @dataclass(frozen=True)
-class ReceiptJob:
+class _ReceiptJob:
     """A training job of the test.
 
     ``groups`` contains the instance type and the instance count of each instance group. ``stopped``
@@ -88,9 +88,9 @@ class ReceiptJob:
 
 
 _JOBS = {
-    "single": ReceiptJob({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
-    "two-instances": ReceiptJob({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
-    "groups-on-spot-stopped": ReceiptJob(
+    "single": _ReceiptJob({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
+    "two-instances": _ReceiptJob({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
+    "groups-on-spot-stopped": _ReceiptJob(
         {"learns": ("ml.g4dn.xlarge", 1), "is_published": ("ml.c5.2xlarge", 1)},
         "APEX",
         stopped=True,
@@ -101,7 +101,7 @@ _STOP_HYPERPARAMETERS = {"rl.training.stop.training_iteration": 3}
 
 
 @dataclass(frozen=True)
-class ReceiptAccount:
+class _ReceiptAccount:
     """A real or simulated AWS account for the test."""
 
     account: Account
@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit status: 1 if a step failed or a resource still exists, otherwise 0.
     """
-    options = create_parser().parse_args(argv)
+    options = _create_parser().parse_args(argv)
     try:
         with _open_account(options) as place:
             receipt = _create_receipt(
@@ -130,12 +130,12 @@ def main(argv: list[str] | None = None) -> int:
     home = options.folder if options.account == _SIMULATED_ACCOUNT else _RECEIPT_PAGE.parent
     text = json.dumps(receipt, indent=2) + "\n"
     write_atomically(home / "receipt.json", lambda part: part.write_text(text))
-    write_atomically(home / _RECEIPT_PAGE.name, lambda part: part.write_text(render_page(receipt)))
+    write_atomically(home / _RECEIPT_PAGE.name, lambda part: part.write_text(_render_page(receipt)))
     sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / _RECEIPT_PAGE.name}\n")
     return int(bool(receipt["left"] or any("error" in one for one in receipt["steps"].values())))
 
 
-def create_parser() -> Parser:
+def _create_parser() -> Parser:
     """Create the command-line parser."""
     parser = Parser(prog=_COMMAND_NAME, description=__doc__)
     parser.add_argument("account", help=f"AWS account number, or {_SIMULATED_ACCOUNT}")
@@ -148,7 +148,7 @@ def create_parser() -> Parser:
 
 
 @contextmanager
-def _open_account(options: argparse.Namespace) -> Iterator[ReceiptAccount]:
+def _open_account(options: argparse.Namespace) -> Iterator[_ReceiptAccount]:
     """Yield the account that ``options.account`` selects.
 
     Raises:
@@ -164,7 +164,7 @@ def _open_account(options: argparse.Namespace) -> Iterator[ReceiptAccount]:
                 f"the credentials belong to account {ours.account_id}, not to {options.account}"
             )
         session = sagemaker.Session(ours.session)
-        yield ReceiptAccount(ours, session, lambda given: snake_stack.deploy(ours, given), True)
+        yield _ReceiptAccount(ours, session, lambda given: snake_stack.deploy(ours, given), True)
         return
     from battlesnake_server.aws.lambda_simulator import SimulatedAccount
     from sagemaker_rl.simulator.simulated_session import (
@@ -181,11 +181,11 @@ def _open_account(options: argparse.Namespace) -> Iterator[ReceiptAccount]:
         one.account.deploy_stack(options.stack, "notebook", values)
         manifest = json.dumps(IMAGE_MANIFEST)
         images.put_image(repositoryName=IMAGE_REPOSITORY, imageTag="latest", imageManifest=manifest)
-        yield ReceiptAccount(one.account, session, one.deploy, False)
+        yield _ReceiptAccount(one.account, session, one.deploy, False)
 
 
 def _create_receipt(
-    place: ReceiptAccount, stack: Mapping[str, Any], folder: Path
+    place: _ReceiptAccount, stack: Mapping[str, Any], folder: Path
 ) -> dict[str, Any]:
     """Run all steps, delete the resources that they created, and return the receipt."""
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
@@ -235,7 +235,7 @@ def _record_errors(note: dict[str, Any]) -> Iterator[None]:
 
 
 def start_job(
-    place: ReceiptAccount, job: ReceiptJob, outputs: Mapping[str, str], prefix: str
+    place: _ReceiptAccount, job: _ReceiptJob, outputs: Mapping[str, str], prefix: str
 ) -> Any:
     """Check a training job with preflight, start the job and return its estimator."""
     from sagemaker.instance_group import InstanceGroup
@@ -275,7 +275,7 @@ def start_job(
 
 
 def _wait_for_job(
-    place: ReceiptAccount, estimator: Any, job: ReceiptJob, folder: Path
+    place: _ReceiptAccount, estimator: Any, job: _ReceiptJob, folder: Path
 ) -> dict[str, Any]:
     """Wait until a job ends.
 
@@ -312,20 +312,20 @@ def _wait_for_job(
     return note | {"log": [one for one in lines if "training_iteration=" in one][-_NUM_LOG_LINES:]}
 
 
-def _describe_job(place: ReceiptAccount, name: str) -> dict[str, Any]:
+def _describe_job(place: _ReceiptAccount, name: str) -> dict[str, Any]:
     """Return SageMaker's description of a job."""
     described: dict[str, Any] = place.session.describe_training_job(name)
     return described
 
 
-def _read_job_log(place: ReceiptAccount, name: str) -> str:
+def _read_job_log(place: _ReceiptAccount, name: str) -> str:
     """Return the log of a job, in the format of the SDK."""
     with redirect_stdout(io.StringIO()) as printed:
         place.session.logs_for_job(name)
     return printed.getvalue()
 
 
-def check_snake(place: ReceiptAccount, folder: Path, note: dict[str, Any]) -> None:
+def check_snake(place: _ReceiptAccount, folder: Path, note: dict[str, Any]) -> None:
     """Deploy a snake, request moves, publish another snake, and delete the stack.
 
     The function adds the results to ``note``.
@@ -374,7 +374,7 @@ def _send_timed_request(url: str, body: bytes | None = None) -> tuple[int, dict[
     return round(1000 * (time.monotonic() - began)), found
 
 
-def delete_resources(place: ReceiptAccount, bucket: str, prefix: str, names: list[str]) -> None:
+def delete_resources(place: _ReceiptAccount, bucket: str, prefix: str, names: list[str]) -> None:
     """Delete all resources of the test that still exist.
 
     The resources include the training jobs ``names``.
@@ -394,7 +394,7 @@ def delete_resources(place: ReceiptAccount, bucket: str, prefix: str, names: lis
 
 
 def _list_remaining_resources(
-    place: ReceiptAccount, bucket: str, prefix: str, names: list[str]
+    place: _ReceiptAccount, bucket: str, prefix: str, names: list[str]
 ) -> list[str]:
     """List the resources of this test that still exist in the account."""
     found = [f"the stack {_SNAKE_NAME}"] if place.account.find_stack(_SNAKE_NAME) else []
@@ -411,7 +411,7 @@ def _list_remaining_resources(
     return found
 
 
-def _list_log_streams(place: ReceiptAccount, name: str) -> list[str]:
+def _list_log_streams(place: _ReceiptAccount, name: str) -> list[str]:
     """Return the names of a job's log streams."""
     logs = place.account.session.client("logs")
     try:
@@ -421,7 +421,7 @@ def _list_log_streams(place: ReceiptAccount, name: str) -> list[str]:
     return [one["logStreamName"] for one in found["logStreams"]]
 
 
-def render_page(receipt: Mapping[str, Any]) -> str:
+def _render_page(receipt: Mapping[str, Any]) -> str:
     """Return the text of `docs/project/receipt.md` with the results of this receipt."""
     before, _, rest = _RECEIPT_PAGE.read_text().partition(_PAGE_MARKERS[0])
     rows = []

@@ -127,7 +127,7 @@ def write_play_page(folder: Path) -> None:
             "sure": win_probability.MIN_FORCED_WIN_VALUE,
             "least": win_probability.MIN_PROBABILITY,
         },
-        "LAYERS": write_policy(folder / "policy.bin"),
+        "LAYERS": _write_policy(folder / "policy.bin"),
         "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],
         "LOOKS": snake_customizations(),
         "MISTAKES": {
@@ -149,7 +149,7 @@ def write_play_page(folder: Path) -> None:
     _compile_game(folder / "game.wasm", champion)
 
 
-def write_policy(target: Path) -> list[dict[str, Any]]:
+def _write_policy(target: Path) -> list[dict[str, Any]]:
     """Write the quantized default policy for the page.
 
     One layer has two-thirds of the weights. The quantization uses 4 bits per weight in this layer,

@@ -70,7 +70,7 @@ def _displayed_command(command: list[str]) -> list[str]:
     return [Path(command[0]).name, *command[1:]]
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -80,7 +80,7 @@ def free_port() -> int:
 @contextlib.contextmanager
 def _serve_snake(*options: object) -> Iterator[str]:
     """Serve a snake while the context is active, and yield the URL of the server."""
-    port = free_port()
+    port = _free_port()
     command = [str(PROGRAM_PATH), "serve", *map(str, options), "--port", str(port)]
     _print_line(f"\n$ {shlex.join(_displayed_command(command))} &")
     server = subprocess.Popen(

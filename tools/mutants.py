@@ -87,7 +87,7 @@ The expressions match skipped lines, removable statements, and replaceable words
 """
 
 
-class Mutant(NamedTuple):
+class _Mutant(NamedTuple):
     """A mutant of a file.
 
     The fields are the number of the changed line, the old line, and the new line.
@@ -110,7 +110,7 @@ class Mutant(NamedTuple):
         return "\n".join(lines)
 
 
-def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[Mutant]:
+def select_mutants(path: str, text: str, most: int = _MAX_MUTANTS) -> list[_Mutant]:
     """Select up to ``most`` mutants of a file in a reproducible pseudorandom order."""
     found = {mutant.name: mutant for mutant in _iter_mutants(path, text)}
     order = sorted(found, key=lambda name: hashlib.sha256(name.encode()).digest())
@@ -128,7 +128,7 @@ def _is_valid_code(path: str, text: str) -> bool:
     return False
 
 
-def _iter_mutants(path: str, text: str) -> Iterator[Mutant]:
+def _iter_mutants(path: str, text: str) -> Iterator[_Mutant]:
     """Yield all mutants of a file.
 
     C loop bounds are excluded, because sanitizers check the bounds.
@@ -141,7 +141,7 @@ def _iter_mutants(path: str, text: str) -> Iterator[Mutant]:
         if quiet.match(line):
             continue
         if gone := statement.match(line.rstrip()):
-            yield Mutant(
+            yield _Mutant(
                 path, number, old, gone[1] + ("pass" if word is _PYTHON_PATTERNS[2] else ";")
             )
         for found in word.finditer(line):
@@ -149,7 +149,7 @@ def _iter_mutants(path: str, text: str) -> Iterator[Mutant]:
                 new = (
                     _REPLACEMENTS[found[0]] if found[0] in _REPLACEMENTS else str(int(found[0]) + 1)
                 )
-                yield Mutant(path, number, old, old[: found.start()] + new + old[found.end() :])
+                yield _Mutant(path, number, old, old[: found.start()] + new + old[found.end() :])
 
 
 class _ProjectCopy:
