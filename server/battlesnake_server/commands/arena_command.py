@@ -79,7 +79,7 @@ _MAX_LOAD_PER_CORE = 1.25
 If the load is higher, a tournament with response timeouts prints a warning.
 """
 
-_RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
+RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -195,12 +195,8 @@ def _play_and_print(
     try:
         with lock_database(engine):
             return _play_locked(arguments, setup, sprt, engine, site, pool), True
-    except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
-        return 130, False
-    except (OSError, ValueError, SQLAlchemyError) as error:  # For example, the disk is full.
-        sys.stderr.write(f"battlesnake-gym arena: {first_error_line(error)}; {_RESUME_HINT}\n")
-        return 1, False
+    except (KeyboardInterrupt, OSError, ValueError, SQLAlchemyError) as error:
+        return report_stop("arena", error, RESUME_HINT), False
 
 
 def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
@@ -277,9 +273,19 @@ def print_standings(lines: Sequence[StandingsRow], as_json: bool, points: bool =
         sys.stdout.write(format_table(lines, points))
 
 
-def first_error_line(error: Exception) -> str:
-    """Return the first line of an error, without the statement that SQLAlchemy adds."""
-    return str(getattr(error, "orig", None) or error).splitlines()[0]
+def report_stop(command: str, error: BaseException, hint: str) -> int:
+    """Print why a command stopped, for example an interruption or a full disk.
+
+    Returns:
+        The exit status: 130 for an interruption, otherwise 1.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        sys.stderr.write(f"interrupted; {hint}\n")
+        return 130
+    # SQLAlchemy adds the statement to the error of the database.
+    reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+    sys.stderr.write(f"battlesnake-gym {command}: {reason}; {hint}\n")
+    return 1
 
 
 def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:
@@ -322,6 +328,18 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
     )
 
 
+def add_jobs_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--jobs``."""
+    parser.add_argument("--jobs", type=positive, default=os.cpu_count() or 1,
+        help="number of games to play in parallel")  # fmt: skip
+
+
+def add_database_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--database``."""
+    parser.add_argument("--database", default=DEFAULT_DATABASE_URL, metavar="URL",
+        help="database URL for the results")  # fmt: skip
+
+
 def parser() -> Parser:
     """Create the argument parser."""
     defaults = Settings()
@@ -355,12 +373,7 @@ def parser() -> Parser:
     add("--sprt", type=bounded_number(float, -3000, 3000), nargs=2, metavar=("ELO0", "ELO1"),
         help="sequential test of snake 1 against snake 2: play game pairs until Elo difference >= "
         "ELO1 or <= ELO0 is accepted; try 0 20")  # fmt: skip
-    add(
-        "--jobs",
-        type=positive,
-        default=os.cpu_count() or 1,
-        help="number of games to play in parallel",
-    )
+    add_jobs_option(parser)
     add("--ray-address", metavar="ADDRESS", help="run the games on a Ray cluster, two per CPU: "
         "HOST:PORT of the head node, or auto")  # fmt: skip
     add("--replays", type=output_dir, default=None, metavar="DIR",
@@ -399,12 +412,7 @@ def parser() -> Parser:
     add("--shrink-every-n-turns", type=positive, default=defaults.shrink_every_n_turns,
         help="number of turns between two shrinks of the board in royale games")  # fmt: skip
     add_view_radius_option(parser)
-    add(
-        "--database",
-        default=DEFAULT_DATABASE_URL,
-        metavar="URL",
-        help="database URL for the results",
-    )
+    add_database_option(parser)
     address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--web-opponent", action="append", default=[], metavar="SNAKE",
         help="additional snake that visitors may play against; repeatable")  # fmt: skip

@@ -18,7 +18,6 @@ from battlesnake_gym.common.command_line import Parser, output_dir, positive, pr
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.arena.database import (
-    DEFAULT_DATABASE_URL,
     StoredGame,
     load_games,
     lock_database,
@@ -47,9 +46,10 @@ from battlesnake_server.arena.tournament import (
     play_scheduled_game,
 )
 from battlesnake_server.commands.arena_command import (
-    first_error_line,
+    add_database_option,
     print_failed_moves,
     raise_on_stop_signal,
+    report_stop,
 )
 from battlesnake_server.commands.league_command import SnakeHealthChecker, check_snakes
 
@@ -76,12 +76,8 @@ def main(argv: list[str] | None = None) -> int:
             except ConnectionError as error:
                 return print_error("battlesnake-gym gauntlet", error)
             return _play_missing_games(arguments, plan, players, programs, engine)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
-        return 130
-    except (OSError, SQLAlchemyError) as error:  # For example, an opponent does not respond.
-        sys.stderr.write(f"battlesnake-gym gauntlet: {first_error_line(error)}; {_RESUME_HINT}\n")
-        return 1
+    except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
+        return report_stop("gauntlet", error, _RESUME_HINT)
     finally:
         engine.dispose()
 
@@ -205,12 +201,7 @@ def parser() -> Parser:
         help="games per matchup; use a multiple of the number of seats")  # fmt: skip
     add("--replays", type=output_dir, default=None, metavar="DIR",
         help="save a replay of every game in this directory")  # fmt: skip
-    add(
-        "--database",
-        default=DEFAULT_DATABASE_URL,
-        metavar="URL",
-        help="database URL for the results",
-    )
+    add_database_option(parser)
     add("--json", action="store_true", help="print the results as JSON")
     address_policy.add_options(parser)
     return parser

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -42,7 +41,6 @@ from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, stored_tournament
 from battlesnake_server.arena.database import (
-    DEFAULT_DATABASE_URL,
     StoredGame,
     load_games,
     lock_database,
@@ -62,7 +60,6 @@ from battlesnake_server.arena.tournament import (
 from battlesnake_server.commands import arena_command
 
 _DEFAULT_PRECISION_ELO = 75.0
-_RESUME_HINT = "finished games are stored; the same command with --resume plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -100,14 +97,8 @@ def main(argv: list[str] | None = None) -> int:
         try:
             with lock_database(engine):
                 _play_pairs(matches, run, setup, arguments, pool)
-        except KeyboardInterrupt:
-            sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
-            status = 130
-        except (OSError, ValueError, SQLAlchemyError) as error:  # For example, the disk is full.
-            sys.stderr.write(
-                f"battlesnake-gym ladder: {arena_command.first_error_line(error)}; {_RESUME_HINT}\n"
-            )
-            status = 1
+        except (KeyboardInterrupt, OSError, ValueError, SQLAlchemyError) as error:
+            status = arena_command.report_stop("ladder", error, arena_command.RESUME_HINT)
         finally:
             engine.dispose()
     if run.placement.games:
@@ -363,20 +354,10 @@ def parser() -> Parser:
         help="time limit for the placement, in minutes")  # fmt: skip
     add_view_radius_option(parser)
     add("--seed", type=seed, default=1, help="random seed for start positions and food")
-    add(
-        "--jobs",
-        type=positive,
-        default=os.cpu_count() or 1,
-        help="number of games to play in parallel",
-    )
+    arena_command.add_jobs_option(parser)
     add("--ray-address", metavar="ADDRESS",
         help="run the games on a Ray cluster: HOST:PORT of the head node, or auto")  # fmt: skip
-    add(
-        "--database",
-        default=DEFAULT_DATABASE_URL,
-        metavar="URL",
-        help="database URL for the results",
-    )
+    arena_command.add_database_option(parser)
     add("--resume", action="store_true", help="resume an earlier run of the same command")
     add("--json", action="store_true", help="print the result as JSON")
     address_policy.add_options(parser)

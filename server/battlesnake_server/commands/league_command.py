@@ -19,7 +19,6 @@ from battlesnake_gym.common.command_line import Parser, output_dir, positive, pr
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
-    DEFAULT_DATABASE_URL,
     load_games,
     lock_database,
     open_database,
@@ -45,9 +44,11 @@ from battlesnake_server.arena.tournament import (
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
     DEFAULT_REPLAY_DIR,
-    first_error_line,
+    add_database_option,
+    add_jobs_option,
     print_standings,
     raise_on_stop_signal,
+    report_stop,
 )
 from battlesnake_server.web.arena_site import ArenaSite
 from battlesnake_server.web.roster import Roster
@@ -81,14 +82,10 @@ def main(argv: list[str] | None = None) -> int:
                 return _print_health(players)
             with lock_database(engine):
                 return _run_league(arguments, plan, players, engine, token)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; {_RESUME_HINT}\n")
-        return 130
     except ValueError as error:  # For example, the port is in use.
         return print_error("battlesnake-gym league", error)
-    except (OSError, SQLAlchemyError) as error:  # For example, the disk is full.
-        sys.stderr.write(f"battlesnake-gym league: {first_error_line(error)}; {_RESUME_HINT}\n")
-        return 1
+    except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
+        return report_stop("league", error, _RESUME_HINT)
     finally:
         engine.dispose()
 
@@ -267,12 +264,7 @@ def parser() -> Parser:
         help="check that every snake responds, print the result and exit")  # fmt: skip
     add("--games", type=positive, default=None, metavar="N",
         help="stop after N games (default: run until interrupted)")  # fmt: skip
-    add(
-        "--jobs",
-        type=positive,
-        default=os.cpu_count() or 1,
-        help="number of games to play in parallel",
-    )
+    add_jobs_option(parser)
     add(
         "--replays",
         type=output_dir,
@@ -280,12 +272,7 @@ def parser() -> Parser:
         metavar="DIR",
         help="directory for replays",
     )
-    add(
-        "--database",
-        default=DEFAULT_DATABASE_URL,
-        metavar="URL",
-        help="database URL for the results",
-    )
+    add_database_option(parser)
     add("--json", action="store_true", help="print the season's standings as JSON on exit")
     address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--token-file", type=Path, default=None, metavar="FILE",
