@@ -36,7 +36,7 @@ FOOD_COLOR, HAZARD_COLOR, ELIMINATION_COLOR, TRACK_COLOR = RED, "#4a4e69", "#b00
 MARGIN = 0.4
 PANEL_WIDTH = 7.0
 ROW_HEIGHT = 1.5
-OVERSAMPLING_FACTOR = 3
+_OVERSAMPLING_FACTOR = 3
 """Supersampling factor in x and y, which smooths edges."""
 
 
@@ -66,17 +66,23 @@ def image(
         cell_size: Size of a cell, in pixels.
         win_probabilities: Win probabilities by snake id, drawn as a bar.
     """
-    from PIL import Image, ImageDraw
+    width, height = (round(side * cell_size) for side in _image_size(board))
+    canvas = _paint_background(_background_shapes(board), width, height, cell_size).copy()
+    _paint_shapes(canvas, _foreground_shapes(board, win_probabilities), cell_size)
+    return canvas.reduce(_OVERSAMPLING_FACTOR)
 
-    scale = cell_size * OVERSAMPLING_FACTOR
-    size = [round(side * cell_size) for side in _image_size(board)]
-    canvas = Image.new(
-        "RGB", (size[0] * OVERSAMPLING_FACTOR, size[1] * OVERSAMPLING_FACTOR), PAPER_COLOR
-    )
-    draw = ImageDraw.Draw(canvas)
-    for shape in shapes(board, win_probabilities):
-        paint(draw, shape, scale)
-    return canvas.reduce(OVERSAMPLING_FACTOR)
+
+@functools.lru_cache(maxsize=4)
+def _paint_background(
+    shapes: tuple[Shape, ...], width: int, height: int, cell_size: int
+) -> Image.Image:
+    """Return an oversampled image with the shapes of the background."""
+    from PIL import Image
+
+    size = width * _OVERSAMPLING_FACTOR, height * _OVERSAMPLING_FACTOR
+    canvas = Image.new("RGB", size, PAPER_COLOR)
+    _paint_shapes(canvas, shapes, cell_size)
+    return canvas
 
 
 def save_png(board: State, path: str | os.PathLike[str], cell_size: int = 28) -> None:
@@ -92,21 +98,18 @@ def save_png(board: State, path: str | os.PathLike[str], cell_size: int = 28) ->
 
 def shapes(board: State, win_probabilities: Mapping[str, float] | None = None) -> list[Shape]:
     """Return all shapes of the image in cells, with y downwards, from back to front."""
-    return [*background_shapes(board), *foreground_shapes(board, win_probabilities)]
+    return [*_background_shapes(board), *_foreground_shapes(board, win_probabilities)]
 
 
-def background_shapes(board: State) -> tuple[Shape, ...]:
-    """Return the shapes of the cells and hazards.
-
-    Equal boards return the same tuple object.
-    """
+def _background_shapes(board: State) -> tuple[Shape, ...]:
+    """Return the shapes of the cells and hazards."""
     layers = Counter(_cells_on_board(board, board.hazards))
     return _ground_shapes(
         board.width, board.height, _image_size(board), tuple(sorted(layers.items()))
     )
 
 
-def foreground_shapes(
+def _foreground_shapes(
     board: State, win_probabilities: Mapping[str, float] | None = None
 ) -> list[Shape]:
     """Return the shapes of snakes, food, the panel and the win probability bar."""
@@ -368,7 +371,16 @@ def _svg_points(points: Iterable[tuple[float, float]], scale: float) -> str:
     return " ".join(f"{x * scale:.1f},{y * scale:.1f}" for x, y in points)
 
 
-def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
+def _paint_shapes(canvas: Image.Image, shapes: Iterable[Shape], cell_size: int) -> None:
+    """Paint shapes on an oversampled image, from back to front."""
+    from PIL import ImageDraw
+
+    draw = ImageDraw.Draw(canvas)
+    for shape in shapes:
+        _paint(draw, shape, cell_size * _OVERSAMPLING_FACTOR)
+
+
+def _paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
     """Paint one shape.
 
     Args:
@@ -386,7 +398,7 @@ def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
         case Line(points, fill, width):
             draw.line([_scale_point(point, scale) for point in points], fill, round(width * scale))
             for point in points:
-                paint(draw, Disc(point, fill, width / 2), scale)
+                _paint(draw, Disc(point, fill, width / 2), scale)
         case Disc((x, y), fill, radius):
             first, last = (x - radius, y - radius), (x + radius, y + radius)
             draw.ellipse([*_scale_point(first, scale), *_scale_point(last, scale)], fill)
