@@ -472,11 +472,7 @@ def facing(state: State, snake_id: str) -> int:
     wrapped board, head and neck may be on opposite edges. The rules play a move in this direction
     for a snake without a valid move.
     """
-    return _facing_index(_find_snake(state, snake_id))
-
-
-def _facing_index(snake: Snake) -> int:
-    return MOVES.index(default_move(snake.body))
+    return MOVES.index(default_move(_find_snake(state, snake_id).body))
 
 
 def _find_snake(state: State, snake_id: str) -> Snake:
@@ -658,5 +654,5 @@ def _paste_board(
     placed = np.broadcast_to(outside[:, None, None], (len(board), rows, columns)).copy()
     placed[:, top : top + height, left : left + width] = board
     if view == "facing":
-        placed = np.rot90(placed, _QUARTER_TURNS[_facing_index(own)], axes=(1, 2))
+        placed = np.rot90(placed, _QUARTER_TURNS[MOVES.index(default_move(own.body))], axes=(1, 2))
     return placed
