@@ -41,9 +41,7 @@ def test_the_table_tells_how_runs_stand_and_what_differs(
         assert main.main(["runs", str(folder)]) == 0
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()[1:6]}
-    assert re.search(
-        r"done +- +3\.0 +18,000 +1060 \(1010 to 1120\) +board_size=11, lr=-", lines["done"]
-    )
+    assert re.search(r"done +- +3\.0 +18,000 +1060 \(1010 to 1120\) +board_size=11$", lines["done"])
     assert "running 33%  2 min" in lines["on"]
     assert "lr=0.0002" in lines["on"]
     assert re.search(r"stopped 33% +- .* board_size=7", lines["stopped"])
@@ -61,7 +59,8 @@ def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert told["state"] == "done"
     assert told["progress_fraction"] == 1
     assert told["seconds_left"] is None
-    assert told["strength"] == {"elo": 1060, "low": 1010, "high": 1120, "games": 16}
+    strength = {"elo": 1060, "low": 1010, "high": 1120, "games": 16, "weights": "best"}
+    assert told["strength"] == strength
     assert told["settings"] == {"algorithm": "DQN", "board_size": "11", "minutes": "3.0"}
 
 
@@ -73,6 +72,16 @@ def test_the_strength_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> No
     assert str(found.strength) == "780 (730 to 840)"
     assert found.rung_scores() == [("hungry", 0.5, 0.4, 0.6)]
     assert RunView(training_runs.make(tmp_path, "young", 2)).strength is None
+
+
+def test_measurements_too_short_for_the_best_weights_are_shown(tmp_path: Path) -> None:
+    run = training_runs.make(tmp_path, "short", 1)
+    with (run / CSV_FILE).open("a") as file:
+        file.write("2,20,2000,1,1,0,0,0,1,600,550,660,8,,0.2,0.1,0.3\n")
+        file.write("3,30,3000,1,1,0,0,0,1,620,570,680,9,,0.4,0.3,0.5\n")
+    found = RunView(run)
+    assert found.strength == (620, 570, 680, 9, "latest")
+    assert found.rung_scores() == [("hungry", 0.4, 0.3, 0.5)]
 
 
 def test_the_strength_needs_no_row_of_its_own(tmp_path: Path) -> None:
@@ -214,7 +223,7 @@ def test_reports_of_runs_with_and_without_games_or_curves(folder: Path) -> None:
     whole = (folder / "done" / "report.html").read_text()
     assert "iteration 18" in whole
     assert "<b>1060 Elo</b>" in whole
-    assert '<th scope="row">board_size</th><td>11</td>' in whole
+    assert '<th scope="row">board_<wbr>size</th><td>11</td>' in whole
     assert (folder / "stopped" / "report.html").is_file()
     text = (folder / "failed" / "report.html").read_text()
     assert "RuntimeError: no &lt;runner&gt;" in text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from battlesnake_gym.common.command_line import (
@@ -27,6 +28,9 @@ from battlesnake_server.runs.run_view import (
 _PROG = "battlesnake-gym runs"
 _DEFAULT_PORT = 8793
 
+_SETTINGS_WIDTH = 80
+"""Maximum number of characters of a run's differing settings; ``--json`` prints all."""
+
 
 def _format_table(runs: Sequence[RunView]) -> str:
     """Format a table of the runs, followed by the reasons of died and damaged runs."""
@@ -40,7 +44,7 @@ def _format_table(runs: Sequence[RunView]) -> str:
             f"{run.seconds / 60:,.1f}",
             f"{run.env_steps:,}",
             str(run.strength or "-"),
-            ", ".join(f"{name}={value}" for name, value in differ[run.path].items()),
+            _format_settings(differ[run.path]),
         )
         for run in runs
     ]
@@ -50,6 +54,12 @@ def _format_table(runs: Sequence[RunView]) -> str:
         if run.reason
     ]
     return align_columns(rows) + "".join(reasons)
+
+
+def _format_settings(settings: Mapping[str, str]) -> str:
+    """Format the settings that a run has, with short names, on one line of limited length."""
+    present = (f"{name.split('.')[-1]}={value}" for name, value in settings.items() if value != "-")
+    return textwrap.shorten(", ".join(present), _SETTINGS_WIDTH, placeholder=" …")
 
 
 def parser() -> Parser:

@@ -43,12 +43,17 @@ The cause of elimination selects the color.
 
 
 class _EloWithInterval(NamedTuple):
-    """Elo on the ladder with its 95% confidence interval, and the number of duels."""
+    """Elo on the ladder with its 95% confidence interval, and the number of duels.
+
+    The measured weights are the ``best`` weights, or the ``latest`` weights while no measurement
+    has enough duels to select the best.
+    """
 
     elo: float
     low: float
     high: float
     games: int
+    weights: str = "best"
 
     def __str__(self) -> str:
         return f"{self.elo:.0f} ({self.low:.0f} to {self.high:.0f})"
@@ -208,24 +213,25 @@ class RunView:
 
     @property
     def strength(self) -> _EloWithInterval | None:
-        """Elo of the best weights, or None if the run has no measurement.
+        """Elo of the best or latest weights, or None if the run has no measurement.
 
         The policy that the run exports has the best weights.
         """
-        elo, row = self.progress.last("elo_best"), self._find_best_row()
-        low, high, games = (
-            self.progress.last(f"elo_best_{end}")
-            if f"elo_best_{end}" in self.progress.columns or row is None
-            else self._cell(f"elo_{end}", row)  # An earlier version trained this run.
-            for end in ("low", "high", "games")
+        weights, row = self._measured_weights(), self._find_measured_row()
+        name = "elo_best" if weights == "best" else "elo"
+        elo, low, high, games = (
+            self.progress.last(name + end)
+            if name + end in self.progress.columns or row is None
+            else self._cell("elo" + end, row)  # An earlier version trained this run.
+            for end in ("", "_low", "_high", "_games")
         )
         if any(map(math.isnan, (elo, low, high, games))):
             return None
-        return _EloWithInterval(elo, low, high, int(games))
+        return _EloWithInterval(elo, low, high, int(games), weights)
 
     def rung_scores(self) -> list[_RungScore]:
-        """Return the scores of the best weights against the rungs of the ladder."""
-        row = self._find_best_row()
+        """Return the scores of the measured weights against the rungs of the ladder."""
+        row = self._find_measured_row()
         if row is None:
             return []
         found = []
@@ -282,11 +288,15 @@ class RunView:
             "settings": self.settings,
         }
 
-    def _find_best_row(self) -> int | None:
-        """Return the index of the first row with the Elo of the best weights, or None."""
-        best = self.progress.last("elo_best")
+    def _measured_weights(self) -> str:
+        """Return ``latest`` while no measurement has enough duels, else ``best``."""
+        return "latest" if math.isnan(self.progress.last("elo_best")) else "best"
+
+    def _find_measured_row(self) -> int | None:
+        """Return the index of the first row with the Elo of the measured weights, or None."""
+        wanted = self.progress.last("elo_best" if self._measured_weights() == "best" else "elo")
         rows = enumerate(self.progress.column("elo"))
-        return next((row for row, elo in rows if abs(elo - best) < 1e-6), None)
+        return next((row for row, elo in rows if abs(elo - wanted) < 1e-6), None)
 
     def _cell(self, column: str, row: int) -> float:
         """Return a number of the progress table, or NaN if the column is missing."""
