@@ -31,9 +31,9 @@ def site(folder: Path) -> Iterator[str]:
     app.extensions["analyses"].close()
 
 
-def legend(browser: Browser) -> dict[str, str]:
-    """Return the values in the legend of the first chart, by name."""
-    words = browser.text(".legend").splitlines()
+def legend(browser: Browser, chart: int = 0) -> dict[str, str]:
+    """Return the values in the legend of a chart, by name."""
+    words = browser.run(f"document.querySelectorAll('.legend')[{chart}].innerText").splitlines()
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
@@ -60,6 +60,38 @@ def test_curve_selection_and_tooltip(quiet: Browser, site: str) -> None:
     assert "run=long" in quiet.run("location.href")
     quiet.enter("select[name=axis]", "env_steps")
     quiet.wait("document.querySelector('.legend').innerText.startsWith('env steps')")
+
+
+def test_charts_share_range_and_pointer(quiet: Browser, site: str) -> None:
+    ranges = "[...document.querySelectorAll('line-chart')].map(({plot}) => plot.scales.x)"
+    quiet.open(
+        f"{site}/?run=on&run=long", "document.querySelectorAll('line-chart canvas').length >= 4"
+    )
+    assert {(found["min"], found["max"]) for found in quiet.run(ranges)[:3]} == {(0, 3)}
+    hover(quiet, 0.5)
+    assert float(legend(quiet, 1)["training minutes"]) == pytest.approx(1.5, abs=0.01)
+    quiet.run("document.querySelectorAll('line-chart')[1].focus()")
+    quiet.press("ArrowLeft", "ArrowLeft")
+    assert float(legend(quiet, 1)["training minutes"]) == pytest.approx(1.17, abs=0.01)
+    assert legend(quiet)["long"] == "840"
+    quiet.run("document.activeElement.blur()")
+    assert legend(quiet)["training minutes"] == "3"
+
+
+def test_zoom_of_a_chart(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/run/long", "document.querySelectorAll('line-chart canvas').length >= 4")
+    x, y, width = quiet.run(
+        "(box => [box.left, box.top, box.width])"
+        "(document.querySelector('.u-over').getBoundingClientRect())"
+    )
+    for kind, place in (("Moved", 0.5), ("Pressed", 0.5), ("Moved", 0.7), ("Moved", 0.9),
+                        ("Released", 0.9)):  # fmt: skip
+        event = {"type": f"mouse{kind}", "x": x + place * width, "y": y + 20, "button": "left",
+                 "buttons": 1, "clickCount": 1}  # fmt: skip
+        quiet.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+    scale = "document.querySelectorAll('line-chart')[1].plot.scales.x"
+    quiet.wait(f"{scale}.min > 1.4")
+    assert quiet.run(scale)["max"] == pytest.approx(2.7, abs=0.05)
 
 
 def test_charts_follow_the_color_scheme(quiet: Browser, site: str) -> None:

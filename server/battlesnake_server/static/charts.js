@@ -1,9 +1,11 @@
 // Draws the charts of templates/charts.html with uPlot: <line-chart data-chart="...">. The legend below
-// a chart has its colors, and shows the values at the pointer, or else the last values.
+// a chart has its colors, and shows the values at the pointer, or else the last values. The curves of a
+// page share the horizontal axis and the pointer, which the arrow keys move if a chart has the focus.
 
 const VALUE = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-const TICK = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 3 });
+const LARGE = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 3 });
 const PERCENT = new Intl.NumberFormat("en", { style: "percent" });
+const formatTick = (tick) => (Math.abs(tick) < 1e4 ? VALUE : LARGE).format(tick);
 
 customElements.define("line-chart", class extends HTMLElement {
   connectedCallback() {
@@ -22,16 +24,18 @@ customElements.define("line-chart", class extends HTMLElement {
         fill: stacked ? color : () => color().replace(")", ", 0.15)").replace("rgb(", "rgba(") });
       return [x, y, low ?? y, high ?? y];
     });
-    const ends = curves.map(([, , x]) => x.at(-1));
+    const last = Number(this.dataset.end);
+    const charts = [...document.querySelectorAll("line-chart")];
+    const end = stacked ? last : Math.max(...charts.map((chart) => chart.dataset.end));
     const show = ({ cursor, posToVal }) => {
-      const at = cursor.left >= 0 ? posToVal(cursor.left, "x") : Math.max(...ends);
+      const at = cursor.left >= 0 ? posToVal(cursor.left, "x") : last;
       place.textContent = VALUE.format(at);
       curves.forEach(([, , x, y], i) => {
         const index = x.findLastIndex((one) => one <= at);
         values[i].textContent = index < 0 ? "–" : (stacked ? PERCENT : VALUE).format(y[index]);
       });
     };
-    const axis = ({ format }, pixels) => ({
+    const axis = (format, pixels) => ({
       size: pixels, stroke: variable("--pale"),
       grid: { stroke: variable("--line"), width: 1 }, ticks: { show: false },
       values: (_, ticks) => ticks.map((tick) => format(tick)),
@@ -39,13 +43,27 @@ customElements.define("line-chart", class extends HTMLElement {
     const size = () => ({ width: this.clientWidth, height: this.clientHeight });
     this.plot = new uPlot({
       ...size(), padding: [6, 14, 0, 0], series, bands, legend: { show: false },
-      axes: [axis(TICK, 24), axis(stacked ? PERCENT : TICK, 44)],
-      cursor: { y: false, points: { show: false } }, hooks: { setCursor: [show] },
-      scales: { x: { time: false, range: (_, low, high) => [0, high] }, y: stacked ? { range: [0, 1] } : {} },
+      axes: [axis(formatTick, 24), axis(stacked ? PERCENT.format : formatTick, 52)],
+      cursor: { y: false, points: { show: false }, sync: { key: "page" } }, hooks: { setCursor: [show] },
+      scales: {
+        x: { time: false, range: ({ data: [x] }, low, high) =>
+          (x.length === 1 || low === x[0] ? [0, end || 1] : [low, high]) },
+        y: stacked ? { range: [0, 1] } : {},
+      },
     }, uPlot.join(tables), this);
     show(this.plot);
+    this.addEventListener("keydown", (event) => this.movePointer(event));
+    this.addEventListener("blur", () => this.plot.setCursor({ left: -10, top: -10 }, true, true));
     this.observer = new ResizeObserver(() => this.plot.setSize(size()));
     this.observer.observe(this);
+  }
+
+  movePointer({ key }) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[key];
+    if (!step) return;
+    const { cursor, data: [x] } = this.plot;
+    const index = Math.min(Math.max(0, (cursor.idx ?? x.length) + step), x.length - 1);
+    this.plot.setCursor({ left: this.plot.valToPos(x[index], "x"), top: 0 }, true, true);
   }
 
   disconnectedCallback() {
