@@ -79,7 +79,8 @@ export class Analysis {
       sent.state === "no-replay" || this.panel.dataset.may !== "true";
     this.showStatus({
       none: sent.done ? `Analyzed: ${progress}.` : "", failed: sent.error, "no-replay": sent.error,
-      running: total ? `Analyzing: ${progress} …` : "Waiting for the analysis …", done: "",
+      running: total ? `Analyzing: ${progress} …` : "Waiting for the analysis …",
+      done: this.mistakes.length ? "" : "No mistakes found.",
     }[sent.state]);
     this.drawGraph();
     this.listMistakes();
