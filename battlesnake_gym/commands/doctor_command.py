@@ -157,4 +157,6 @@ def _check_packages(
     use = f" (for {commands})" if commands else ""
     if missing:
         return _ComponentStatus(part, bad, f"missing {', '.join(missing)}{use}", remedy)
-    return _ComponentStatus(part, _GOOD, f"{len(names)} packages{use}")
+    return _ComponentStatus(
+        part, _GOOD, f"{len(names)} package{'' if len(names) == 1 else 's'}{use}"
+    )

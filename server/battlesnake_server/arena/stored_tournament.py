@@ -111,7 +111,7 @@ def play_missing_games(
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", desc="arena", disable=None) as bar,
     ):
-        count = "games" if total is None else f"{total} games"
+        count = "games" if total is None else f"{total} game{'' if total == 1 else 's'}"
         bar.write(f"{count} between {', '.join(setup.labels)}, {jobs} at a time", sys.stderr)
         for result in results:
             if pool is not None:
