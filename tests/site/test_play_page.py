@@ -458,7 +458,9 @@ def page_review(browser: Browser, address: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("games", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "games", [2, pytest.param(10, marks=(pytest.mark.slow, pytest.mark.timeout(2400)))]
+)
 def test_page_and_coach_name_the_same_move(quiet: Browser, page: str, games: int) -> None:
     """The last game has four snakes, and the page judges it when seat 0 is eliminated."""
     judged = 0
