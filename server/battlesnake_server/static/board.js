@@ -28,6 +28,9 @@ export const CAUSES = {
   hazard: "died in a hazard",
 };
 
+/** Returns the cause of the visitor's elimination, for a sentence that starts with "you". */
+export const yourCause = (cause) => (CAUSES[cause] ?? cause).replace("itself", "yourself");
+
 /** Creates an SVG element; omits attributes that are null. */
 export function element(name, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, name);

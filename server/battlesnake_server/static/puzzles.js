@@ -1,6 +1,6 @@
 // The puzzles page: the visitor solves positions with exactly one correct move.
 
-import { BoardView, CAUSES } from "./board.js";
+import { BoardView, yourCause } from "./board.js";
 import { ARROWS } from "./decision.js";
 
 const $ = (id) => document.getElementById(id);
@@ -12,8 +12,10 @@ const RATING_STEP = 32; // largest change of the visitor's rating per puzzle (th
 let rating = Number(localStorage.getItem("puzzle-rating")) || 1200;
 let view = null;
 let playing = null; // timer of the turns that are played out
-const firstAnswers = new Map(); // index of the puzzle -> whether the first move was correct
-let index = Math.min(Math.max(Number(location.hash.slice(1)) - 1 || 0, 0), puzzles.length - 1);
+// Name of the puzzle -> whether the first move was correct. The browser stores the answers.
+const firstAnswers = new Map(JSON.parse(localStorage.getItem("puzzle-answers") ?? "[]"));
+const numbered = Number(location.hash.slice(1)) || puzzles.findIndex(({ name }) => !firstAnswers.has(name)) + 1;
+let index = Math.min(Math.max(numbered - 1, 0), puzzles.length - 1);
 
 /** Returns the rating of a puzzle: 1000, 1400 or 1800 for grade 1, 2 or 3. */
 function ratingOf({ note }) {
@@ -28,9 +30,8 @@ function show() {
   view.select(puzzle.you);
   view.draw(puzzle.frame);
   $("name").textContent = `Puzzle ${index + 1}`;
-  $("task").textContent = `You are ${puzzle.snakes[puzzle.you].name}. Only one move saves you. Which one?`;
-  $("you").style.background = puzzle.snakes[puzzle.you].color;
-  $("note").textContent = `Rated ${ratingOf(puzzle)}; from ${puzzle.name}.`;
+  $("snakes").replaceChildren(...puzzle.snakes.flatMap((_, seat) => snakeItem(puzzle, seat)));
+  $("note").textContent = `Rated ${ratingOf(puzzle)}; from ${puzzle.name.replace(` ${puzzle.snakes[puzzle.you].name}`, "")}.`;
   $("source").hidden = !puzzle.source;
   if (puzzle.source) $("source").href = sourceAddress(puzzle);
   $("verdict").textContent = "";
@@ -39,6 +40,18 @@ function show() {
   $("next").disabled = index === puzzles.length - 1;
   showCount();
   history.replaceState(null, "", `#${index + 1}`);
+}
+
+/** Returns the list item of a living snake: its color, length and health. */
+function snakeItem({ snakes, frame, you }, seat) {
+  const { death, length, health } = frame.snakes[seat];
+  if (death) return [];
+  const [item, dot] = [document.createElement("li"), document.createElement("span")];
+  item.className = "task";
+  dot.className = "dot";
+  dot.style.background = snakes[seat].color;
+  item.append(dot, `${seat === you ? "You" : "Opponent"}: length ${length ?? frame.snakes[seat].body.length}, health ${health}`);
+  return [item];
 }
 
 /** Returns the address of the source game on the playable page, at the turn of the puzzle. */
@@ -50,9 +63,10 @@ function sourceAddress({ source, width, height, ruleset, snakes }) {
 }
 
 function showCount() {
-  const numRight = [...firstAnswers.values()].filter(Boolean).length;
+  const answered = puzzles.filter(({ name }) => firstAnswers.has(name));
+  const numRight = answered.filter(({ name }) => firstAnswers.get(name)).length;
   $("count").textContent = `${index + 1} of ${puzzles.length}; ` +
-    `${numRight} of ${firstAnswers.size} solved at the first attempt; your rating ${Math.round(rating)}`;
+    `${numRight} of ${answered.length} solved at the first attempt; your rating ${Math.round(rating)}`;
 }
 
 /** Updates the visitor's rating. */
@@ -70,14 +84,13 @@ async function framesAfter(puzzle, move) {
 }
 
 /** Returns the fate of the puzzle's snake, with the number of turns. */
-function fate({ you, snakes }, frames) {
-  const { name } = snakes[you];
+function fate({ you }, frames) {
   const last = frames.at(-1).snakes;
   const turns = `${frames.length} turn${frames.length === 1 ? "" : "s"}`;
   const { death } = last[you];
-  if (death) return `${name} ${CAUSES[death.cause] ?? death.cause} after ${turns}.`;
+  if (death) return `You ${yourCause(death.cause)} after ${turns}.`;
   const wins = last.every((snake, i) => i === you || snake.death);
-  return wins ? `${name} wins after ${turns}.` : `${name} still lives after ${turns}.`;
+  return wins ? `You win after ${turns}.` : `You still live after ${turns}.`;
 }
 
 /** Plays out a move, and shows the reason why it loses or not. */
@@ -98,9 +111,11 @@ async function playOut(move) {
 function answer(move) {
   const button = $("answers").querySelector(`[data-move="${move}"]`);
   if (button.disabled) return;
-  const right = puzzles[index].allowed.includes(move);
-  if (!firstAnswers.has(index)) {
-    firstAnswers.set(index, right);
+  const { name, allowed } = puzzles[index];
+  const right = allowed.includes(move);
+  if (!firstAnswers.has(name)) {
+    firstAnswers.set(name, right);
+    localStorage.setItem("puzzle-answers", JSON.stringify([...firstAnswers]));
     rate(right);
   }
   $("verdict").textContent = right ? `${ARROWS[move]} Correct.` : `${ARROWS[move]} That move loses.`;
