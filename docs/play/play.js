@@ -1,5 +1,5 @@
 // Script of the page on which a visitor plays against the search with keys, swipes or buttons.
-import { BoardView, CAUSES } from "./board.js";
+import { BoardView, CAUSES, yourCause } from "./board.js";
 import "./copy_button.js";
 import { readFrame } from "./frames.js";
 import { Graph } from "./graph.js";
@@ -185,17 +185,18 @@ function showWinProbabilities() {
   }));
 }
 
-/** Returns the frame, with the first opponent's line if the display of lines is on. */
+/** Returns the frame with a line: after a mistake the better line, else the first opponent's if lines are on. */
 function withLine(frame) {
-  const assessment = $("sight").value === "lines" ? state.assessments.get(state.index) : null;
-  const opponent = frame.snakes.findIndex(({ death }, seat) => !death && !isYou(seat));
-  state.view.defaultLineSnake = opponent;
-  const [best] = assessment?.[opponent]?.candidates ?? [];
+  const mistake = state.mistakes?.find(({ turn }) => turn === state.index);
+  const assessment = mistake || $("sight").value === "lines" ? state.assessments.get(state.index) : null;
+  const shown = mistake ? 0 : frame.snakes.findIndex(({ death }, seat) => !death && !isYou(seat));
+  state.view.defaultLineSnake = shown;
+  const best = assessment?.[shown]?.candidates.find(({ move }) => !mistake || move === mistake.better);
   if (!best) return frame;
   const line = Object.fromEntries(Object.entries(best.line)
     .map(([seat, moves]) => [seat, moves.map((move) => MOVES[move])]));
   const next = { line, scores: {}, reasons: [] };
-  return { ...frame, snakes: frame.snakes.map((snake, seat) => (seat === opponent ? { ...snake, next } : snake)) };
+  return { ...frame, snakes: frame.snakes.map((snake, seat) => (seat === shown ? { ...snake, next } : snake)) };
 }
 
 /** Starts the review of the visitor's moves (see analysis/mistakes.py). */
@@ -218,14 +219,15 @@ function showReview() {
   const lost = current().snakes[0].death;
   $("again").hidden = !worst;
   $("why").textContent = !worst ? `No single move ${lost ? "lost the game" : "was a mistake"}.`
-    : `Your costliest move was on turn ${worst.turn}: ${MOVES[worst.move]} left you about ` +
-      `${toPercent(worst.after)}%, ${MOVES[worst.better]} would have kept about ${toPercent(worst.before)}%.`;
+    : `Your costliest move was on turn ${worst.turn}: ${MOVES[worst.move]} wins about ` +
+      `${toPercent(worst.after)}%, ${MOVES[worst.better]} would win about ${toPercent(worst.before)}%.`;
   if (worst) {
     $("again").textContent = `Try again from turn ${worst.turn}`;
     $("again").onclick = () => goBack(worst.turn);
   }
   const points = [...state.assessments].filter(([, one]) => one[0]).sort(([a], [b]) => a - b)
     .map(([turn, one]) => [turn, one[0].winProbability]);
+  points.push([lost?.turn ?? current().turn, result()]);
   graph.draw(Math.max(1, state.moves.length), [{ points, color: LOOKS[0].color }],
     state.mistakes.map(({ turn }) => ({ class: "blunder", x: turn })));
   $("mistakes").replaceChildren(...state.mistakes.toSorted((a, b) => a.turn - b.turn).map((mistake) => {
@@ -235,11 +237,21 @@ function showReview() {
     button.className = "mistake";
     button.textContent = `Turn ${turn}: ${ARROWS[move]}${before - after >= MISTAKES.blunder ? "??" : "?"} about ` +
       `${toPercent(before)} → ${toPercent(after)}%, better ${line.map((one) => ARROWS[one]).join("")}`;
-    button.addEventListener("click", () => go(turn));
+    button.addEventListener("click", () => {
+      go(turn);
+      $("board").scrollIntoView({ block: "nearest" });
+    });
     const item = document.createElement("li");
     item.append(button);
     return item;
   }));
+}
+
+/** Returns the visitor's result: 1 for a win, 0.5 for a draw and 0 for a loss. */
+function result() {
+  const [you, ...others] = current().snakes;
+  if (!you.death) return 1;
+  return others.every(({ death }) => death?.turn === you.death.turn) ? 0.5 : 0;
 }
 
 function fail(error) {
@@ -289,7 +301,8 @@ function snakeItem(snake, seat, decision) {
   dot.style.background = LOOKS[seat].color;
   const search = decision?.depth && atEnd()
     ? `, searched ${decision.depth} turn${decision.depth === 1 ? "" : "s"} ahead, ${decision.leafEvaluations.toLocaleString("en")} positions` : "";
-  const fate = snake.death ? CAUSES[snake.death.cause] : `length ${snake.length}, health ${snake.health}${search}`;
+  const causeOf = isYou(seat) ? yourCause : (cause) => CAUSES[cause];
+  const fate = snake.death ? causeOf(snake.death.cause) : `length ${snake.length}, health ${snake.health}${search}`;
   item.append(dot, `${nameOf(seat)}: ${fate}`);
   return item;
 }
@@ -300,12 +313,14 @@ function verdict(frame) {
   return `${nameOf(alive[0])} won${isYou(alive[0]) ? "!" : "."}`;
 }
 
+/** Returns a text of one line, so that the buttons below the text keep their place. */
 function statusText() {
   if (!atEnd()) return `Turn ${current().turn - state.past.length + 1 + state.index} of ${current().turn}: a direction plays on from here.`;
   const { death } = current().snakes[0];
-  const out = death && !watching() ? `You are out: you ${CAUSES[death.cause]}. ` : "";
-  if (state.over) return `${out}${verdict(current())} Press Enter or “New game”.`;
-  return out || (waits() ? "Your move: arrow keys, W A S D, a swipe or the buttons." : "");
+  const cause = death && !watching() ? `you ${yourCause(death.cause)}.` : "";
+  const hint = isWide.matches ? " Enter: new game." : "";
+  if (state.over) return `${cause && `Y${cause.slice(1)} `}${verdict(current())}${hint}`;
+  return cause ? `You are out: ${cause}` : (waits() ? `Your move: arrow keys, ${isWide.matches ? "W A S D, a " : ""}swipe or buttons.` : "");
 }
 
 /** Processes an assessment or a part of a review; returns whether `data` was one. */
@@ -409,9 +424,15 @@ $("replay").addEventListener("click", replay);
 $("reviewed").addEventListener("click", review);
 $("gif").addEventListener("click", save);
 $("sight").addEventListener("change", () => { if (current()) go(state.index); });
-$("scrub").addEventListener("input", () => {
+function seek(turn) {
   clearInterval(state.replaying);
-  go(Number($("scrub").value));
+  go(turn);
+}
+$("scrub").addEventListener("input", () => seek(Number($("scrub").value)));
+$("graph").addEventListener("click", ({ clientX }) => {
+  const { a: scale, e: left } = $("graph").getScreenCTM();
+  const turn = Math.round((clientX - left) / scale);
+  if (state.mistakes) seek(Math.min(Math.max(turn, 0), state.moves.length));
 });
 for (const id of ["who", "size", "ruleset", "opponents", "strength"]) {
   $(id).addEventListener("change", () => startGame(newGame()));

@@ -280,12 +280,19 @@ def test_a_lost_game_names_its_move_and_may_be_tried_again(quiet: Browser, page:
     _, _, out, room = to_the_wall()
     quiet.look(390, 844)
     quiet.open(linked(page), is_turn(0))
+    top = "document.getElementById('new').getBoundingClientRect().top"
+    place = quiet.run(top)
     for turn in range(room + 1):
         quiet.press(out)
         quiet.wait(is_turn(turn + 1))
     quiet.wait("!document.getElementById('again').hidden", 60)
     assert re.search(rf"turn {room}\b.* {out[5:].lower()} .*\b0%", quiet.text("#why"))
-    assert quiet.run("document.getElementById('new').getBoundingClientRect().bottom") < 844
+    assert quiet.text("#status") == "You hit a wall. Champion (gentle) won."
+    assert quiet.run(top) == place < 844
+    points = quiet.run("document.querySelector('#graph polyline').getAttribute('points')")
+    assert points.endswith(f" {room + 1},100")
+    quiet.run("document.querySelector('#mistakes button').click()")
+    assert quiet.run("document.querySelectorAll('#board .line').length") > 0
     quiet.run("document.getElementById('replay').click()")
     for turn in (0, room + 1):
         quiet.wait(f"document.getElementById('turn').textContent === 'Turn {turn}'")
