@@ -100,12 +100,15 @@ def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
         about = snakes.description(name)
         if name in placements:
             about += f" {_draw_elo_bar(placements[name])}"
+        else:
+            about += " The Elo depends on the time or nodes per move."
         if name in _PLAYABLE_SNAKES:
             game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
-            about += "".join(
-                f' <a class="play" href="../play/index.html#{game}&who={who}">{text}</a>'
+            links = "".join(
+                f'<a href="../play/index.html#{game}&who={who}">{text}</a>'
                 for who, text in (("play", "Play it"), ("watch", "Watch it"))
             )
+            about += f'<span class="play">{links}</span>'
         board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
         board.snakes[0].customizations["head"] = list(HEADS)[number % len(HEADS)]
         # The picture omits the legend of the board.
@@ -119,8 +122,9 @@ def _draw_elo_bar(placement: Mapping[str, Any]) -> str:
         return f"The Elo is {side} the ladder."
     elo, low, high = (placement[name] for name in ("elo", "low", "high"))
     left, middle, width = low / 25, elo / 25, (high - low) / 25
+    interval = f"95% CI {low:.0f} to {high:.0f}" if low < high else "by definition"
     return (
-        f"Elo {elo:.0f}, 95% CI {low:.0f} to {high:.0f}."
+        f"Elo {elo:.0f}, {interval}."
         f'<span class="elo"><i style="left: {left:.1f}%; width: {width:.1f}%"></i>'
         f'<b style="left: {middle:.1f}%"></b></span>'
     )
