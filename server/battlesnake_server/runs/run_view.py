@@ -42,6 +42,10 @@ The cause of elimination selects the color.
 """
 
 
+_ELO_COLUMNS = {"best": "elo_best", "latest": "elo"}
+"""Columns with the Elo, by measured weights."""
+
+
 class _EloWithInterval(NamedTuple):
     """Elo on the ladder with its 95% confidence interval, and the number of duels.
 
@@ -217,21 +221,22 @@ class RunView:
 
         The policy that the run exports has the best weights.
         """
-        weights, row = self._measured_weights(), self._find_measured_row()
-        name = "elo_best" if weights == "best" else "elo"
-        elo, low, high, games = (
-            self.progress.last(name + end)
-            if name + end in self.progress.columns or row is None
-            else self._cell("elo" + end, row)  # An earlier version trained this run.
-            for end in ("", "_low", "_high", "_games")
-        )
-        if any(map(math.isnan, (elo, low, high, games))):
-            return None
-        return _EloWithInterval(elo, low, high, int(games), weights)
+        for weights, name in _ELO_COLUMNS.items():
+            row = self._find_row(name)
+            elo, low, high, games = (
+                self.progress.last(name + end)
+                if name + end in self.progress.columns or row is None
+                else self._cell("elo" + end, row)  # An earlier version trained this run.
+                for end in ("", "_low", "_high", "_games")
+            )
+            if not any(map(math.isnan, (elo, low, high, games))):
+                return _EloWithInterval(elo, low, high, int(games), weights)
+        return None
 
     def rung_scores(self) -> list[_RungScore]:
         """Return the scores of the measured weights against the rungs of the ladder."""
-        row = self._find_measured_row()
+        strength = self.strength
+        row = self._find_row(_ELO_COLUMNS[strength.weights]) if strength else None
         if row is None:
             return []
         found = []
@@ -288,13 +293,9 @@ class RunView:
             "settings": self.settings,
         }
 
-    def _measured_weights(self) -> str:
-        """Return ``latest`` while no measurement has enough duels, else ``best``."""
-        return "latest" if math.isnan(self.progress.last("elo_best")) else "best"
-
-    def _find_measured_row(self) -> int | None:
-        """Return the index of the first row with the Elo of the measured weights, or None."""
-        wanted = self.progress.last("elo_best" if self._measured_weights() == "best" else "elo")
+    def _find_row(self, column: str) -> int | None:
+        """Return the index of the first row whose Elo is the last value of ``column``, or None."""
+        wanted = self.progress.last(column)
         rows = enumerate(self.progress.column("elo"))
         return next((row for row, elo in rows if abs(elo - wanted) < 1e-6), None)
 
