@@ -17,7 +17,7 @@ export function html(name, className, ...children) {
 export function renderDecision(next, names) {
   const parts = [];
   if (Object.keys(next.scores).length) parts.push(scoreBars(next));
-  if (next.reasons.length) parts.push(reasonTable(next.reasons));
+  if (next.reasons.length) parts.push(reasonTable(next));
   if (Object.keys(next.line ?? {}).length) parts.push(expectedLine(next.line, names));
   return parts;
 }
@@ -42,14 +42,15 @@ function scoreBars(next) {
   }));
 }
 
-function reasonTable(reasons) {
+function reasonTable(next) {
   const head = html("tr", "", html("th", "", "rule"),
     ...MOVES.map((move) => html("th", "", ARROWS[move])));
-  const rows = reasons.flatMap((reason) => {
+  const rows = next.reasons.flatMap((reason) => {
     const cells = MOVES.map((move) => {
       if (reason.vetoed.includes(move)) return html("td", "veto", "✕");
       const score = reason.scores[move];
-      return html("td", "", score === undefined ? "" : brief(score));
+      const limit = reason.rule === "search" ? bound(next, move).trim() : "";
+      return html("td", "", score === undefined ? "" : limit + brief(score));
     });
     const rows = [html("tr", "", html("th", "", reason.rule.replaceAll("_", " ")), ...cells)];
     if (reason.note) {
