@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../../battlesnake_gym/engine/csrc/game.h"
+#include "../../battlesnake_gym/engine/csrc/limited_view.h"
 #include "../../battlesnake_gym/engine/csrc/masks.h"
 #include "../../battlesnake_gym/engine/csrc/builtin_snakes.h"
 #include "../../battlesnake_gym/engine/csrc/observe.h"
@@ -34,16 +35,17 @@ void EXPORT(prepare)(void) {
 /* Returns the buffer for the name of the map, a C string of up to 63 bytes, which `start` reads. */
 char *EXPORT(map_at)(void) { return map_name; }
 
-/* Starts a game; returns 0 if the map rejects the board or the number of snakes. */
+/* Starts a game; returns 0 if the map rejects the board or the number of snakes. `view_reach` is the
+ * view radius plus 1, or 0 without a limit. */
 int EXPORT(start)(int width, int height, int snakes, int64_t seed, int wrapped, int constrictor,
                   int royale, int food_chance, int minimum_food, int hazard_damage,
-                  int shrink_every) {
+                  int shrink_every, int view_reach) {
     const Map *map = find_map(map_name);
     if (!map || width < 1 || width > MAX_SIDE || height < 1 || height > MAX_SIDE || snakes < 1 ||
         snakes > MAX_SNAKES)
         return 0;
     rules = (Rules){(uint8_t)wrapped, (uint8_t)constrictor, (uint8_t)royale, snakes == 1, 1,
-                    food_chance, minimum_food, hazard_damage, shrink_every, 0, map};
+                    food_chance, minimum_food, hazard_damage, shrink_every, view_reach, map};
     layout = make_layout(width, height, snakes);
     free(memory);
     memory = calloc(1, layout.record_size + layout.side_data_size);
@@ -82,8 +84,10 @@ int32_t *EXPORT(words_at)(void) {
 /* Returns the move of the built-in snake `kind` (an index, see builtin_snakes.h) at a seat. */
 int EXPORT(named)(int seat, int kind) {
     uint8_t kinds[MAX_SNAKES] = {0}, moves[MAX_SNAKES];
+    RecordBuffer view;
     kinds[seat] = (uint8_t)kind;
-    builtin_moves(&layout, &rules, game.record, kinds, moves);
+    if (rules.view_reach) limit_view(&game, seat, &view.record);
+    builtin_moves(&layout, &rules, rules.view_reach ? &view.record : game.record, kinds, moves);
     return moves[seat];
 }
 

@@ -48,6 +48,7 @@ const watching = () => $("who").value === "watch";
 const strengthOf = (seat) =>
   ($("strength").value === "mixed" ? MIXED[(seat + 2) % 3] : $("strength").value);
 const players = () => Object.fromEntries(LOOKS.map((_, seat) => [seat, PLAYERS[strengthOf(seat)]]));
+const isLimited = () => state.game.view_radius !== null;
 const isYou = (seat) => seat === 0 && !watching();
 function nameOf(seat) {
   if (isYou(seat)) return "You";
@@ -57,9 +58,10 @@ function nameOf(seat) {
 
 const newGame = () => {
   const [width, height] = $("size").value.split("x").map(Number);
-  const ruleset = $("ruleset").value;
+  const isBlackout = $("ruleset").value === "blackout";
+  const ruleset = isBlackout ? "standard" : $("ruleset").value;
   return {
-    width, height, ruleset, snakes: Number($("opponents").value) + 1,
+    width, height, ruleset, view_radius: isBlackout ? 5 : null, snakes: Number($("opponents").value) + 1,
     seed: crypto.getRandomValues(new Uint32Array(1))[0] >>> 1,
     map: ruleset.endsWith("constrictor") ? "empty" : ruleset === "royale" ? "royale" : "standard",
   };
@@ -68,8 +70,12 @@ const newGame = () => {
 /** Starts a game and plays the given moves of its first turns. */
 function startGame(game, moves = []) {
   clearInterval(state.replaying);
-  const hasPolicy = LOOKS.slice(0, game.snakes).some((_, seat) => !isYou(seat) && strengthOf(seat) === "policy");
-  if (hasPolicy && !LEARNED_RULES.includes(game.ruleset)) {
+  const strengths = LOOKS.slice(0, game.snakes).flatMap((_, seat) => (isYou(seat) ? [] : [strengthOf(seat)]));
+  if (game.view_radius !== null && !strengths.every((strength) => PLAYERS[strength].builtin)) {
+    fail("With a view radius, only rule-based snakes play here: choose another opponent.");
+    return;
+  }
+  if (strengths.includes("policy") && !LEARNED_RULES.includes(game.ruleset)) {
     fail(`The policy was not trained for ${game.ruleset}: choose other rules or another opponent.`);
     return;
   }
@@ -161,7 +167,8 @@ const formatPercent = (value) => `${value % 1 ? "about " : ""}${Math.round(100 *
 /** Shows the win probabilities of the current turn, and requests them if they are missing. */
 function showWinProbabilities() {
   const bar = $("win-probabilities");
-  bar.hidden = $("sight").value === "nothing";
+  bar.hidden = $("sight").value === "nothing" || isLimited();
+  if (isLimited()) return; // The search knows hidden cells.
   const assessment = state.assessments.get(state.index);
   if (!assessment) {
     bar.replaceChildren();
@@ -259,13 +266,16 @@ function fail(error) {
   state.over = true;
 }
 
+/** Returns a frame as the visitor sees it. */
+const seen = (index) => state.view.limit(state.past[index], state.past[index - 1]);
+
 /** Shows a turn. The movement from the frame `previous`, if given, is animated. */
 function go(index, previous = null) {
   state.index = index;
-  const frame = state.past[index];
+  const frame = seen(index);
   const started = performance.now();
   const glide = (time) => {
-    if (state.past[state.index] !== frame) return;
+    if (seen(state.index) !== frame) return;
     const fraction = previous && !prefersReducedMotion.matches ? Math.min(1, Math.max(0, (time - started) / GLIDE_MS)) : 1;
     document.body.dataset.still = String(fraction === 1);
     if (fraction < 1) state.view.draw(frame, previous, fraction);
@@ -290,7 +300,7 @@ function show(previous) {
   for (const id of ["undo", "scrub", "gif"]) $(id).disabled = !state.moves.length;
   $("replay").disabled = !state.over;
   $("review").hidden = !state.mistakes && !state.reviewing;
-  $("reviewed").disabled = !state.over || watching();
+  $("reviewed").disabled = !state.over || watching() || isLimited();
   go(state.past.length - 1, previous);
 }
 
@@ -302,7 +312,8 @@ function snakeItem(snake, seat, decision) {
   const search = decision?.depth && atEnd()
     ? `, searched ${decision.depth} turn${decision.depth === 1 ? "" : "s"} ahead, ${decision.leafEvaluations.toLocaleString("en")} positions` : "";
   const causeOf = isYou(seat) ? yourCause : (cause) => CAUSES[cause];
-  const fate = snake.death ? causeOf(snake.death.cause) : `length ${snake.length}, health ${snake.health}${search}`;
+  const fate = snake.death ? causeOf(snake.death.cause) : snake.health === null ? `${snake.body.length} visible segments`
+    : `length ${snake.length}, health ${snake.health}${search}`;
   item.append(dot, `${nameOf(seat)}: ${fate}`);
   return item;
 }
@@ -339,7 +350,7 @@ function receiveAnalysis(data) {
     if (!state.mistakes) state.assessments.set(data.turn, data.assessment);
     if (data.turn !== state.index) return true;
     showWinProbabilities();
-    if (document.body.dataset.still === "true") state.view.draw(withLine(state.past[state.index]));
+    if (document.body.dataset.still === "true") state.view.draw(withLine(seen(state.index)));
   } else return false;
   return true;
 }
@@ -355,17 +366,18 @@ worker.onmessage = ({ data }) => {
     state.past = data.past.map(readFrame);
     const snakes = current().snakes.map((_, seat) => ({ ...LOOKS[seat], id: String(seat) }));
     state.view = new BoardView($("board"), { ...state.game, snakes });
+    if (isLimited() && !watching()) state.view.select(0);
   } else {
     state.past.push(readFrame(data.words));
     state.moves.push(data.moves);
   }
   Object.assign(state, { over: data.over, decisions: data.decisions });
   const frame = current();
-  show(data.past ? null : state.past.at(-2));
+  show(data.past ? null : seen(state.past.length - 2));
   document.body.dataset.turn = String(frame.turn);
   document.body.dataset.over = String(data.over);
   // The review starts when the visitor is eliminated: the rest of the game does not change it.
-  if (frame.snakes[0].death && frame.snakes.length > 1 && !watching() && !state.mistakes) review();
+  if (frame.snakes[0].death && frame.snakes.length > 1 && !watching() && !isLimited() && !state.mistakes) review();
   else if (waits()) step();
 };
 worker.onerror = (event) => {
@@ -384,7 +396,7 @@ async function save() {
     const { saveGif } = await import("./gif.js");
     const snakes = current().snakes.map((_, seat) => ({ ...LOOKS[seat], id: String(seat) }));
     const name = `battlesnake-${state.game.seed}-${state.index}.gif`;
-    await saveGif(state.past.slice(0, state.index + 1), { ...state.game, snakes }, name);
+    await saveGif(state.past.slice(0, state.index + 1).map((_, index) => seen(index)), { ...state.game, snakes }, name);
   } catch (error) {
     $("status").textContent = `The GIF could not be created: ${error.message}`;
   }

@@ -1,7 +1,7 @@
 // Worker that runs the game and the search, so that the page stays responsive.
 //
-//   in:  {start: {width, height, snakes, seed, ruleset, map}, moves}   starts a game and plays
-//                                                 `moves`: for each turn one move per seat
+//   in:  {start: {width, height, snakes, seed, ruleset, map, view_radius}, moves}   starts a game and
+//                                                 plays `moves`: for each turn one move per seat
 //        {turn: {moves: {seat: move}, players: {seat: player}}}  plays a turn; a player is
 //                                                 {seconds, nodes}, {policy: true} or {builtin: "hungry"}
 //        {assess: turn}                           assesses the position of a turn with the champion
@@ -52,13 +52,13 @@ async function load() {
 const bytes = (at, count) => new Uint8Array(module.memory.buffer, at, count);
 const numbers = (at, count) => new Int32Array(module.memory.buffer, at, count);
 
-function start({ width, height, snakes, seed, ruleset, map }) {
+function start({ width, height, snakes, seed, ruleset, map, view_radius = null }) {
   const name = new TextEncoder().encode(`${map}\0`);
   bytes(module.map_at(), name.length).set(name);
   const started = module.start(
     width, height, snakes, BigInt(seed), ruleset.startsWith("wrapped"),
     ruleset.endsWith("constrictor"),
-    ruleset === "royale", 15, 1, 14, 25);
+    ruleset === "royale", 15, 1, 14, 25, view_radius === null ? 0 : view_radius + 1);
   trained = TRAINED_FOR.rulesets.includes(ruleset) && TRAINED_FOR.snakes.includes(snakes) &&
     TRAINED_FOR.sizes.some(([w, h]) => w === width && h === height);
   if (!started) throw new Error(`the map ${map} does not support ${snakes} snakes on ${width}x${height}`);

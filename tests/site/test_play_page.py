@@ -25,7 +25,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import customization
 from battlesnake_gym.engine.state_words import pack_state
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.rules import MOVES, Game, Settings
 from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.search.evaluation import load_builtin
@@ -219,6 +219,39 @@ def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: s
             assert told["words"] == words_of(board)
     assert asked > 40
     assert same >= 0.8 * asked
+
+
+def test_with_a_view_radius_rivals_decide_by_their_view(browser: Browser, page: str) -> None:
+    browser.open(page)
+    board = Board.new(11, 11, 4, game=Game(seed=3, settings=Settings(view_radius=2)))
+    start = {"width": 11, "height": 11, "snakes": 4, "seed": 3, "view_radius": 2}
+    ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
+    hidden = 0
+    for _ in range(15):
+        told = ask(browser, {"turn": {"moves": {}, "players": [{"builtin": "hungry"}] * 4}})
+        moves = {}
+        for seat, snake in enumerate(board.snakes):
+            if not snake.alive:
+                continue
+            board.you_id = snake.id
+            moves[snake.id] = move = MOVES[told["moves"][seat]]
+            limited, complete = (snakes.make("hungry")(b).scores for b in (board.limited(), board))
+            assert limited[move] == max(limited.values())
+            hidden += complete[move] < max(complete.values())
+        board.step(moves)
+        assert told["words"] == words_of(board)
+    assert hidden > 5
+
+
+def test_a_visitor_sees_only_the_view(quiet: Browser, page: str) -> None:
+    quiet.open(linked(page, ruleset="blackout").replace("gentle", "hungry"), is_turn(0))
+    quiet.press(to_the_wall()[0])
+    quiet.wait(f"{is_turn(1)} && document.body.dataset.still === 'true'")
+    count = "document.querySelectorAll('#board {}').length"
+    assert quiet.run(count.format(".fog")) == quiet.run(count.format(".snake")) == 1
+    assert quiet.run("document.getElementById('win-probabilities').hidden")
+    chosen(quiet, "strength", "champion")
+    quiet.wait("document.getElementById('status').textContent.includes('rule-based')")
 
 
 def test_a_visitor_plays_a_game(browser: Browser, page: str) -> None:
