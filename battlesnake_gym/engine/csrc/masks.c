@@ -80,18 +80,41 @@ static int mask_seat(const Layout *layout, const Rules *rules, const Record *rec
     return allowed_moves(layout, rules, record, seat, parts, num_parts, opponent_near);
 }
 
+/* Returns whether a snake with limited view sees all cells beside its head. */
+static bool sees_neighbors(const Rules *rules, const Record *record, const Snake *snake) {
+    bool inside = (snake->x > 0) & (snake->x < record->width - 1) & (snake->y > 0) &
+                  (snake->y < record->height - 1);
+    return (rules->view_reach > 1) & (!rules->wrapped | inside);
+}
+
+/* Returns the allowed moves of a living snake with limited view, like mask_seat(). Hidden segments
+ * change only the lengths of opponents, which only FAULT_HEAD compares. A limited view never makes
+ * an opponent longer. */
+static int mask_limited_seat(const Game *game, int seat, const uint8_t *parts, int num_parts,
+                             int wanted) {
+    const Record *record = game->record;
+    const Snake *snake = &record->snakes[seat];
+    RecordBuffer view;
+    if (!sees_neighbors(game->rules, record, snake) ||
+        (wanted & FAULT_HEAD &&
+         has_opponent_head(game->rules, record, seat, snake->x, snake->y, 0, 2))) {
+        limit_view(game, seat, &view.record);
+        record = &view.record;
+    }
+    return mask_seat(game->layout, game->rules, record, seat, parts, num_parts, wanted);
+}
+
 void mask_game(const Game *game, const uint8_t *parts, int num_parts, bool *out) {
     const Record *record = game->record;
-    RecordBuffer view;
     int wanted = 0;
     for (int part = 0; part < num_parts; part++) wanted |= parts[part];
     for (int seat = 0; seat < game->layout->max_snakes; seat++, out += 4) {
         memset(out, true, 4);
         if (seat >= record->num_snakes || !record->snakes[seat].alive || !wanted) continue;
-        if (game->rules->view_reach) limit_view(game, seat, &view.record);
-        int moves = mask_seat(game->layout, game->rules,
-                              game->rules->view_reach ? &view.record : record, seat, parts,
-                              num_parts, wanted);
+        int moves = game->rules->view_reach
+                        ? mask_limited_seat(game, seat, parts, num_parts, wanted)
+                        : mask_seat(game->layout, game->rules, record, seat, parts, num_parts,
+                                    wanted);
         for (int move = 0; move < 4; move++) out[move] = moves >> move & 1;
     }
 }
