@@ -13,6 +13,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from sagemaker_rl.cluster.ray_node import (
     LOOPBACK,
     RayNode,
+    cluster_resources,
     connect_to_ray,
     find_free_port,
     private_auth_token,
@@ -80,7 +81,7 @@ def autoscaled_resources(
     until = time.monotonic() + 60 * timeout_minutes
     try:
         request_resources(num_cpus=wanted)
-        while (cpus := int(ray.cluster_resources().get("CPU", 0))) < wanted:
+        while (cpus := cluster_resources()[0]) < wanted:
             if time.monotonic() > until:
                 raise ClusterError(
                     f"the cluster has {cpus} of {wanted} needed CPUs after {timeout_minutes} "
@@ -88,6 +89,6 @@ def autoscaled_resources(
                     "--autoscale-timeout, or lower num_env_runners"
                 )
             time.sleep(1)
-        yield cpus, int(ray.cluster_resources().get("GPU", 0))
+        yield cluster_resources()
     finally:
         request_resources(num_cpus=0)

@@ -295,6 +295,12 @@ def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> N
             signal.signal(signal.SIGTERM, handler)  # Ray's C++ code also replaces the handler.
 
 
+def cluster_resources() -> tuple[int, int]:
+    """Return the numbers of CPUs and GPUs of the connected cluster."""
+    resources = ray.cluster_resources()
+    return int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
+
+
 @contextmanager
 def ray_connection(
     address: str, environment: dict[str, Any] | None = None
@@ -327,8 +333,7 @@ def ray_connection(
             "join the cluster on each machine with `ray start --address HOST:PORT`"
         ) from None
     try:
-        there = ray.cluster_resources()
-        yield int(there.get("CPU", 0)), int(there.get("GPU", 0))
+        yield cluster_resources()
     finally:
         ray.shutdown()
 

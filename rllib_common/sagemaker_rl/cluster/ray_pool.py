@@ -14,7 +14,7 @@ from typing import Any, Self
 import ray
 
 from battlesnake_gym.common.temporary_dirs import temporary_dir
-from sagemaker_rl.cluster.ray_node import ray_connection
+from sagemaker_rl.cluster.ray_node import cluster_resources, ray_connection
 from sagemaker_rl.cluster.rendezvous import ClusterError
 
 _TASKS_PER_CPU = 2
@@ -68,7 +68,7 @@ class RayPool:
         """
         if time.monotonic() > self._counted_at + _CPU_COUNT_INTERVAL_S:
             self._counted_at = time.monotonic()
-            self.jobs = _TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 0)))
+            self.jobs = _TASKS_PER_CPU * max(1, cluster_resources()[0])
         task = self._call.remote(work, *arguments)
         future: Future[Any] = task.future()
         self._running[future] = task

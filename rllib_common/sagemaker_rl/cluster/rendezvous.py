@@ -1,9 +1,10 @@
 """Control connections between the head node and the worker nodes of a cluster.
 
 The head node waits for worker nodes with known names. Missing heartbeats indicate a lost
-connection. Ray's own membership (``ray.nodes()``) cannot replace these connections: a worker node
-needs Ray's token before it can reach Ray, Ray reports a lost machine only after several failed
-health checks, and Ray's worker nodes do not learn the exit status of the run.
+connection. Ray counts the CPUs and GPUs of the cluster and restarts lost env runners, but Ray's own
+membership (``ray.nodes()``) cannot replace these connections: a worker node needs Ray's token
+before it can reach Ray, Ray reports a lost machine only after several failed health checks, and
+Ray's worker nodes do not learn the exit status of the run.
 """
 
 from __future__ import annotations
@@ -100,10 +101,9 @@ class JsonConnection:
                 raise ConnectionLostError(
                     "the other process closed the connection without a message"
                 )
-            try:
+            message = None
+            with suppress(ValueError):
                 message = json.loads(line)
-            except ValueError:
-                raise ConnectionLostError("a message is not a JSON object") from None
             if not isinstance(message, dict):
                 raise ConnectionLostError("a message is not a JSON object")
             if message:
@@ -140,10 +140,9 @@ class ClusterError(RuntimeError):
 
 @dataclass(slots=True)
 class _WorkerState:
-    """Joined worker node, as the head node records it: connection, CPUs and readiness."""
+    """Joined worker node, as the head node records it: connection and readiness."""
 
     link: JsonConnection
-    cpus: int
     ready: bool = False
 
 
@@ -180,7 +179,7 @@ class ClusterHead:
 
     def wait_for_workers(
         self, timeout_s: float, report: Callable[[str], None] = lambda text: None
-    ) -> int:
+    ) -> None:
         """Wait until all worker nodes are ready or the timeout has expired.
 
         A worker node that is ready later still joins the cluster.
@@ -189,9 +188,6 @@ class ClusterHead:
             timeout_s: Maximum duration of the wait, in seconds.
             report: Function called with a line for each worker node that is ready or lost. Threads
                 of this class call the function until the end of the run.
-
-        Returns:
-            Total number of CPUs of the ready worker nodes.
 
         Raises:
             ClusterError: If no worker node is ready, or a worker node is rejected permanently. The
@@ -217,7 +213,6 @@ class ClusterHead:
                     report(f"{missing}; starting without the missing workers, which may join later")
                     break
             self._started = True
-            return sum(peer.cpus for peer in ready)
 
     @property
     def all_workers_ready(self) -> bool:
@@ -303,7 +298,9 @@ class ClusterHead:
         """
         hello = link.receive()
         name = str(hello.get("name"))
-        temporary = self._rejection_reason(name, hello, link)
+        temporary = self._discovery.rejection_reason(self.run, hello, link.peer_address)
+        if not temporary and name in self._joined:
+            temporary = f"{name} has joined already"
         permanent = "" if temporary else self._permanent_rejection_reason(name, hello)
         if reason := temporary or permanent:
             with self._changed:
@@ -317,17 +314,10 @@ class ClusterHead:
         with self._changed:
             if self._ended:
                 return ""
-            self._joined[name] = _WorkerState(link, int(hello["cpus"]))
+            self._joined[name] = _WorkerState(link)
             self._lost.pop(name, None)
             self._changed.notify_all()
         return name
-
-    def _rejection_reason(self, name: str, hello: Mapping[str, Any], link: JsonConnection) -> str:
-        """Return the reason to reject a worker node temporarily, or ""."""
-        reason = self._discovery.rejection_reason(self.run, hello, link.peer_address)
-        if not reason and name in self._joined:
-            reason = f"{name} has joined already"
-        return reason
 
     def _permanent_rejection_reason(self, name: str, hello: Mapping[str, Any]) -> str:
         """Return the reason to reject a worker node permanently, or "".
@@ -390,15 +380,12 @@ class ClusterWorker:
     ray_address: str
 
 
-def join_cluster(
-    membership: Membership, discovery: Discovery, cpus: int, timeout_s: float
-) -> ClusterWorker:
+def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float) -> ClusterWorker:
     """Find the head node and join its cluster.
 
     Args:
         membership: Membership of this instance.
         discovery: Method by which this instance finds the head node.
-        cpus: Number of CPUs of this instance.
         timeout_s: Maximum duration of the wait for the head node, in seconds.
 
     Raises:
@@ -410,7 +397,6 @@ def join_cluster(
         "name": membership.name,
         "host": membership.host,
         "workers": membership.workers,
-        "cpus": cpus,
     }
     deadline = time.monotonic() + timeout_s
     while True:

@@ -24,7 +24,13 @@ from sagemaker_rl.cluster.membership import (
     S3Discovery,
     find_own_address,
 )
-from sagemaker_rl.cluster.ray_node import RayNode, connect_to_ray, find_free_port, set_auth_token
+from sagemaker_rl.cluster.ray_node import (
+    RayNode,
+    cluster_resources,
+    connect_to_ray,
+    find_free_port,
+    set_auth_token,
+)
 from sagemaker_rl.cluster.rendezvous import (
     STOP_REASON,
     STOPPED_EXIT_STATUS,
@@ -68,7 +74,7 @@ def run_head(
             worker nodes receive the status of a stopped job.
 
     Yields:
-        The control server, and the numbers of CPUs and GPUs of all instances that are ready.
+        The control server, and the numbers of CPUs and GPUs of all instances in the cluster.
 
     Raises:
         ClusterError: If no worker node joined in time, or a worker node was rejected permanently.
@@ -81,8 +87,8 @@ def run_head(
         membership.workers, _make_discovery(membership, settings), address, ray_address
     )
     set_auth_token(server.run.token, _token_path())
-    cpus = num_local_cpus()
-    node = RayNode.create_head(address, int(ray_address.rpartition(":")[2]), cpus)
+    port = int(ray_address.rpartition(":")[2])
+    node = RayNode.create_head(address, port, num_local_cpus())
     try:
         remedy = "; start the secondary job now" if settings.rl_cluster_type else ""
         log_line(
@@ -91,9 +97,9 @@ def run_head(
         )
         node.start()
         server.accept_workers()
-        cpus += server.wait_for_workers(60 * settings.rl_join_timeout_minutes, log_line)
+        server.wait_for_workers(60 * settings.rl_join_timeout_minutes, log_line)
         connect_to_ray(ray_address)
-        yield server, cpus, int(ray.cluster_resources().get("GPU", 0))
+        yield server, *cluster_resources()
     except BaseException as error:
         if stop_signals:
             server.report_stop()
@@ -116,12 +122,8 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
         RayNodeError: If Ray does not start on this instance.
     """
     log_line(f"{membership.name} searches for {membership.head}")
-    joined = join_cluster(
-        membership,
-        _make_discovery(membership, settings),
-        num_local_cpus(),
-        60 * settings.rl_join_timeout_minutes,
-    )
+    discovery = _make_discovery(membership, settings)
+    joined = join_cluster(membership, discovery, 60 * settings.rl_join_timeout_minutes)
     log_line(f"run {joined.run_id}: {membership.name} has joined {membership.head}")
     set_auth_token(joined.token, _token_path())
     node = RayNode.create_worker(joined.link.own_address, joined.ray_address, num_local_cpus())

@@ -18,7 +18,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
@@ -27,7 +26,7 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import DONE, FAILED, STOPPED
 from sagemaker_rl.cluster.local_ray import autoscaled_resources, local_ray
 from sagemaker_rl.cluster.membership import ClusterHyperparameters, DiscoveryError, Membership
-from sagemaker_rl.cluster.ray_node import RayNodeError, ray_connection
+from sagemaker_rl.cluster.ray_node import RayNodeError, cluster_resources, ray_connection
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.cluster.roles import num_local_cpus, run_head, run_worker
 from sagemaker_rl.job import hyperparameters, utilization
@@ -376,7 +375,7 @@ class Launch:
         config.env_runner_health_probe_timeout_s = min(
             config.env_runner_health_probe_timeout_s, _HEALTH_PROBE_TIMEOUT_S
         )
-        run.max_env_runners = lambda: num_runners(int(ray.cluster_resources().get("CPU", 0)))
+        run.max_env_runners = lambda: num_runners(cluster_resources()[0])
         check_cpus(config, cpus)
         check_gpus(config, gpus)
         if not run.is_finished:
