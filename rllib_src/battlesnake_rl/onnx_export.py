@@ -9,7 +9,6 @@ original policy and prefer the original policy's moves.
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 import logging
 import warnings
@@ -34,6 +33,7 @@ from battlesnake_rl.onnx_networks import (
     network_from_sb3,
     scale_input,
 )
+from sagemaker_rl.job.process_environment import installed_versions
 
 NUM_CHECK_GAMES, _NUM_TURNS = 16, 40
 """Number of parallel games and minimum number of turns in the check of an export."""
@@ -137,7 +137,7 @@ def export(
                 },
             },
             "strength": None,
-            "versions": _package_versions("battlesnake-gym", "torch", "onnx"),
+            "versions": installed_versions("battlesnake-gym", "torch", "onnx"),
         }
 
     policy_file.save(path, write)
@@ -160,17 +160,6 @@ def _check_board_sizes(boards: Any) -> list[tuple[int, int]]:
             f"boards must be (width, height) or a list of (width, height), got {boards!r}"
         )
     return sizes
-
-
-def _package_versions(*packages: str) -> dict[str, str]:
-    """Return the versions of the installed packages among ``packages``."""
-    found = {}
-    for package in packages:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _write_policy(

@@ -25,7 +25,6 @@ READERS = {
     "battlesnake_rl.mabs.envs.training_env_config.env_options",
     "battlesnake_gym.config.EnvConfig.from_options",
     "sagemaker_rl.ray_launcher.Hyperparameters.recorded",
-    "sagemaker_rl.runs.launch._drop_cluster_settings",
 }
 """Functions that return the settings to record or check them, and hand nothing on."""
 

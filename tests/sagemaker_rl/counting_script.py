@@ -12,8 +12,8 @@ import time
 
 import ray
 
-from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
-from sagemaker_rl.cluster.rendezvous import STOPPED_EXIT_STATUS, ClusterError
+from sagemaker_rl.cluster.membership import ClusterError, ClusterHyperparameters, Membership
+from sagemaker_rl.cluster.rendezvous import STOPPED_EXIT_STATUS
 from sagemaker_rl.cluster.roles import run_head, run_worker
 from sagemaker_rl.job.job_environment import log_line, report_failure
 
@@ -26,7 +26,7 @@ def node_id() -> str:
 
 def count(settings: ClusterHyperparameters, membership: Membership, num_iters: int) -> int:
     told: list[int] = []
-    with run_head(membership, settings) as (leader, _, _):
+    with run_head(membership, settings) as leader:
         signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
         for iteration in range(1, num_iters + 1):
             cpus = int(ray.cluster_resources()["CPU"])

@@ -19,8 +19,8 @@ from battlesnake_gym.common.run_dir import LOCK_FILE, RUN_FILE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import JobPaths
 from sagemaker_rl.job.resources import BufferSize, check_cpus, check_gpus, check_memory
-from sagemaker_rl.ray_launcher import SageMakerRayLauncher
-from sagemaker_rl.runs.launch import Launch, _drop_cluster_settings, _save_model_artifacts
+from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
+from sagemaker_rl.runs.launch import Launch, _save_model_artifacts
 from sagemaker_rl.runs.training_run import TrainingRun
 from tests.processes import run
 
@@ -279,13 +279,13 @@ def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> 
     (checkpoint / "learner").mkdir(parents=True)
     (checkpoint / "learner" / "weights").write_text("1")
     model = tmp_path / "model"
-    values = {"seed": 3, "s3_bucket": "mine", "rl_cluster_type": "primary"}
+    values = Hyperparameters(seed=3, s3_bucket="mine", rl_cluster_type="primary").recorded()
     for _ in range(2):
-        _save_model_artifacts(
-            checkpoint, model, {"hyperparameters": _drop_cluster_settings(values)}
-        )
+        _save_model_artifacts(checkpoint, model, {"hyperparameters": values})
     assert (model / "checkpoint" / "learner" / "weights").read_text() == "1"
-    assert json.loads((model / "params.json").read_text()) == {"hyperparameters": {"seed": 3}}
+    written = json.loads((model / "params.json").read_text())["hyperparameters"]
+    assert written["seed"] == 3
+    assert not {"s3_bucket", "rl_cluster_type"} & written.keys()
 
 
 class Lonely(CartPole):

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 
 from sagemaker_rl.cluster import ray_node
-from sagemaker_rl.cluster.ray_node import RayNodeError
+from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.process_environment import SLOW_MODULE
 from tests import processes
 
@@ -37,7 +37,7 @@ def test_a_full_directory_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1 << 30, (1 << 30) - 9999, 9999))
-    with pytest.raises(RayNodeError, match=r"/tmp.* 9 KiB.* TMPDIR") as raised:
+    with pytest.raises(ClusterError, match=r"/tmp.* 9 KiB.* TMPDIR") as raised:
         ray_node._create_ray_dir()
     assert "\n" not in str(raised.value)
 
@@ -45,7 +45,7 @@ def test_a_full_directory_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPa
 def test_a_directory_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/1")
     monkeypatch.setattr(ray_node, "_MIN_FREE_BYTES", 0)
-    with pytest.raises(RayNodeError, match=r"/proc/1.* TMPDIR"):
+    with pytest.raises(ClusterError, match=r"/proc/1.* TMPDIR"):
         ray_node._create_ray_dir()
 
 
@@ -63,7 +63,7 @@ finally:
 """
     monkeypatch.setattr(ray_node, "_START_COMMAND", ("-c", script))
     node = ray_node.RayNode([])
-    with pytest.raises(RayNodeError, match=r"^OSError: the node timed out \(ray start failed 3"):
+    with pytest.raises(ClusterError, match=r"^OSError: the node timed out \(ray start failed 3"):
         node.start()
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.cluster.ray_node import (
     LOOPBACK,
     RayNode,
@@ -18,7 +19,6 @@ from sagemaker_rl.cluster.ray_node import (
     find_free_port,
     private_auth_token,
 )
-from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.cluster.roles import num_local_cpus
 from sagemaker_rl.job.resources import max_env_runners
 
@@ -35,7 +35,7 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
         num_cpus: Number of CPUs that Ray may use; None for all CPUs that this process may use.
 
     Raises:
-        RayNodeError: If Ray does not start.
+        ClusterError: If Ray does not start.
     """
     if ray.is_initialized():
         yield
@@ -53,26 +53,20 @@ def local_ray(num_cpus: int | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def autoscaled_resources(
-    resources: tuple[int, int], config: AlgorithmConfig, timeout_minutes: int | None
-) -> Iterator[tuple[int, int]]:
+def autoscaled_machines(config: AlgorithmConfig, timeout_minutes: int | None) -> Iterator[None]:
     """Wait for a cluster's autoscaler to add machines.
 
     When the block ends, the autoscaler may remove machines.
 
     Args:
-        resources: Current numbers of CPUs and GPUs of the cluster.
         config: RLlib's configuration with the required number of env runners.
         timeout_minutes: Maximum duration of the wait, in minutes; None to use the current machines.
-
-    Yields:
-        Number of CPUs and number of GPUs of the cluster.
 
     Raises:
         ClusterError: If the cluster has too few CPUs after ``timeout_minutes`` minutes.
     """
     if timeout_minutes is None:
-        yield resources
+        yield
         return
     from ray.autoscaler.sdk import request_resources
 
@@ -89,6 +83,6 @@ def autoscaled_resources(
                     "--autoscale-timeout, or lower num_env_runners"
                 )
             time.sleep(1)
-        yield cluster_resources()
+        yield
     finally:
         request_resources(num_cpus=0)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sagemaker_rl.job.hyperparameters import HyperparameterError, hyperparameter
+from sagemaker_rl.job.hyperparameters import CheckedFields, HyperparameterError, hyperparameter
 from sagemaker_rl.job.job_environment import (
     PRIMARY_JOB,
     SECONDARY_JOB,
@@ -34,7 +34,7 @@ _ADDRESS_FILE = "cluster.json"
 
 
 @dataclass(frozen=True)
-class ClusterHyperparameters:
+class ClusterHyperparameters(CheckedFields):
     """Hyperparameters of the discovery of instances in one job or in two jobs."""
 
     rl_cluster_type: str | None = hyperparameter(
@@ -43,7 +43,7 @@ class ClusterHyperparameters:
         "(env runners only)",
     )
     rl_num_instances_secondary: int | None = hyperparameter(
-        None, "number of instances in the secondary job"
+        None, "number of instances in the secondary job", minimum=1
     )
     s3_bucket: str | None = hyperparameter(
         None, "S3 bucket in which the head node publishes its address"
@@ -52,7 +52,9 @@ class ClusterHyperparameters:
         None, "S3 key prefix for the head node's address; must be unique per run"
     )
     aws_region: str | None = hyperparameter(None, "AWS region of the bucket")
-    rl_join_timeout_minutes: float = hyperparameter(15.0, "minutes to wait for the other instances")
+    rl_join_timeout_minutes: float = hyperparameter(
+        15.0, "minutes to wait for the other instances", above=0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,6 @@ def _sort_hosts_head_first(environ: Mapping[str, str]) -> list[str]:
 def _check_settings(settings: ClusterHyperparameters, instances: int) -> None:
     """Reject contradictory or missing settings of a job with ``instances`` instances."""
     kind, secondary = settings.rl_cluster_type, settings.rl_num_instances_secondary
-    if settings.rl_join_timeout_minutes <= 0:
-        raise HyperparameterError(
-            f"rl_join_timeout_minutes must be more than 0, got {settings.rl_join_timeout_minutes}"
-        )
     if settings.s3_bucket is not None and not _BUCKET_NAME_PATTERN.fullmatch(settings.s3_bucket):
         raise HyperparameterError(
             f"s3_bucket must be the name of a bucket, got {settings.s3_bucket!r}; leave out s3:// "
@@ -168,11 +166,6 @@ def _check_settings(settings: ClusterHyperparameters, instances: int) -> None:
                 f"rl_cluster_type {kind} needs {name}; give both jobs the same s3_bucket, "
                 "s3_prefix, aws_region and rl_num_instances_secondary"
             )
-    if secondary is not None and secondary < 1:
-        raise HyperparameterError(
-            f"rl_num_instances_secondary must be at least 1, got {secondary}; for a single "
-            "job, leave out rl_cluster_type"
-        )
     if kind == SECONDARY_JOB and secondary not in (None, instances):
         raise HyperparameterError(
             f"rl_num_instances_secondary is {secondary}, but this secondary job has {instances} "
@@ -180,15 +173,12 @@ def _check_settings(settings: ClusterHyperparameters, instances: int) -> None:
         )
 
 
-class DiscoveryError(RuntimeError):
-    """Error raised if the head node cannot be found or cannot publish its address.
-
-    The error message names the remedy.
-    """
+class ClusterError(RuntimeError):
+    """Error raised if a cluster fails; the message names the instance, the reason or the remedy."""
 
 
-class BucketError(DiscoveryError):
-    """Error raised if the S3 bucket cannot be used; retries cannot succeed."""
+class DiscoveryError(ClusterError):
+    """Error raised if the head node cannot be found yet; a retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +302,7 @@ class S3Discovery:
         return "" if known else "the worker does not have the secret of the run"
 
     def _call_s3(self, operation: str, **arguments: Any) -> Any:
-        """Call an S3 operation on the object, and convert AWS errors to `DiscoveryError`."""
+        """Call an S3 operation on the object, and convert AWS errors to `ClusterError`."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         call = getattr(self._s3, operation)
@@ -327,7 +317,7 @@ class S3Discovery:
                 f"(now {self._region}) must be the bucket's region"
             ) from None
 
-    def _make_error(self, operation: str, response: Any) -> DiscoveryError:
+    def _make_error(self, operation: str, response: Any) -> ClusterError:
         """Return the error for a failed S3 operation; the message names the remedy."""
         code, message = (str(response["Error"].get(name, "")) for name in ("Code", "Message"))
         if code == "NoSuchKey":
@@ -344,7 +334,7 @@ class S3Discovery:
         failed = f"{operation} of {self.uri} failed with {code}"
         if remedy is None:
             return DiscoveryError(f"{failed}: {message}")
-        return BucketError(f"{failed}: {remedy}")
+        return ClusterError(f"{failed}: {remedy}")
 
 
 Discovery = HostNameDiscovery | S3Discovery

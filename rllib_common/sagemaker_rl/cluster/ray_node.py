@@ -20,15 +20,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import ray
 from ray._private import ray_constants, utils
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled module
 
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
-from sagemaker_rl.cluster.rendezvous import ClusterError
+from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.job_environment import log_line
-from sagemaker_rl.job.process_environment import SLOW_MODULE, actor_variables
+from sagemaker_rl.job.process_environment import (
+    SLOW_MODULE,
+    actor_variables,
+    process_tree_cpu_seconds,
+)
 
 _START_ATTEMPTS = 3
 """Maximum number of attempts to start a Ray node.
@@ -80,10 +83,6 @@ _FALLBACK_DIR = "/tmp"
 """Parent directory of Ray's files if the temporary directory has a long path."""
 
 
-class RayNodeError(RuntimeError):
-    """Error raised if Ray does not start; the message contains Ray's last output."""
-
-
 class RayNode:
     """Ray node that runs ``ray start --block`` as a child process."""
 
@@ -120,7 +119,8 @@ class RayNode:
                 returns without a running node.
 
         Raises:
-            RayNodeError: If all attempts to start the node failed.
+            ClusterError: If all attempts to start the node failed. The message contains Ray's last
+                output.
         """
         for attempt in range(1, _START_ATTEMPTS + 1):
             if self._start_once(give_up) or give_up():
@@ -128,7 +128,7 @@ class RayNode:
             self.stop()
             reason = self._failure_reason()
             log_line(f"{reason} (ray start failed, attempt {attempt} of {_START_ATTEMPTS})")
-        raise RayNodeError(f"{reason} (ray start failed {_START_ATTEMPTS} times)")
+        raise ClusterError(f"{reason} (ray start failed {_START_ATTEMPTS} times)")
 
     def _failure_reason(self) -> str:
         """Return the exception of the last traceback, or else Ray's last output lines."""
@@ -189,7 +189,7 @@ class RayNode:
                 return True
             now = time.monotonic()
             if now - worked > _START_TIMEOUT_S:
-                before, used, worked = used, _cpu_seconds(process.pid), now
+                before, used, worked = used, process_tree_cpu_seconds(process.pid), now
                 if used <= before:
                     self._last_lines.append(
                         f"the start used no CPU time for {_START_TIMEOUT_S:g} s"
@@ -232,7 +232,7 @@ def _create_ray_dir() -> TemporaryDir:
     """Create a directory whose path is short enough for the sockets of a Ray node.
 
     Raises:
-        RayNodeError: If the directory cannot be created.
+        ClusterError: If the directory cannot be created.
     """
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent + _MAX_RAY_SOCKET_PATH)) > _MAX_SOCKET_PATH_BYTES:
@@ -242,27 +242,16 @@ def _create_ray_dir() -> TemporaryDir:
         f"{_MAX_SOCKET_PATH_BYTES - len(_MAX_RAY_SOCKET_PATH)} characters"
     )
     if (free := shutil.disk_usage(parent).free) < _MIN_FREE_BYTES:
-        raise RayNodeError(
+        raise ClusterError(
             f"{parent} has {free >> 10} KiB of free space, but Ray needs {_MIN_FREE_BYTES >> 10} "
             f"KiB; {remedy}"
         )
     try:
         return TemporaryDir("ray", parent)
     except OSError as error:
-        raise RayNodeError(
+        raise ClusterError(
             f"Ray cannot create a directory in {parent}: {error.strerror}; {remedy}"
         ) from error
-
-
-def _cpu_seconds(number: int) -> float:
-    """Return the CPU time of a process and its descendants, in seconds."""
-    seconds = 0.0
-    with suppress(psutil.Error):
-        parent = psutil.Process(number)
-        for one in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.Error):
-                seconds += sum(one.cpu_times()[:2])
-    return seconds
 
 
 def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> None:
@@ -302,17 +291,12 @@ def cluster_resources() -> tuple[int, int]:
 
 
 @contextmanager
-def ray_connection(
-    address: str, environment: dict[str, Any] | None = None
-) -> Iterator[tuple[int, int]]:
+def ray_connection(address: str, environment: dict[str, Any] | None = None) -> Iterator[None]:
     """Connect to the Ray cluster at ``address`` for the duration of the block.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
         environment: ``runtime_env`` of all tasks (see Ray's documentation).
-
-    Yields:
-        Number of CPUs and number of GPUs of the cluster.
 
     Raises:
         ClusterError: If no Ray cluster responds at ``address``.
@@ -333,7 +317,7 @@ def ray_connection(
             "join the cluster on each machine with `ray start --address HOST:PORT`"
         ) from None
     try:
-        yield cluster_resources()
+        yield
     finally:
         ray.shutdown()
 

@@ -14,8 +14,8 @@ from typing import Any, Self
 import ray
 
 from battlesnake_gym.common.temporary_dirs import temporary_dir
+from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.cluster.ray_node import cluster_resources, ray_connection
-from sagemaker_rl.cluster.rendezvous import ClusterError
 
 _TASKS_PER_CPU = 2
 """Number of submitted tasks per CPU; with 2 tasks, no CPU waits for its next task."""
@@ -51,15 +51,18 @@ class RayPool:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / path)
         try:
-            cpus, _ = self._open.enter_context(
-                ray_connection(address, {"working_dir": str(folder)})
-            )
+            self._open.enter_context(ray_connection(address, {"working_dir": str(folder)}))
         except ClusterError as error:
             self._open.close()
             raise ConnectionError(error) from None
-        self.jobs, self._counted_at = _TASKS_PER_CPU * cpus, time.monotonic()
+        self._count_cpus()
         self._call = ray.remote(max_retries=-1)(_run_task)
         self._running: dict[Future[Any], ray.ObjectRef[Any]] = {}
+
+    def _count_cpus(self) -> None:
+        """Update `jobs` to the number of CPUs of the cluster."""
+        self.jobs = _TASKS_PER_CPU * max(1, cluster_resources()[0])
+        self._counted_at = time.monotonic()
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
         """Submit a task.
@@ -67,8 +70,7 @@ class RayPool:
         The method updates the number of CPUs at most every `_CPU_COUNT_INTERVAL_S` seconds.
         """
         if time.monotonic() > self._counted_at + _CPU_COUNT_INTERVAL_S:
-            self._counted_at = time.monotonic()
-            self.jobs = _TASKS_PER_CPU * max(1, cluster_resources()[0])
+            self._count_cpus()
         task = self._call.remote(work, *arguments)
         future: Future[Any] = task.future()
         self._running[future] = task

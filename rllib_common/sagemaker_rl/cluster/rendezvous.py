@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagemaker_rl.cluster.membership import (
-    BucketError,
+    ClusterError,
     ClusterRun,
     Discovery,
     DiscoveryError,
@@ -134,18 +134,6 @@ class JsonConnection:
         self._lines.close()
 
 
-class ClusterError(RuntimeError):
-    """Error raised if a cluster fails; the message names the instance and the reason."""
-
-
-@dataclass(slots=True)
-class _WorkerState:
-    """Joined worker node, as the head node records it: connection and readiness."""
-
-    link: JsonConnection
-    ready: bool = False
-
-
 class ClusterHead:
     """Control server of the head node.
 
@@ -160,7 +148,8 @@ class ClusterHead:
         self.run = ClusterRun.create(address, self._server.getsockname()[1])
         self.ray_address = ray_address
         self._workers = tuple(workers)
-        self._joined: dict[str, _WorkerState] = {}
+        self._joined: dict[str, JsonConnection] = {}
+        self._ready: set[str] = set()
         self._rejections: dict[str, str] = {}
         self._lost: dict[str, str] = {}
         self._changed = threading.Condition()
@@ -172,7 +161,7 @@ class ClusterHead:
         """Accept connections of worker nodes, and publish the head node's address.
 
         Raises:
-            DiscoveryError: If the address of the head node cannot be published.
+            ClusterError: If the address of the head node cannot be published.
         """
         threading.Thread(target=self._accept_connections, daemon=True).start()
         self._discovery.publish_address(self.run)
@@ -200,15 +189,14 @@ class ClusterHead:
             while True:
                 if self._impossible:
                     raise ClusterError(self._impossible)
-                ready = [peer for peer in self._joined.values() if peer.ready]
-                if len(ready) > shown:
-                    shown = len(ready)
+                if len(self._ready) > shown:
+                    shown = len(self._ready)
                     report(self._ready_workers_message())
-                if len(ready) == len(self._workers):
+                if self.all_workers_ready:
                     break
                 if not self._changed.wait(deadline - time.monotonic()):
                     missing = f"after {timeout_s:g} s: {self._missing_workers_message()}"
-                    if not ready:
+                    if not self._ready:
                         raise ClusterError(missing)
                     report(f"{missing}; starting without the missing workers, which may join later")
                     break
@@ -217,9 +205,7 @@ class ClusterHead:
     @property
     def all_workers_ready(self) -> bool:
         """Whether all worker nodes are ready at present."""
-        with self._changed:
-            peers = list(self._joined.values())
-        return len(peers) == len(self._workers) and all(peer.ready for peer in peers)
+        return self._ready == set(self._workers)
 
     def end_run(self, status: int, reason: str) -> None:
         """Send the shutdown message to all worker nodes, and stop listening.
@@ -232,19 +218,19 @@ class ClusterHead:
             if self._ended:
                 return
             self._ended = True
-            peers = list(self._joined.values())
-        for peer in peers:
+            links = list(self._joined.values())
+        for link in links:
             # A lost worker node cannot receive the shutdown message.
             with suppress(ConnectionLostError):
-                peer.link.send({"shutdown": status, "reason": reason})
-            peer.link.close()
+                link.send({"shutdown": status, "reason": reason})
+            link.close()
         # close() alone would keep the socket open until the next connection. On Linux, shutdown()
         # wakes the accepting thread. On other systems, shutdown() raises an error, because the
         # socket is not connected.
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        with suppress(DiscoveryError):
+        with suppress(ClusterError):
             self._discovery.withdraw_address(self.run)
 
     def report_stop(self) -> None:
@@ -254,7 +240,7 @@ class ClusterHead:
     def _missing_workers_message(self) -> str:
         """Return a message about absent, lost and rejected worker nodes."""
         never = [name for name in self._workers if name not in self._joined]
-        late = [name for name, peer in self._joined.items() if not peer.ready]
+        late = [name for name in self._joined if name not in self._ready]
         parts = []
         if never:
             parts.append(f"{', '.join(never)} did not join")
@@ -314,7 +300,7 @@ class ClusterHead:
         with self._changed:
             if self._ended:
                 return ""
-            self._joined[name] = _WorkerState(link)
+            self._joined[name] = link
             self._lost.pop(name, None)
             self._changed.notify_all()
         return name
@@ -345,7 +331,7 @@ class ClusterHead:
                 return
             if "ready" in message:
                 with self._changed:
-                    self._joined[name].ready = True
+                    self._ready.add(name)
                     self._changed.notify_all()
                 if self._started:
                     self._show(f"{name} is ready: {self._ready_workers_message()}")
@@ -355,9 +341,10 @@ class ClusterHead:
     def _on_worker_lost(self, name: str, link: JsonConnection, reason: str) -> None:
         """Remove a lost worker node, and report the reason."""
         with self._changed:
-            if self._ended or self._joined[name].link is not link:
+            if self._ended or self._joined[name] is not link:
                 return
             del self._joined[name]
+            self._ready.discard(name)
             self._lost[name] = reason
             self._changed.notify_all()
         self._show(
@@ -366,8 +353,7 @@ class ClusterHead:
 
     def _ready_workers_message(self) -> str:
         """Return a message with the number of ready worker nodes."""
-        ready = sum(peer.ready for peer in list(self._joined.values()))
-        return f"{ready} of {len(self._workers)} workers are ready"
+        return f"{len(self._ready)} of {len(self._workers)} workers are ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +376,7 @@ def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float)
 
     Raises:
         ClusterError: If the head node did not respond in time, or rejected this instance
-            permanently.
-        BucketError: If the address of the head node cannot be read from S3.
+            permanently, or the address of the head node cannot be read from S3.
     """
     hello = {
         "name": membership.name,
@@ -402,8 +387,6 @@ def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float)
     while True:
         try:
             return _request_join(discovery.find_head(), hello)
-        except BucketError:
-            raise
         except (DiscoveryError, ConnectionLostError, OSError) as error:
             reason = error
         if time.monotonic() > deadline:

@@ -17,6 +17,7 @@ from typing import Any
 import ray
 
 from sagemaker_rl.cluster.membership import (
+    ClusterError,
     ClusterHyperparameters,
     Discovery,
     HostNameDiscovery,
@@ -26,7 +27,6 @@ from sagemaker_rl.cluster.membership import (
 )
 from sagemaker_rl.cluster.ray_node import (
     RayNode,
-    cluster_resources,
     connect_to_ray,
     find_free_port,
     set_auth_token,
@@ -34,7 +34,6 @@ from sagemaker_rl.cluster.ray_node import (
 from sagemaker_rl.cluster.rendezvous import (
     STOP_REASON,
     STOPPED_EXIT_STATUS,
-    ClusterError,
     ClusterHead,
     ConnectionLostError,
     JsonConnection,
@@ -64,7 +63,7 @@ def num_local_cpus() -> int:
 @contextmanager
 def run_head(
     membership: Membership, settings: ClusterHyperparameters, stop_signals: Sequence[int] = ()
-) -> Iterator[tuple[ClusterHead, int, int]]:
+) -> Iterator[ClusterHead]:
     """Start Ray on all instances and connect this process to the cluster.
 
     Args:
@@ -74,12 +73,11 @@ def run_head(
             worker nodes receive the status of a stopped job.
 
     Yields:
-        The control server, and the numbers of CPUs and GPUs of all instances in the cluster.
+        The control server.
 
     Raises:
-        ClusterError: If no worker node joined in time, or a worker node was rejected permanently.
-        DiscoveryError: If the head node's address cannot be published.
-        RayNodeError: If Ray does not start on this instance.
+        ClusterError: If no worker node joined in time, a worker node was rejected permanently, the
+            head node's address cannot be published, or Ray does not start on this instance.
     """
     address = find_own_address(membership.host)
     ray_address = f"{address}:{find_free_port()}"
@@ -99,7 +97,7 @@ def run_head(
         server.accept_workers()
         server.wait_for_workers(60 * settings.rl_join_timeout_minutes, log_line)
         connect_to_ray(ray_address)
-        yield server, *cluster_resources()
+        yield server
     except BaseException as error:
         if stop_signals:
             server.report_stop()
@@ -117,9 +115,8 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
     """Join the cluster, run a Ray node until the run ends, and return the exit status.
 
     Raises:
-        ClusterError: If the head node did not respond in time, was lost, or has failed.
-        BucketError: If the address of the head node cannot be read from S3.
-        RayNodeError: If Ray does not start on this instance.
+        ClusterError: If the head node did not respond in time, was lost, or has failed, its address
+            cannot be read from S3, or Ray does not start on this instance.
     """
     log_line(f"{membership.name} searches for {membership.head}")
     discovery = _make_discovery(membership, settings)
@@ -141,8 +138,8 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
         Exit status of the head node.
 
     Raises:
-        ClusterError: If the head node was lost or has failed.
-        RayNodeError: If Ray does not start on this instance.
+        ClusterError: If the head node was lost or has failed, or Ray does not start on this
+            instance.
     """
     end: Future[dict[str, Any]] = Future()
     threading.Thread(target=_receive_end, args=(link, end), daemon=True).start()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 
 SLOW_MODULE = "rfc3987_syntax"
 """Module that the training processes skip.
@@ -50,3 +52,29 @@ def limit_torch_threads() -> None:
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
+
+
+def installed_versions(*packages: str) -> dict[str, str]:
+    """Return the versions of those ``packages`` that are installed, keyed by name."""
+    found = {}
+    for name in packages:
+        # Source files next to a script are not an installed package.
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def process_tree_cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and its descendants, in seconds.
+
+    An ended process counts if its parent waited for it.
+    """
+    import psutil
+
+    seconds = 0.0
+    with suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.Error):
+                seconds += sum(process.cpu_times()[:4])
+    return seconds

@@ -13,7 +13,7 @@ import shutil
 import signal
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,9 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import DONE, FAILED, STOPPED
-from sagemaker_rl.cluster.local_ray import autoscaled_resources, local_ray
-from sagemaker_rl.cluster.membership import ClusterHyperparameters, DiscoveryError, Membership
-from sagemaker_rl.cluster.ray_node import RayNodeError, cluster_resources, ray_connection
-from sagemaker_rl.cluster.rendezvous import ClusterError
+from sagemaker_rl.cluster.local_ray import autoscaled_machines, local_ray
+from sagemaker_rl.cluster.membership import ClusterError, Membership
+from sagemaker_rl.cluster.ray_node import cluster_resources, ray_connection
 from sagemaker_rl.cluster.roles import num_local_cpus, run_head, run_worker
 from sagemaker_rl.job import hyperparameters, utilization
 from sagemaker_rl.job.hyperparameters import STOP_CONDITIONS, HyperparameterError
@@ -170,13 +169,7 @@ class Launch:
                 return run_worker(self.membership, self.settings)
             with run.tracked_status():
                 return self._run_training(run)
-        except (
-            CheckpointError,
-            ClusterError,
-            DiscoveryError,
-            RayNodeError,
-            HyperparameterError,
-        ) as error:
+        except (CheckpointError, ClusterError, HyperparameterError) as error:
             report_failure(str(error))
             return 1
         except Exception as error:
@@ -251,6 +244,7 @@ class Launch:
         The directory stays locked until ``lock_stack`` is closed.
         """
         settings, options = self.settings, self.options
+        recorded = settings.recorded()
         other_fields = {
             hyperparameters.CONFIG_PREFIX + name: value for name, value in self.overrides.items()
         }
@@ -258,9 +252,10 @@ class Launch:
         metadata = {
             "identity": self.launcher.checkpoint_identity(config),
             "env_config": config.env_config,
-            "hyperparameters": _drop_cluster_settings(
-                {name: getattr(settings, name) for name in self.given} | other_fields
-            ),
+            "hyperparameters": {
+                name: value for name, value in recorded.items() if name in self.given
+            }
+            | other_fields,
         }
         lock_stack.enter_context(run_dir.lock_run_dir(job.output_dir))
         damaged: list[str] = []
@@ -285,7 +280,7 @@ class Launch:
             checkpoint_minutes=settings.checkpoint_minutes,
             csv_columns=self._csv_columns,
             main_curves=self.launcher.main_curves or MAIN_CURVES,
-            settings=settings.recorded() | other_fields,
+            settings=recorded | other_fields,
         )
 
     @property
@@ -335,33 +330,25 @@ class Launch:
         """Start Ray or connect to a cluster, and train."""
         address, timeout = self.options.ray_address, self.options.autoscale_timeout
         if not self.membership.is_single_instance:
-            with run_head(self.membership, self.settings, stop_signals) as (head, cpus, gpus):
-                self._train_on_cluster(cpus, gpus, run, stop_signals, head.all_workers_ready)
+            with run_head(self.membership, self.settings, stop_signals) as head:
+                self._train_on_cluster(run, stop_signals, head.all_workers_ready)
                 if run.stopped_by:
                     head.report_stop()
         elif address is not None:
-            with (
-                ray_connection(address) as resources,
-                autoscaled_resources(resources, run.config, timeout) as now,
-            ):
-                self._train_on_cluster(*now, run, stop_signals)
+            with ray_connection(address), autoscaled_machines(run.config, timeout):
+                self._train_on_cluster(run, stop_signals)
         elif not run.is_finished:
             with local_ray():
                 run.train(stop_signals)
 
     def _train_on_cluster(
-        self,
-        cpus: int,
-        gpus: int,
-        run: TrainingRun,
-        stop_signals: PendingSignals,
-        all_ready: bool = True,
+        self, run: TrainingRun, stop_signals: PendingSignals, all_ready: bool = True
     ) -> None:
         """Train with as many env runners as the CPUs of the cluster allow.
 
         If the cluster grows, additional env runners start.
         """
-        config = run.config
+        config, (cpus, gpus) = run.config, cluster_resources()
         self._use_remote_gpu(config, cpus, gpus)
 
         def num_runners(cpus: int) -> int:
@@ -423,15 +410,6 @@ def _disk_full_message(run: TrainingRun, error: OSError) -> str:
     remedy = f"the same command resumes from {last}" if last else "run the command again"
     path = error.filename or run.job.checkpoint_dir.parent
     return f"no space to write {path} ({error.strerror}); free space, then {remedy}"
-
-
-def _drop_cluster_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``values`` without the fields of `ClusterHyperparameters`.
-
-    The settings of the cluster do not affect checkpoints.
-    """
-    names = {field.name for field in fields(ClusterHyperparameters)}
-    return {name: value for name, value in values.items() if name not in names}
 
 
 def _save_model_artifacts(checkpoint: Path, model_dir: Path, metadata: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from battlesnake_gym.common.run_dir import (
     RunStatus,
 )
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line, metric_line
+from sagemaker_rl.job.process_environment import installed_versions
 from sagemaker_rl.job.stop_signals import IterationAbortedError, PendingSignals
 from sagemaker_rl.runs import checkpoints, divergence
 from sagemaker_rl.runs.curves import ENV_STEPS_RESULT, Curves, flatten
@@ -208,7 +208,7 @@ class TrainingRun:
             stop_conditions=dict(self.stop_conditions),
             settings=dict(self.settings),
             identity=self.checkpoint_metadata.get("identity", {}),
-            versions=_package_versions("battlesnake-gym", "ray", "torch"),
+            versions=installed_versions("battlesnake-gym", "ray", "torch"),
         ).save(self.job.output_dir)
 
     def summary_line(self) -> str:
@@ -532,17 +532,6 @@ def _add_env_runners(group: Any, more: int) -> None:
     manager = group._worker_manager
     for runner in manager.actor_ids()[-more:]:
         manager.set_actor_state(runner, healthy=False)
-
-
-def _package_versions(*names: str) -> dict[str, str]:
-    """Return the versions of installed packages, keyed by package name."""
-    found = {}
-    for name in names:
-        with suppress(
-            PackageNotFoundError
-        ):  # Source files next to a script are not an installed package.
-            found[name] = version(name)
-    return found
 
 
 def build_algorithm(run: TrainingRun) -> Algorithm:

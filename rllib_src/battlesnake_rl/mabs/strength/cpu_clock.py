@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 
-import psutil
+from sagemaker_rl.job.process_environment import process_tree_cpu_seconds
 
 _CACHE_S = 1.0
 """Seconds for which the clock returns the same measurement.
@@ -22,7 +23,6 @@ class ProcessTreeCpuClock:
     """
 
     def __init__(self) -> None:
-        self._self = psutil.Process()
         self._max_seconds = 0.0
         self._read_at = -_CACHE_S
 
@@ -34,20 +34,5 @@ class ProcessTreeCpuClock:
         if (now := time.monotonic()) < self._read_at + _CACHE_S:
             return self._max_seconds
         self._read_at = now
-        processes = [self._self, *self._self.children(recursive=True)]
-        self._max_seconds = max(
-            self._max_seconds, sum(_process_cpu_seconds(process) for process in processes)
-        )
+        self._max_seconds = max(self._max_seconds, process_tree_cpu_seconds(os.getpid()))
         return self._max_seconds
-
-
-def _process_cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU seconds of a process and its finished children.
-
-    For an ended process, the function returns 0.
-    """
-    try:
-        times = process.cpu_times()
-    except psutil.Error:
-        return 0.0  # The process has ended.
-    return float(times.user + times.system + times.children_user + times.children_system)
