@@ -9,8 +9,8 @@ from battlesnake_rl.procgen.procgen_games import GAMES, normalized_score
 def test_all_games() -> None:
     assert len(GAMES) == 16
     for game in GAMES.values():
-        assert game.easy.blind < game.easy.best
-        assert game.hard.blind < game.hard.best
+        for blind, best in (game.easy, game.hard):
+            assert blind < best
 
 
 def test_normalized_scores() -> None:

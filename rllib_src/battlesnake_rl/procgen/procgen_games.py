@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class RewardRange(NamedTuple):
-    """Mean episode rewards for the normalized scores 0 and 1."""
-
-    blind: float
-    """Mean episode reward of an agent that was trained without observations."""
-    best: float
-    """Maximum episode reward, or the mean episode reward of the best known agents."""
-
-
-class ProcgenGame(NamedTuple):
+class _ProcgenGame(NamedTuple):
     """Properties of one Procgen game."""
 
     max_turns: int
     """Number of env steps after which an episode is truncated."""
-    easy: RewardRange
-    hard: RewardRange
+    easy: tuple[float, float]
+    """Mean episode rewards for the normalized scores 0 and 1.
+
+    An agent that was trained without observations has the first reward. The second is the maximum
+    reward, or the reward of the best known agents.
+    """
+    hard: tuple[float, float]
+    """The same rewards in the mode hard."""
     more_modes: tuple[str, ...] = ()
     """Distribution modes in addition to easy and hard."""
 
@@ -35,29 +32,23 @@ _MEMORY_EXPLORATION_MODES = ("memory", "exploration")
 
 # Source of the reward ranges: Cobbe et al., "Leveraging Procedural Generation to Benchmark
 # Reinforcement Learning" (2020), appendix C.
-GAMES: dict[str, ProcgenGame] = {
-    "bigfish": ProcgenGame(6000, RewardRange(1, 40), RewardRange(0, 40)),
-    "bossfight": ProcgenGame(4000, RewardRange(0.5, 13), RewardRange(0.5, 13)),
-    "caveflyer": ProcgenGame(
-        1000, RewardRange(3.5, 12), RewardRange(2, 13.4), _MEMORY_EXPLORATION_MODES
-    ),
-    "chaser": ProcgenGame(1000, RewardRange(0.5, 13), RewardRange(0.5, 14.2), ("extreme",)),
-    "climber": ProcgenGame(1000, RewardRange(2, 12.6), RewardRange(1, 12.6), _EXPLORATION_MODES),
-    "coinrun": ProcgenGame(1000, RewardRange(5, 10), RewardRange(5, 10), _EXPLORATION_MODES),
-    "dodgeball": ProcgenGame(
-        1000, RewardRange(1.5, 19), RewardRange(1.5, 19), ("extreme", "memory")
-    ),
-    "fruitbot": ProcgenGame(1000, RewardRange(-1.5, 32.4), RewardRange(-0.5, 27.2)),
-    "heist": ProcgenGame(1000, RewardRange(3.5, 10), RewardRange(2, 10), _MEMORY_EXPLORATION_MODES),
-    "jumper": ProcgenGame(1000, RewardRange(3, 10), RewardRange(1, 10), _MEMORY_EXPLORATION_MODES),
-    "leaper": ProcgenGame(
-        500, RewardRange(3, 10), RewardRange(1.5, 10), ("extreme", "exploration")
-    ),
-    "maze": ProcgenGame(500, RewardRange(5, 10), RewardRange(4, 10), _MEMORY_EXPLORATION_MODES),
-    "miner": ProcgenGame(1000, RewardRange(1.5, 13), RewardRange(1.5, 20), ("memory",)),
-    "ninja": ProcgenGame(1000, RewardRange(3.5, 10), RewardRange(2, 10), _EXPLORATION_MODES),
-    "plunder": ProcgenGame(4000, RewardRange(4.5, 30), RewardRange(3, 30)),
-    "starpilot": ProcgenGame(1000, RewardRange(2.5, 64), RewardRange(1.5, 35), ("extreme",)),
+GAMES: dict[str, _ProcgenGame] = {
+    "bigfish": _ProcgenGame(6000, (1, 40), (0, 40)),
+    "bossfight": _ProcgenGame(4000, (0.5, 13), (0.5, 13)),
+    "caveflyer": _ProcgenGame(1000, (3.5, 12), (2, 13.4), _MEMORY_EXPLORATION_MODES),
+    "chaser": _ProcgenGame(1000, (0.5, 13), (0.5, 14.2), ("extreme",)),
+    "climber": _ProcgenGame(1000, (2, 12.6), (1, 12.6), _EXPLORATION_MODES),
+    "coinrun": _ProcgenGame(1000, (5, 10), (5, 10), _EXPLORATION_MODES),
+    "dodgeball": _ProcgenGame(1000, (1.5, 19), (1.5, 19), ("extreme", "memory")),
+    "fruitbot": _ProcgenGame(1000, (-1.5, 32.4), (-0.5, 27.2)),
+    "heist": _ProcgenGame(1000, (3.5, 10), (2, 10), _MEMORY_EXPLORATION_MODES),
+    "jumper": _ProcgenGame(1000, (3, 10), (1, 10), _MEMORY_EXPLORATION_MODES),
+    "leaper": _ProcgenGame(500, (3, 10), (1.5, 10), ("extreme", "exploration")),
+    "maze": _ProcgenGame(500, (5, 10), (4, 10), _MEMORY_EXPLORATION_MODES),
+    "miner": _ProcgenGame(1000, (1.5, 13), (1.5, 20), ("memory",)),
+    "ninja": _ProcgenGame(1000, (3.5, 10), (2, 10), _EXPLORATION_MODES),
+    "plunder": _ProcgenGame(4000, (4.5, 30), (3, 30)),
+    "starpilot": _ProcgenGame(1000, (2.5, 64), (1.5, 35), ("extreme",)),
 }
 """Properties of all games, keyed by game name."""
 

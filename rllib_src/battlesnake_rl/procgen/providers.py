@@ -63,6 +63,16 @@ def make_provider(
     return EnvpoolBatch(env_config, seeds, num_threads)
 
 
+_LEVEL_OPTIONS = (
+    "num_levels",
+    "start_level",
+    "paint_vel_info",
+    "use_generated_assets",
+    "center_agent",
+)
+"""Options that both packages have under the same names."""
+
+
 class EnvpoolBatch:
     """Batch of envpool games that envpool's threads step in parallel."""
 
@@ -83,11 +93,7 @@ class EnvpoolBatch:
                 env_seed=list(seeds),
                 num_threads=num_threads,
                 channel_first=False,
-                num_levels=env_config["num_levels"],
-                start_level=env_config["start_level"],
-                paint_vel_info=env_config["paint_vel_info"],
-                use_generated_assets=env_config["use_generated_assets"],
-                center_agent=env_config["center_agent"],
+                **{key: env_config[key] for key in _LEVEL_OPTIONS},
             )
         except ImportError as error:
             raise ImportError(
@@ -164,10 +170,7 @@ class SequentialGames:
             game.close()
 
 
-_ORIGINAL_OPTIONS = (
-    *("env_name", "num_levels", "start_level", "paint_vel_info", "use_generated_assets"),
-    *("center_agent", "use_sequential_levels", "distribution_mode"),
-)
+_ORIGINAL_OPTIONS = (*_LEVEL_OPTIONS, "env_name", "use_sequential_levels", "distribution_mode")
 """Options of the original package; the other options are this project's."""
 
 _GIVE_UP = np.array([-1], np.int32)
