@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -56,8 +55,7 @@ _VALUE_PER_LOGIT = 10_000
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(NamedTuple):
     """Labeled positions for a fit.
 
     Attributes:
@@ -73,11 +71,7 @@ class Samples:
     @classmethod
     def concatenate(cls, parts: Sequence[Samples]) -> Samples:
         """Return the samples of all ``parts``, in order."""
-        return cls(
-            np.concatenate([part.inputs for part in parts]),
-            np.concatenate([part.living for part in parts]),
-            np.concatenate([part.target for part in parts]),
-        )
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def subsample(self, fraction: float, seed: int) -> Samples:
         """Return randomly chosen samples, without replacement.
@@ -90,17 +84,17 @@ class Samples:
         """
         count = len(self.living)
         chosen = np.random.default_rng(seed).permutation(count)[: math.ceil(fraction * count)]
-        return Samples(self.inputs[chosen], self.living[chosen], self.target[chosen])
+        return Samples._make(one[chosen] for one in self)
 
     def save(self, path: Path) -> None:
         """Write the samples to ``path`` atomically."""
-        save_arrays(path, inputs=self.inputs, living=self.living, target=self.target)
+        save_arrays(path, **self._asdict())
 
     @classmethod
     def load(cls, path: Path) -> Samples:
         """Load the samples from a file that `save` wrote."""
         with np.load(path) as kept:
-            return cls(kept["inputs"], kept["living"], kept["target"])
+            return cls(**kept)
 
 
 def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
