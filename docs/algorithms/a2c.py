@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
@@ -22,7 +21,6 @@ from torch.nn.functional import mse_loss
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
-from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner, Rollout, compute_advantages
 from battlesnake_rl.mabs.settings.algorithm_settings import BatchedSettings
 from sagemaker_rl.job.hyperparameters import setting
@@ -39,10 +37,7 @@ class A2CLearner(BatchedLearner):
             # Targets: with lambda 1, an advantage is the n-step return minus the value.
             advantages = compute_advantages(rollout, self.config.gamma, lambda_=1.0)
             returns = advantages + rollout.values[:-1]
-            arrays = {
-                Columns.OBS: rollout.obs,
-                ACTION_MASK: rollout.action_mask,
-                Columns.ACTIONS: rollout.actions,
+            arrays = rollout.columns | {
                 "advantages": advantages[rollout.acted],
                 "returns": returns[rollout.acted],
             }
@@ -83,24 +78,16 @@ class A2CConfig(BatchedAlgorithmConfig):
     env_runner_class = PPOEnvRunner
     learner_class_base = A2CLearner
     rl_module_class = SnakeActor
-    module_apis = (SnakeActor,)
-    rllib_config_class = AlgorithmConfig
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or A2C)
-        self._set_base_defaults()
-        self.rl_module(model_config=TRUNK_DEFAULTS | {"bfloat16": "auto"})
 
 
 class A2C(BatchedAlgorithm):
     """Synchronous advantage actor-critic."""
 
     config: A2CConfig
-
-    @classmethod
-    def get_default_config(cls) -> A2CConfig:
-        """Return the default configuration of A2C."""
-        return A2CConfig()
+    config_class = A2CConfig
 
     def training_step(self) -> None:
         """Collect one rollout per env runner, update the network, and synchronize weights."""

@@ -52,7 +52,7 @@ def test_counters_and_statistics_agree_with_the_fragments(runner: Any) -> None:
 
 
 def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
-    from battlesnake_rl.mabs.base.game_metrics import GameStatistics, average_games
+    from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
     from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
     vector = make_vector_env(3, {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"})
@@ -74,7 +74,7 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
             returns.append(float(running[game]) / 2)
             hits += int((infos["cause"][game] == 1).sum())
     results: dict[str, Any] = dict(statistics.drain())
-    average_games(results)
+    RecentGames(0).average(results)
     assert len(lengths) > 20
     assert results["num_episodes"] == len(lengths)
     assert results["episode_len_mean"] == pytest.approx(np.mean(lengths))
@@ -86,7 +86,7 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
     assert results["Snake_hit_wall"] > 0
     empty: dict[str, Any] = dict(statistics.drain())
     assert empty["num_episodes"] == 0
-    average_games(empty)
+    RecentGames(0).average(empty)
     assert np.isnan(empty["episode_len_mean"])
     assert np.isnan(empty["episode_len_max"])
 

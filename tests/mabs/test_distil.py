@@ -84,10 +84,10 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
         (labels,) = runner.sample()
     assert len(wanted) > 8
     frames, regrets, chances = (np.array(one) for one in zip(*wanted, strict=True))
-    np.testing.assert_array_equal(labels.obs, frames)
-    np.testing.assert_allclose(labels.regrets, regrets, rtol=1e-3)
-    np.testing.assert_allclose(labels.value_targets, chances, rtol=1e-5)
-    assert (labels.regrets[~labels.action_mask] == MAX_REGRET).all()
+    np.testing.assert_array_equal(labels.columns["obs"], frames)
+    np.testing.assert_allclose(labels.columns["regrets"], regrets, rtol=1e-3)
+    np.testing.assert_allclose(labels.columns["value_targets"], chances, rtol=1e-5)
+    assert (labels.columns["regrets"][~labels.columns["action_mask"]] == MAX_REGRET).all()
 
 
 def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> None:
@@ -106,9 +106,9 @@ def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> No
         alive = runner._position[2].copy()
         (labels,) = runner.sample()
     led = np.nonzero(alive)[0] < 4
-    assert len(labels.regrets) == len(led)
+    assert len(labels.columns["regrets"]) == len(led)
     chosen = played[-1][alive]
-    regrets = np.take_along_axis(labels.regrets, chosen[:, None].astype(int), 1)[:, 0]
+    regrets = np.take_along_axis(labels.columns["regrets"], chosen[:, None].astype(int), 1)[:, 0]
     assert (regrets[led] == 0).all()
     assert (regrets[~led] > 0).any()
 
@@ -128,16 +128,16 @@ def test_labels_turn_with_their_boards(made: Any, symmetry: int) -> None:
         learner.module.forward_train = noted
         learner._random = type("Way", (), {"integers": staticmethod(lambda n: symmetry)})
         with pytest.raises(ZeroDivisionError):
-            learner._update(dict(labels.arrays))
+            learner._train_on(labels.columns)
         (batch,) = seen[0].values()
         columns = {
-            "obs": labels.obs,
-            "new_obs": labels.obs,
-            "actions": labels.regrets.argmin(-1),
+            "obs": labels.columns["obs"],
+            "new_obs": labels.columns["obs"],
+            "actions": labels.columns["regrets"].argmin(-1),
         }
-        mask = {"mask": labels.action_mask}
+        mask = {"mask": labels.columns["action_mask"]}
         wanted = symmetry_transforms.transform_batch(
-            columns | mask, symmetry, "mask", learner._observation
+            columns | mask, symmetry, ["mask"], learner._observation
         )
     np.testing.assert_array_equal(batch["obs"], wanted["obs"])
     np.testing.assert_array_equal(batch["action_mask"], wanted["mask"])
@@ -207,8 +207,8 @@ def test_what_runners_bring_at_once_is_learned_from_as_one_fragment(made: Any) -
             updates.append(len(learner._pending_metrics))
             report = learner.report()["default_policy"]
             assert report["replay_ratio"].peek() == pytest.approx(16 / count, rel=0.1)
-            assert learner._num_added == 2 * count * len(labels.regrets)
-    assert updates[0] == updates[1] == 2 * 16 * len(labels.regrets) // 32
+            assert learner._num_added == 2 * count * len(labels.columns["regrets"])
+    assert updates[0] == updates[1] == 2 * 16 * len(labels.columns["regrets"]) // 32
 
 
 @pytest.mark.parametrize("end", [1, 160])
@@ -342,7 +342,9 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
             learner._kickstart_coeff = 0.5  # Its value at env step 0.
             columns = learner._to_batch(rollout)
             logits = np.where(
-                rollout.action_mask, logits_and_values_numpy(begun, rollout.obs)[0], -np.inf
+                rollout.columns["action_mask"],
+                logits_and_values_numpy(begun, rollout.columns["obs"])[0],
+                -np.inf,
             )
             likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
             np.testing.assert_allclose(columns[KICKSTART_PROBS], likely, atol=1e-2)

@@ -15,7 +15,7 @@ from battlesnake_rl.mabs.battlesnake_launcher import (
     BattlesnakeLauncher,
     _hyperparameters_for,
 )
-from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, env_options
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
@@ -67,7 +67,7 @@ def test_a_wrong_name_is_refused_with_the_nearest(trainer: str) -> None:
 
 def test_a_learner_is_told_of_the_stacked_turns() -> None:
     given = {"observation": "territory", "frame_stack": 3}
-    assert with_defaults(given)["observation"] == {"name": "territory", "frame_stack": 3}
+    assert env_options(given).observation == {"name": "territory", "frame_stack": 3}
     assert env_options(given).observation_encoder.frame_stack == 3
     assert head_plane_index(given) == head_plane_index({"observation": "territory"}) is not None
     config = algorithms.configure("DQN", given)
@@ -75,7 +75,7 @@ def test_a_learner_is_told_of_the_stacked_turns() -> None:
 
 
 def test_the_launchers_defaults_are_the_environments() -> None:
-    assert launched() == ENV_CONFIG_DEFAULTS == with_defaults({})
+    assert launched() == ENV_CONFIG_DEFAULTS == vars(env_options({}))
     assert set(ENV_CONFIG_DEFAULTS) == {one.name for one in fields(EnvConfig)} | {
         "curriculum",
         "iterate_map_size",

@@ -115,10 +115,12 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
     shape = 4, 8, 2
     made = np.ones(shape, np.bool_)
     rollout = Rollout(
-        obs=frames_for(learner),
-        action_mask=np.ones((COUNT, 4), np.bool_),
-        actions=np.zeros(COUNT, np.int64),
-        log_probs=np.zeros(COUNT, np.float32),
+        columns={
+            "obs": frames_for(learner),
+            "action_mask": np.ones((COUNT, 4), np.bool_),
+            "actions": np.zeros(COUNT, np.int64),
+            "old_log_probs": np.zeros(COUNT, np.float32),
+        },
         acted=made,
         values=np.zeros((5, 8, 2), np.float32),
         rewards=np.ones(shape, np.float32),
@@ -137,10 +139,13 @@ def test_distil_waits_for_nothing(copied: list[str]) -> None:
 
     learner = learner_of("DISTIL", minibatch_size=32)
     labels = ExpertLabels(
-        obs=frames_for(learner),
-        action_mask=np.ones((COUNT, 4), np.bool_),
-        regrets=np.zeros((COUNT, 4), np.float16),
-        value_targets=np.zeros(COUNT, np.float32),
+        columns={
+            "obs": frames_for(learner),
+            "action_mask": np.ones((COUNT, 4), np.bool_),
+            "regrets": np.zeros((COUNT, 4), np.float16),
+            "value_targets": np.zeros(COUNT, np.float32),
+        },
+        num_env_steps=0,
     )
     copied.clear()
     learner.learn([labels], 0)

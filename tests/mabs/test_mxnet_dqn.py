@@ -74,7 +74,7 @@ def train(runs: Path, *arguments: str) -> int:
         (["--observation", "planes"], "observation is {'name': 'planes'"),
         (["--frame-stack", "1"], "observation is {'name': 'bordered-51s', 'frame_stack': 1}"),
         (["--opponents", '["hungry"]'], "opponents needs PPO, DISTIL, DQN or APEX, got MXNET"),
-        (["--iterate-map-size", "true"], "iterate_map_size is True, but MXNET has no"),
+        (["--iterate-map-size", "true"], "iterate-map-size is True, but MXNET has no"),
         (["--rl.training.config.env_config.num_snakes", "[2, 3]"], "num-snakes must be a number"),
         (["--rl.training.config.n_step", "3"], "n_step: MXNET has no n_step; add --algorithm DQN"),
         (["--rl.training.config.tau", "0"], "tau must be more than 0 and at most 1, got 0.0"),

@@ -85,33 +85,37 @@ def test_a_rollout_says_what_was_played(ppo: Any) -> None:
     with built(ppo(opponents={"random": 0.3})) as algorithm:
         runner = algorithm.env_runner
         rollout = sampled(algorithm)
-        assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.obs)
-        logits, values = logits_and_values_numpy(runner.module["default_policy"], rollout.obs)
-        logits = np.where(rollout.action_mask, logits, -np.inf)
+        assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.columns["obs"])
+        logits, values = logits_and_values_numpy(
+            runner.module["default_policy"], rollout.columns["obs"]
+        )
+        logits = np.where(rollout.columns["action_mask"], logits, -np.inf)
         chances = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-        played = chances[np.arange(len(chances)), rollout.actions]
-        np.testing.assert_allclose(np.exp(rollout.log_probs), played, rtol=2e-2)
+        played = chances[np.arange(len(chances)), rollout.columns["actions"]]
+        np.testing.assert_allclose(np.exp(rollout.columns["old_log_probs"]), played, rtol=2e-2)
         np.testing.assert_allclose(rollout.values[:-1][rollout.acted], values, atol=2e-2)
         greedy = sampled(algorithm, explore=False)
         logits = np.where(
-            greedy.action_mask,
-            logits_and_values_numpy(runner.module["default_policy"], greedy.obs)[0],
+            greedy.columns["action_mask"],
+            logits_and_values_numpy(runner.module["default_policy"], greedy.columns["obs"])[0],
             -np.inf,
         )
-        best = logits[np.arange(len(logits)), greedy.actions]
+        best = logits[np.arange(len(logits)), greedy.columns["actions"]]
         np.testing.assert_allclose(best, logits.max(-1), atol=1e-2)
 
 
 def test_no_forbidden_move_is_made_or_wished_for(ppo: Any) -> None:
     with built(ppo()) as algorithm:
         rollout = sampled(algorithm)
-        assert not rollout.action_mask.all()
-        assert rollout.action_mask[np.arange(len(rollout.actions)), rollout.actions].all()
+        assert not rollout.columns["action_mask"].all()
+        assert rollout.columns["action_mask"][
+            np.arange(len(rollout.columns["actions"])), rollout.columns["actions"]
+        ].all()
         learner = algorithm.learner_group._learner
         outputs = learner._forward(learner._to_batch(rollout))
         chances = outputs["action_dist_inputs"].softmax(-1).detach().numpy()
-        assert (chances[~rollout.action_mask] == 0).all()
-        assert (chances[rollout.action_mask] > 0).all()
+        assert (chances[~rollout.columns["action_mask"]] == 0).all()
+        assert (chances[rollout.columns["action_mask"]] > 0).all()
 
 
 @pytest.mark.parametrize("way", range(8))
@@ -131,7 +135,7 @@ def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
         turned = symmetry_transforms.transform_batch(
             {"obs": observations, "new_obs": observations, "actions": actions[seen], "mask": mask},
             way,
-            "mask",
+            ["mask"],
             runner.env.observation,
         )
         np.testing.assert_array_equal(frames, turned["obs"])

@@ -70,7 +70,7 @@ def test_the_learner_computes_what_the_env_runner_played(
             (rollout,) = algorithm.env_runner.sample()
         learner = algorithm.learner_group._learner
         columns = learner._to_batch(rollout)
-        columns["row"] = torch.arange(len(rollout.actions))
+        columns["row"] = torch.arange(len(rollout.columns["actions"]))
         columns["value"] = torch.from_numpy(rollout.values[:-1][rollout.acted])
         rows: list[int] = []
         for batch in learner._minibatches(columns):
@@ -80,8 +80,8 @@ def test_the_learner_computes_what_the_env_runner_played(
             torch.testing.assert_close(log_probs, batch["old_log_probs"], atol=1e-4, rtol=1e-4)
             torch.testing.assert_close(outputs["vf_preds"], batch["value"], atol=1e-4, rtol=1e-4)
             rows += batch["row"].tolist()
-        assert sorted(rows) == list(range(len(rollout.actions)))
-        states = rollout.extra_columns["state_in"]
+        assert sorted(rows) == list(range(len(rollout.columns["actions"])))
+        states = rollout.columns["state_in"]
         assert (states == 0).all(-1).any()
         assert (states != 0).any(-1).any()
 
@@ -91,9 +91,9 @@ def test_a_state_is_zero_at_the_start_of_a_game_and_only_then(recurrent: Any) ->
         runner = algorithm.env_runner
         for _ in range(3):
             (rollout,) = runner.sample()
-            is_zero = (rollout.extra_columns["state_in"] == 0).all(-1)
+            is_zero = (rollout.columns["state_in"] == 0).all(-1)
             # The own body is stacked on turn 0 only, and its cell then is free in three turns.
-            cells = (rollout.obs[:, PLANES.index("own_body")] > 0).sum((1, 2))
+            cells = (rollout.columns["obs"][:, PLANES.index("own_body")] > 0).sum((1, 2))
             np.testing.assert_array_equal(is_zero, cells == 1)
             assert is_zero.any()
             assert not is_zero.all()
@@ -102,10 +102,10 @@ def test_a_state_is_zero_at_the_start_of_a_game_and_only_then(recurrent: Any) ->
 def test_the_critic_sees_hidden_cells(recurrent: Any) -> None:
     with built(recurrent()) as algorithm:
         (rollout,) = algorithm.env_runner.sample()
-        complete = rollout.extra_columns["complete_obs"]
+        complete = rollout.columns["complete_obs"]
         bodies, own = PLANES.index("other_bodies"), PLANES.index("own_body")
-        assert (complete[:, bodies] > 0).sum() > (rollout.obs[:, bodies] > 0).sum() > 0
-        np.testing.assert_array_equal(complete[:, own], rollout.obs[:, own])
+        assert (complete[:, bodies] > 0).sum() > (rollout.columns["obs"][:, bodies] > 0).sum() > 0
+        np.testing.assert_array_equal(complete[:, own], rollout.columns["obs"][:, own])
         exported = algorithm.get_module().network.state_dict()
         assert not any("value" in name or "critic" in name for name in exported)
 

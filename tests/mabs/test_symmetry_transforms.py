@@ -30,7 +30,7 @@ def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
         "new_action_mask": mask[alive], "rewards": np.zeros(alive.sum()),
     }  # fmt: skip
     turned = symmetry_transforms.transform_batch(
-        columns, way, "new_action_mask", vector.observation
+        columns, way, ["new_action_mask"], vector.observation
     )
     steps = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
     for seen, then, action in zip(

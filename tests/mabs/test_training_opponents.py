@@ -199,10 +199,10 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
 
 
 def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import with_defaults
+    from battlesnake_rl.mabs.envs.training_env_config import env_options
 
     pytest.importorskip("onnxruntime", reason="needs the extra server")
-    shares = with_defaults({"opponents": ["shipped", "past"]})["opponents"]
+    shares = env_options({"opponents": ["shipped", "past"]}).opponents
     assert shares == {"shipped": 1 / 3, "past": 1 / 3}
     opponents, _, infos = seated(shares, games=40, past=[lambda boards: boards[:, 0, 0, :4]])
     unset = 77

@@ -48,10 +48,12 @@ def rollouts_of(rewards: np.ndarray, ends: np.ndarray, games: int, seed: int = 0
         shape = *played.shape, 1
         made.append(
             procgen_ppo.Rollout(
-                obs=draw.integers(0, 256, (moves, 64, 64, 3), dtype=np.uint8),
-                action_mask=np.ones((moves, 15), np.bool_),
-                actions=draw.integers(0, 15, moves),
-                log_probs=np.full(moves, -np.log(15), np.float32),
+                columns={
+                    "obs": draw.integers(0, 256, (moves, 64, 64, 3), dtype=np.uint8),
+                    "action_mask": np.ones((moves, 15), np.bool_),
+                    "actions": draw.integers(0, 15, moves),
+                    "old_log_probs": np.full(moves, -np.log(15), np.float32),
+                },
                 acted=played[..., None],
                 values=draw.normal(0, 1, (len(played) + 1, games, 1)).astype(np.float32),
                 rewards=(rewards[:, first : first + games, None] * played[..., None]),
@@ -164,7 +166,9 @@ def test_a_minibatch_is_what_numpy_makes_of_the_rollouts(monkeypatch: pytest.Mon
         rollouts_of(rewards, ends, games=2), expected_rewards(rewards, ends), strict=True
     ):
         following = np.zeros(2)
-        rows = dict(zip(map(tuple, np.argwhere(one.acted[..., 0])), one.obs, strict=True))
+        rows = dict(
+            zip(map(tuple, np.argwhere(one.acted[..., 0])), one.columns["obs"], strict=True)
+        )
         for turn in reversed(range(9)):
             value, later, lives = one.values[turn, :, 0], one.values[turn + 1, :, 0], ~ends_of(one)
             wrong = paid[turn] + GAMMA * later * lives[turn] - value
@@ -227,10 +231,10 @@ def test_a_turn_that_only_shows_the_next_level_is_not_learned_from() -> None:
     assert ended.any()
     np.testing.assert_array_equal(rollout.acted[1:, :, 0], ~ended[:-1])
     moves = int(rollout.acted.sum())
-    assert rollout.obs.shape == (moves, 64, 64, 3)
-    assert rollout.action_mask.shape == (moves, 15)
-    assert rollout.action_mask.all()
-    assert len(rollout.actions) == len(rollout.log_probs) == moves
+    assert rollout.columns["obs"].shape == (moves, 64, 64, 3)
+    assert rollout.columns["action_mask"].shape == (moves, 15)
+    assert rollout.columns["action_mask"].all()
+    assert len(rollout.columns["actions"]) == len(rollout.columns["old_log_probs"]) == moves
     assert not rollout.rewards[~rollout.acted].any()
     assert runner.get_metrics()["num_episodes"].peek() == ended.sum()
 

@@ -51,28 +51,18 @@ RLlib's default module ID would imply a single agent.
 """
 
 
-def _with_shared_network(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Set `SnakeActorCritic` as the network of all snakes, for an RLlib algorithm."""
-    return _set_policies(
-        config.rl_module(model_config=dict(TRUNK_DEFAULTS)), [SHARED_MODULE_ID], _map_to_shared
-    )
-
-
 def _set_policies(
     config: AlgorithmConfig, names: Sequence[str], mapping: Callable[..., str]
-) -> AlgorithmConfig:
+) -> None:
     """Set the policies of a configuration.
 
     Args:
         config: Configuration to change.
         names: Names of the policies; each policy is a `SnakeActorCritic`.
         mapping: Function that returns the name of the policy for an agent.
-
-    Returns:
-        The argument ``config``.
     """
     specs = {name: RLModuleSpec(module_class=SnakeActorCritic) for name in names}
-    return config.multi_agent(
+    config.multi_agent(
         policies=set(names), policy_mapping_fn=mapping, count_steps_by="agent_steps"
     ).rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
 
@@ -148,11 +138,10 @@ def base_config(name: str) -> Any:
                 f"{name} needs the C search, which is not compiled ({error}); install with a C "
                 "compiler, or choose another algorithm"
             ) from error
-        return (
-            _with_shared_network(config)
-            if config.settings_class.supports_policy_per_seat
-            else config
-        )
+        if config.settings_class.supports_policy_per_seat:
+            config.rl_module(model_config=dict(TRUNK_DEFAULTS))
+            _set_policies(config, [SHARED_MODULE_ID], _map_to_shared)
+        return config
     custom: Any = extensions.load_object(name, "algorithm")
     if hasattr(custom, "get_default_config"):
         config = custom.get_default_config()

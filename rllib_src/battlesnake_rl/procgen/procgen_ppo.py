@@ -27,13 +27,7 @@ from torch import Tensor
 
 from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoop
 from battlesnake_rl.mabs.base.batched_env_runner import StepResult
-from battlesnake_rl.mabs.base.rllib_episodes import (
-    EPISODE_CREATED,
-    EPISODE_END,
-    EPISODE_START,
-    EPISODE_STEP,
-    Callbacks,
-)
+from battlesnake_rl.mabs.base.rllib_episodes import Callbacks
 from battlesnake_rl.mabs.ppo.ppo import (
     ADVANTAGES,
     VALUE_TARGETS,
@@ -106,8 +100,7 @@ class ProcgenRunner(PPOEnvRunner):
 
     def _reset(self) -> None:
         """Start new episodes in all games and reset all counters."""
-        games: Any = self.env
-        frames, _ = games.reset(seed=int(self._random.integers(1, 2**31)))
+        frames, _ = self.env.reset(seed=int(self._random.integers(1, 2**31)))
         self._frames, self._ended = frames, np.zeros(len(frames), np.bool_)
         self._totals, self._lengths = np.zeros((2, len(frames)))
         self._needs_reset = False
@@ -144,9 +137,8 @@ class ProcgenRunner(PPOEnvRunner):
 
     def _step(self, actions: NDArray[Any]) -> StepResult:
         """Play one env step of all games and return the results of the step."""
-        games: Any = self.env
         acted = ~self._ended
-        self._frames, rewards, out, cut, _ = games.step(actions[:, 0])
+        self._frames, rewards, out, cut, _ = self.env.step(actions[:, 0])
         self._ended = out | cut
         self._totals += rewards
         self._lengths += acted
@@ -305,7 +297,7 @@ class ProcgenPPOConfig(PPOConfig):
         for name, default in _UNUSED_SETTINGS.items():
             if getattr(self, name) != default:
                 raise ValueError(f"ProcgenPPO: {name} has no effect; omit {name}")
-        if Callbacks(self).has_handler(EPISODE_CREATED, EPISODE_START, EPISODE_STEP, EPISODE_END):
+        if Callbacks(self).use_episodes():
             raise ValueError(
                 "callbacks: ProcgenPPO has no episode objects; leave callbacks out, or use RLlib's "
                 "PPO (run: PPO)"

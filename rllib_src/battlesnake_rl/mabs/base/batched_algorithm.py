@@ -35,12 +35,16 @@ from battlesnake_gym.snake_spec import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.base.fragment_requests import FragmentRequests
-from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
+from battlesnake_rl.mabs.base.game_metrics import RecentGames
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
 from battlesnake_rl.mabs.policy.policy_loader import Weights, as_score_fn
-from battlesnake_rl.mabs.policy.q_network import NETWORK_PREFIX, WeightAveragingMixin
+from battlesnake_rl.mabs.policy.q_network import (
+    NETWORK_PREFIX,
+    TRUNK_DEFAULTS,
+    WeightAveragingMixin,
+)
 
 _RECENT_GAMES_KEY = "recent_games"
 _NEXT_PAST_SELF_KEY = "next_past_self"
@@ -65,12 +69,17 @@ class BatchedAlgorithmConfig(SettingsConfig):
     env_runner_class: ClassVar[type[BatchedEnvRunner]]
     learner_class_base: ClassVar[type]
     rl_module_class: ClassVar[type]
-    module_apis: ClassVar[tuple[type, ...]]
-    """Base classes of every valid module class, including RLlib's module APIs."""
-    rllib_config_class: ClassVar[type[AlgorithmConfig]]
+    module_apis: ClassVar[tuple[type, ...]] = ()
+    """Base classes of every valid module class, such as RLlib's module APIs.
 
-    def _set_base_defaults(self) -> None:
-        """Set this project's env runner and the default values shared by all algorithms."""
+    If there are none, a module class must be a subclass of ``rl_module_class``.
+    """
+    rllib_config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
+    trunk: ClassVar[dict[str, Any]] = TRUNK_DEFAULTS
+    """Default settings of the network."""
+
+    def __init__(self, algo_class: type) -> None:
+        super().__init__(algo_class=algo_class)
         self.env_runner_cls = self.env_runner_class
         self.num_env_runners = 0
         # Env runners have no connectors. RLlib would wait for all env runners after each iteration
@@ -81,6 +90,7 @@ class BatchedAlgorithmConfig(SettingsConfig):
         self.torch_skip_nan_gradients = True
         self.start_from: str | None = None
         self.apply(self.settings_class())
+        self.rl_module(model_config=self.trunk | {"bfloat16": "auto"})
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
@@ -132,7 +142,8 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 f"policy; got {spec!r:.200}"
             )
         given = spec.module_class
-        missing = [api.__name__ for api in self.module_apis if not issubclass(given, api)]
+        wanted = self.module_apis or (self.rl_module_class,)
+        missing = [api.__name__ for api in wanted if not issubclass(given, api)]
         if missing:
             raise ValueError(
                 f"rl_module_spec's {given.__name__} lacks {' and '.join(missing)} "
@@ -333,7 +344,7 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
         self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
         if EVALUATION_RESULTS in results:
-            average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
+            RecentGames(0).average(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
         return results
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -35,16 +35,7 @@ from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.base.allocator import disable_nan_fill, keep_freed_memory
 from battlesnake_rl.mabs.base.game_metrics import EXTREME_METRICS, GameStatistics
-from battlesnake_rl.mabs.base.rllib_episodes import (
-    ENVIRONMENT_CREATED,
-    EPISODE_CREATED,
-    EPISODE_END,
-    EPISODE_START,
-    EPISODE_STEP,
-    SAMPLE_END,
-    Callbacks,
-    RLlibEpisodeRecorder,
-)
+from battlesnake_rl.mabs.base.rllib_episodes import Callbacks, RLlibEpisodeRecorder
 from battlesnake_rl.mabs.envs.env_factory import (
     curriculum_board_size,
     make_vector_env,
@@ -77,13 +68,16 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     agent step is one move of one snake.
     """
 
+    env: VectorBattlesnake
+    """Games; None if the env runner only stores the weights."""
+
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         limit_torch_threads()
         keep_freed_memory()
         disable_nan_fill()
         self.spaces = kwargs.get("spaces")
-        self.env: VectorBattlesnake | None = None
+        self.env = None  # type: ignore[assignment]
         self.board_size: int | None = None
         """Board size of the current iteration in cells, or None.
 
@@ -114,12 +108,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         fractions = self.config.env_config.get("opponents", {})
         self._opponents = sample_opponents(self.env, fractions, self._random, self._past_selves)
         self._needs_reset = True
-        wanted = self._callbacks.has_handler(
-            EPISODE_CREATED, EPISODE_START, EPISODE_STEP, EPISODE_END
-        )
+        wanted = self._callbacks.use_episodes()
         self._episodes = RLlibEpisodeRecorder(self, self._callbacks) if wanted else None
         self._callbacks.call(
-            ENVIRONMENT_CREATED,
+            "on_environment_created",
             env_runner=self,
             metrics_logger=self.metrics,
             env=self.env,
@@ -136,9 +128,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def get_spaces(self) -> dict[str, tuple[Box, Any]]:
         """Return the observation and action spaces from which RLlib builds modules."""
-        if self.env is None:
+        games: Any = self.env
+        if games is None:
             return dict(self.spaces or {})
-        pair = (self.env.single_observation_space, self.env.single_action_space)
+        pair = (games.single_observation_space, games.single_action_space)
         return {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
 
     def assert_healthy(self) -> None:
@@ -152,7 +145,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Release the memory of the games."""
-        self.env = None
+        self.env = None  # type: ignore[assignment]
 
     def sample(
         self,
@@ -184,7 +177,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """
         if self._current_board_size() != self._board_size:
             self.make_env()
-        assert self.env is not None
         if force_reset or num_episodes is not None or self._needs_reset:
             self._reset()
         explore = self.config.explore if explore is None else explore
@@ -201,13 +193,12 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         while self._episodes_left is not None and self._episodes_left.any():
             fragments.append(self._play(turns, epsilon))
         self._callbacks.call(
-            SAMPLE_END, env_runner=self, metrics_logger=self.metrics, samples=fragments
+            "on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=fragments
         )
         return fragments
 
     def _episodes_per_board(self, games: int) -> NDArray[np.int64]:
         """Return the number of complete games per board, int64 (N,)."""
-        assert self.env is not None
         boards = self.env.num_games
         return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
@@ -236,7 +227,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def _reset(self) -> None:
         """Start new games."""
-        assert self.env is not None
         observations, infos = self.env.reset(seed=int(self._random.integers(1, 2**31)))
         none = np.zeros(infos["alive"].shape, dtype=np.bool_)
         self._position = observations, infos["action_mask"], infos["alive"], none
@@ -269,7 +259,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
         ``actions`` is uint8 (N, S) and is modified in place.
         """
-        assert self.env is not None
         self._opponents.move(actions, self._position[2])
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         assert self.env.last_turn is not None
@@ -327,7 +316,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def get_metrics(self) -> Any:
         """Return step counters and sums over finished games.
 
-        `game_metrics.average_games` converts the sums to means.
+        `game_metrics.RecentGames` converts the sums to means.
         """
         for key, value in self._statistics.drain().items():
             how = EXTREME_METRICS[key].__name__ if key in EXTREME_METRICS else "sum"

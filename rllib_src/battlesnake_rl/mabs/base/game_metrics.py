@@ -51,7 +51,6 @@ class GameStatistics:
         self._longest = np.zeros(games)
         self._sums = dict.fromkeys((*GAME_METRICS, _NUM_EPISODES), 0.0)
         self._extremes: dict[str, float] = {}
-        self._reset_games(np.ones(games, dtype=np.bool_))
 
     def reset(self) -> None:
         """Reset all games and discard the metrics of unfinished games."""
@@ -130,14 +129,6 @@ class GameStatistics:
         self._sums["Longest_snake"] += float(self._longest[ended].sum())
         for name, counts in self._events.items():
             self._sums[name] += float(counts[ended].sum())
-
-
-def average_games(results: dict[str, Any]) -> None:
-    """Replace the sums in an env runner's ``results`` with means per game.
-
-    The means are NaN if no game has ended.
-    """
-    RecentGames(0).average(results)
 
 
 class RecentGames:

@@ -18,10 +18,8 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.utils import force_list
 
-EPISODE_CREATED, EPISODE_START = "on_episode_created", "on_episode_start"
-EPISODE_STEP, EPISODE_END = "on_episode_step", "on_episode_end"
-
-ENVIRONMENT_CREATED, SAMPLE_END = "on_environment_created", "on_sample_end"
+_EPISODE_CREATED, _EPISODE_START = "on_episode_created", "on_episode_start"
+_EPISODE_STEP, _EPISODE_END = "on_episode_step", "on_episode_end"
 
 
 class Callbacks:
@@ -31,14 +29,14 @@ class Callbacks:
         self._config = config
         self._objects = [cls() for cls in force_list(config.callbacks_class)]
 
-    def has_handler(self, *names: str) -> bool:
-        """Return whether any callback handles at least one of the events ``names``."""
+    def use_episodes(self) -> bool:
+        """Return whether any callback handles an event of an episode."""
         return any(
             getattr(self._config, f"callbacks_{name}")
             or any(
                 getattr(type(o), name) is not getattr(RLlibCallback, name) for o in self._objects
             )
-            for name in names
+            for name in (_EPISODE_CREATED, _EPISODE_START, _EPISODE_STEP, _EPISODE_END)
         )
 
     def call(self, name: str, **arguments: Any) -> None:
@@ -56,14 +54,12 @@ class RLlibEpisodeRecorder:
     """
 
     def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
-        assert runner.env is not None
         self._runner, self._callbacks = runner, callbacks
         self._agents = [f"snake_{seat}" for seat in range(runner.env.num_snakes)]
         self._running: list[MultiAgentEpisode | None] = [None] * runner.env.num_games
 
     def start_episodes(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
         """Start new episodes for the games in ``infos["reset"]``."""
-        assert self._runner.env is not None
         env = self._runner.env
         for game in np.flatnonzero(infos["reset"]).tolist():
             episode = self._running[game] = MultiAgentEpisode(
@@ -71,12 +67,12 @@ class RLlibEpisodeRecorder:
                 action_space=dict.fromkeys(self._agents, env.single_action_space),
                 agent_to_module_mapping_fn=lambda agent, episode: DEFAULT_MODULE_ID,
             )
-            self._call_callbacks(EPISODE_CREATED, game, episode)
+            self._call_callbacks(_EPISODE_CREATED, game, episode)
             seats = np.flatnonzero(infos["alive"][game]).tolist()
             episode.add_env_reset(
                 observations={self._agents[s]: observations[game, s].copy() for s in seats}
             )
-            self._call_callbacks(EPISODE_START, game, episode)
+            self._call_callbacks(_EPISODE_START, game, episode)
 
     def record_step(
         self,
@@ -107,9 +103,9 @@ class RLlibEpisodeRecorder:
                 terminateds={**out, "__all__": bool(over[game]) and not is_cut},
                 truncateds={**cut, "__all__": is_cut},
             )
-            self._call_callbacks(EPISODE_STEP, game, episode)
+            self._call_callbacks(_EPISODE_STEP, game, episode)
             if over[game]:
-                self._call_callbacks(EPISODE_END, game, episode, prev_episode_chunks=[])
+                self._call_callbacks(_EPISODE_END, game, episode, prev_episode_chunks=[])
                 self._running[game] = None
         self.start_episodes(observations, infos)
 

@@ -95,6 +95,15 @@ class StandaloneConfig(AlgorithmConfig):  # type: ignore[misc]
         super().__init__(algo_class=algo_class)
         self.settings: Any = self.settings_class()
 
+    def environment(self, env: str, *, env_config: Mapping[str, Any]) -> Any:
+        """Set the options of the games.
+
+        Raises:
+            ValueError: If the algorithm does not support an option.
+        """
+        self.settings_class.check_games(self.settings, self.algo_class.__name__, env_config)
+        return super().environment(env, env_config=env_config)
+
     def apply(self, settings: Any) -> None:
         """Replace all settings."""
         names = [field.name for field in fields(self.settings_class)]

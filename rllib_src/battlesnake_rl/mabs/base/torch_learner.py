@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,9 @@ from ray.rllib.utils.metrics import (
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from battlesnake_gym.mdp.observations import Observation
+from battlesnake_rl.mabs.envs.training_env_config import env_options
+from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.q_network import WeightAveragingMixin
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
@@ -91,6 +95,8 @@ class BatchedLearner(TorchLearner):  # type: ignore[misc]
 
     metric_names: ClassVar[tuple[str, ...]] = ()
     """Names of the metrics in each tensor of ``_pending_metrics``."""
+    per_move_columns: ClassVar[tuple[str, ...]] = ()
+    """Names of the batch columns with one entry per move, which a symmetry reorders."""
 
     def build(self) -> None:
         """Build the module and the optimizer."""
@@ -128,6 +134,20 @@ class BatchedLearner(TorchLearner):  # type: ignore[misc]
         if _is_run_schedule(self.config.lr):
             for optimizer in self._named_optimizers.values():
                 self._set_optimizer_lr(optimizer, schedule_value(self.config.lr, 0, fraction))
+
+    @functools.cached_property
+    def _observation(self) -> Observation:
+        """Observation type of the games."""
+        return env_options(self.config.env_config).observation_encoder
+
+    def _train_on(self, batch: Mapping[str, NDArray[Any]]) -> None:
+        """Run one update on a batch of arrays, under a random symmetry if configured."""
+        if self.config.symmetry_augmentation:
+            symmetry = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
+            batch = symmetry_transforms.transform_batch(
+                batch, symmetry, self.per_move_columns, self._observation
+            )
+        self._update_weights({name: self._to_device(column) for name, column in batch.items()})
 
     def _to_device(self, column: NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the learner's device."""

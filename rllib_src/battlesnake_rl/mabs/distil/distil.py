@@ -35,8 +35,6 @@ from battlesnake_heuristics.search.search import (
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
 from battlesnake_rl.mabs.envs.env_factory import observation_bytes
-from battlesnake_rl.mabs.envs.training_env_config import env_options
-from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
@@ -60,43 +58,31 @@ the resumed training had fewer turns per game, the same number of turns is colle
 """
 
 _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
-"""Names of batch columns, which are fields of `ExpertLabels`."""
+"""Names of batch columns."""
+
+_COLUMN_NAMES = (Columns.OBS, ACTION_MASK, _REGRETS, _VALUE_TARGETS)
+"""Names of all columns of `ExpertLabels`."""
 
 _LABEL_BYTES = 4 + 8 + 4
 """Bytes of a label in `ExpertLabels` without its observation."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ExpertLabels:
     """M positions with the expert's labels.
 
     Attributes:
-        obs: uint8 (M, C, H, W), observations.
-        action_mask: bool (M, 4), action masks.
-        regrets: float16 (M, 4), in cells, in [0, `MAX_REGRET`]. The regret of a move is the best
-            value minus the value of the move. Masked moves have `MAX_REGRET`.
-        value_targets: float32 (M,), 2 * win probability - 1, in [-1, 1].
+        columns: Columns of the batch, by name: observations, uint8 (M, C, H, W), action masks,
+            bool (M, 4), regrets in cells, float16 (M, 4), in [0, `MAX_REGRET`], and value targets,
+            2 * win probability - 1, float32 (M,), in [-1, 1]. The regret of a move is the best
+            value minus the value of the move. Masked moves have `MAX_REGRET`. If no position is
+            labeled, there are no columns.
+        num_env_steps: Number of env steps (turns of single games) played for these labels.
     """
 
-    obs: NDArray[np.uint8]
-    action_mask: NDArray[np.bool_]
-    regrets: NDArray[np.float16]
-    value_targets: NDArray[np.float32]
-    env_steps: int = 0
-    """Number of env steps (turns of single games) played for these labels."""
-
-    num_env_steps = property(lambda self: self.env_steps)
-    num_agent_steps = property(lambda self: len(self.regrets))
-
-    @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all arrays, keyed by the names of the batch columns."""
-        return {
-            Columns.OBS: self.obs,
-            ACTION_MASK: self.action_mask,
-            _REGRETS: self.regrets,
-            _VALUE_TARGETS: self.value_targets,
-        }
+    columns: dict[str, NDArray[Any]]
+    num_env_steps: int
+    num_agent_steps = property(lambda self: len(self.columns.get(_REGRETS, ())))
 
 
 class DistilEnvRunner(PPOEnvRunner):
@@ -112,8 +98,7 @@ class DistilEnvRunner(PPOEnvRunner):
 
         If no game explores, no position is labeled.
         """
-        assert self.env is not None
-        query_expert = bool(epsilon.any())
+        module, query_expert = self.module[DEFAULT_MODULE_ID], bool(epsilon.any())
         expert_plays = (
             np.arange(self.env.num_games) < self.config.expert_action_fraction * self.env.num_games
         )
@@ -123,7 +108,7 @@ class DistilEnvRunner(PPOEnvRunner):
             observations, action_mask, alive, _ = self._position
             acts = alive & ~self._opponents.occupied
             frames, mask = observations[acts], action_mask[acts]
-            preferred = np.where(mask, self.action_scores(self._module, frames), -np.inf)
+            preferred = np.where(mask, self.action_scores(module, frames), -np.inf)
             if query_expert:
                 preferred += self._random.gumbel(size=preferred.shape)
             moves = preferred.argmax(-1)
@@ -136,9 +121,8 @@ class DistilEnvRunner(PPOEnvRunner):
             actions = np.zeros(alive.shape, np.uint8)
             actions[acts] = moves
             steps += int(self._step(actions).acted.any(-1).sum())
-        columns: list[Any] = [np.concatenate(one) for one in zip(*parts, strict=True)]
-        labels = ExpertLabels(*(columns or [np.zeros(0)] * 4))
-        labels.env_steps = steps
+        columns = map(np.concatenate, zip(*parts, strict=True))
+        labels = ExpertLabels(dict(zip(_COLUMN_NAMES, columns, strict=False)), steps)
         self._log_steps(labels)
         return labels
 
@@ -154,7 +138,6 @@ class DistilEnvRunner(PPOEnvRunner):
         Returns:
             Three arrays: regrets, float16 (M, 4); value targets, float32 (M,); mask, bool (M,).
         """
-        assert self.env is not None
         rules = replace(self.env.game, seed=UNKNOWN_SEED)
         regrets = np.full(action_mask.shape, MAX_REGRET, np.float16)
         value_targets, known = np.zeros(len(seats), np.float32), np.zeros(len(seats), np.bool_)
@@ -174,11 +157,6 @@ class DistilEnvRunner(PPOEnvRunner):
                 value_targets[row] = 2 * score_to_probability(best) - 1
         return regrets, value_targets, known
 
-    @property
-    def _module(self) -> Any:
-        """Module of the policy."""
-        return self.module[DEFAULT_MODULE_ID]
-
 
 class DistilLearner(BatchedLearner):
     """Learner that trains on a buffer of the latest labels."""
@@ -189,6 +167,7 @@ class DistilLearner(BatchedLearner):
     ``expert_agreement`` is the fraction of positions in which policy and expert prefer the same
     move.
     """
+    per_move_columns = _REGRETS, ACTION_MASK
 
     def build(self) -> None:
         """Build the module, the optimizer and an empty label buffer.
@@ -199,7 +178,6 @@ class DistilLearner(BatchedLearner):
         self._label_buffer: dict[str, NDArray[Any]] = {}
         self._num_added = self._num_added_at_report = 0
         self._updates_due = 0.0
-        self._observation = env_options(self.config.env_config).observation_encoder
 
     def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
         """Add ``labels`` to the buffer and train on the buffer.
@@ -213,21 +191,20 @@ class DistilLearner(BatchedLearner):
             env_steps: Total number of env steps sampled, for a schedule of ``lr``.
         """
         self.add(labels)
-        new = sum(len(one.regrets) for one in labels) / len(labels)
+        new = sum(one.num_agent_steps for one in labels) / len(labels)
         self._updates_due += self.config.max_replay_ratio * new / self.config.minibatch_size
         known = min(self._num_added, self.config.label_buffer_size)
         while self._updates_due >= 1 or not self._pending_metrics:
             self._updates_due -= 1
             rows = self._random.integers(known, size=self.config.minibatch_size)
-            batch = {name: column[rows] for name, column in self._label_buffer.items()}
-            self._update(batch)
+            self._train_on({name: column[rows] for name, column in self._label_buffer.items()})
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
 
     def add(self, labels: list[ExpertLabels]) -> None:
         """Add ``labels`` to the buffer without training."""
         for one in labels:
-            self._write_labels(one.arrays)
+            self._write_labels(one.columns)
 
     def _write_labels(self, columns: dict[str, NDArray[Any]]) -> None:
         """Overwrite the oldest labels of the buffer with ``columns``."""
@@ -240,17 +217,6 @@ class DistilLearner(BatchedLearner):
         for name, one in columns.items():
             self._label_buffer[name][rows] = one
         self._num_added += len(rows)
-
-    def _update(self, batch: dict[str, NDArray[Any]]) -> None:
-        """Run one update on one batch, under a random symmetry if configured."""
-        if self.config.symmetry_augmentation:
-            symmetry = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
-            back = np.argsort(symmetry_transforms.ACTION_MAP[symmetry])
-            batch[Columns.OBS] = symmetry_transforms.transform_observations(
-                batch[Columns.OBS], symmetry, self._observation
-            )
-            batch |= {name: batch[name][:, back] for name in (_REGRETS, ACTION_MASK)}
-        self._update_weights({name: self._to_device(column) for name, column in batch.items()})
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
@@ -281,7 +247,7 @@ def _expert_policy(regrets: Tensor) -> Tensor:
     return torch.softmax(-regrets.float() / _TEMPERATURE_CELLS, -1)
 
 
-class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
+class DISTILConfig(BatchedAlgorithmConfig):
     """Configuration of DISTIL with this project's env runner, learner and network.
 
     `DISTILSettings` has the settings. Each label needs one search of the expert. If env runners
@@ -293,13 +259,10 @@ class DISTILConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[mis
     env_runner_class = DistilEnvRunner
     learner_class_base = DistilLearner
     rl_module_class = SnakeActor
-    module_apis = (SnakeActor,)
-    rllib_config_class = AlgorithmConfig
+    trunk = TRUNK_DEFAULTS | {"channels": (32, 32, 32)}
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DISTIL)
-        self._set_base_defaults()
-        self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
         # With several requests in flight, env runners search continuously while the learner trains.
         self.max_requests_in_flight_per_env_runner = 4
 

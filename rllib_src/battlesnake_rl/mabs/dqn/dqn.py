@@ -33,7 +33,7 @@ from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragmen
 from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, Batch, Fragment, ReplayBuffer
 from battlesnake_rl.mabs.envs.env_factory import observation_bytes
 from battlesnake_rl.mabs.envs.training_env_config import env_options
-from battlesnake_rl.mabs.policy import q_network, symmetry_transforms
+from battlesnake_rl.mabs.policy import q_network
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from sagemaker_rl.job.resources import BufferSize
 
@@ -47,7 +47,6 @@ class DQNEnvRunner(BatchedEnvRunner):
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
         """Play ``num_turns`` turns; game i explores with probability ``epsilon[i]``."""
-        assert self.env is not None
         shape = self.env.single_observation_space.shape
         turns = TurnBuffer.allocate(num_turns, self.env.num_games, self.env.num_snakes, shape)
         for t in range(num_turns):
@@ -97,7 +96,6 @@ class DQNEnvRunner(BatchedEnvRunner):
         Otherwise, every game of every env runner has a constant epsilon between ``base``
         and ``base ** (1 + exponent)``.
         """
-        assert self.env is not None
         games = self.env.num_games
         if self.config.epsilon_per_game is None:
             schedule = self.config.epsilon
@@ -142,11 +140,12 @@ class DQNLearner(BatchedLearner, DQNTorchLearner):  # type: ignore[misc]
     the update of the target network is due.
     """
 
+    per_move_columns = (q_network.NEW_ACTION_MASK,)
+
     def build(self) -> None:
         """Build the module and the optimizer."""
         super().build()
         self._td_errors: Callable[[], NDArray[Any]]
-        self._observation = env_options(self.config.env_config).observation_encoder
 
     def update(
         self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any
@@ -157,13 +156,7 @@ class DQNLearner(BatchedLearner, DQNTorchLearner):  # type: ignore[misc]
             Absolute TD errors of the batch, float32 (B,).
         """
         self._weights_seq_no += 1
-        columns = training_data.batch[DEFAULT_MODULE_ID]
-        if self.config.symmetry_augmentation:
-            symmetry = int(self._random.integers(symmetry_transforms.NUM_SYMMETRIES))
-            columns = symmetry_transforms.transform_batch(
-                columns, symmetry, q_network.NEW_ACTION_MASK, self._observation
-            )
-        self._update_weights({name: self._to_device(columns[name]) for name in columns})
+        self._train_on(training_data.batch[DEFAULT_MODULE_ID])
         self.after_gradient_based_update(timesteps=timesteps)
         return self._td_errors()
 
@@ -226,13 +219,8 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
-        self.replay_buffer_config: dict[str, Any] = {
-            "no_local_replay_buffer": True,
-            # RLlib's validation requires a type, although the class is always `ReplayBuffer`.
-            "type": "Replay",
-        }
-        self._set_base_defaults()
-        self.rl_module(model_config=q_network.TRUNK_DEFAULTS | {"bfloat16": "auto"})
+        # RLlib's validation requires a type, although the class is always `ReplayBuffer`.
+        self.replay_buffer_config |= {"no_local_replay_buffer": True, "type": "Replay"}
         self.min_sample_timesteps_per_iteration = 5_000
 
     def validate(self) -> None:

@@ -99,20 +99,6 @@ def observation_bytes(env_config: Mapping[str, Any]) -> int:
     return math.prod(space.shape) * np.dtype(space.dtype).itemsize
 
 
-def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``env_config`` with default values for missing keys.
-
-    The function merges the key ``frame_stack`` into ``observation``.
-
-    >>> with_defaults({"frame_stack": 2})["observation"]
-    {'name': 'planes', 'frame_stack': 2}
-
-    Raises:
-        ValueError: If a key is unknown or a value is invalid.
-    """
-    return dict(vars(env_options(env_config)))
-
-
 def head_plane_index(env_config: Mapping[str, Any]) -> int | None:
     """Return the index of the plane ``own_body``, or None for no such plane.
 

@@ -13,7 +13,8 @@ from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from battlesnake_rl.mabs.envs.env_factory import make_vector_env, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, OBSERVATIONS
 
 
@@ -29,7 +30,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
     def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        values = with_defaults(env_config or {})
+        values = dict(vars(env_options(env_config or {})))
         self._values = values
         self._games = make_vector_env(1, values)
         self.board_size: int | None = None

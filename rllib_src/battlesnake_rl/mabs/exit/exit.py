@@ -18,7 +18,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -85,18 +85,6 @@ class EXITConfig(StandaloneConfig):
         self.num_env_runners = 1
         # The driver sleeps during self-play, so Ray can place one runner on every CPU.
         self.num_cpus_per_env_runner = CPUS_PER_RUNNER
-
-    def environment(self, env: str, *, env_config: Mapping[str, Any]) -> EXITConfig:
-        """Reject options of the games.
-
-        EXIT plays its own mix of games (`GAME_MIX`).
-
-        Raises:
-            ValueError: If an option differs from its default.
-        """
-        EXITSettings.check_games(self.settings, "EXIT", env_config)
-        super().environment(env, env_config=env_config)
-        return self
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid."""
@@ -265,11 +253,7 @@ class EXIT:
         model = self.model.get_state()
         write_atomically(folder / _MODEL_FILE_NAME, lambda part: torch.save(model, part))
         self.progress.save(folder)
-        state = {
-            "training_iteration": self.training_iteration,
-            "promotions": self.promotions,
-            "sample_buffer": len(self.sample_buffer),
-        }
+        state = {"training_iteration": self.training_iteration, "promotions": self.promotions}
         (folder / _STATE_FILE_NAME).write_text(json.dumps(state, indent=1) + "\n")
         self.strength.save(folder)
         if self.champion is not None:
@@ -292,10 +276,7 @@ class EXIT:
             self.champion = Evaluation.load(folder / CHAMPION_FILE_NAME)
         for network in folder.glob("network-*.evaluation"):
             shutil.copy(network, self._folder)
-        self.sample_buffer = [
-            Samples.load(folder / f"samples-{number:03}.npz")
-            for number in range(state["sample_buffer"])
-        ]
+        self.sample_buffer = [Samples.load(one) for one in sorted(folder.glob("samples-*.npz"))]
 
     def stop(self) -> None:
         """Stop the self-play runners, and delete the temporary directory."""

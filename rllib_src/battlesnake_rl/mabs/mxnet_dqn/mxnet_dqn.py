@@ -37,7 +37,7 @@ from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
-from battlesnake_rl.mabs.envs.env_factory import make_vector_env, observation_bytes, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env, observation_bytes
 from battlesnake_rl.mabs.policy.policy_loader import BEST_ONNX_FILE, LATEST_ONNX_FILE, Weights
 from battlesnake_rl.mabs.settings.algorithm_settings import MXNETSettings
 from battlesnake_rl.mabs.strength import sample_game
@@ -45,9 +45,6 @@ from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
 from sagemaker_rl.job.resources import BufferSize
 from sagemaker_rl.runs.divergence import DivergedError
-
-_UNUSED_OPTIONS = ("curriculum", "opponents", "iterate_map_size", "clip_rewards")
-"""Options of an ``env_config`` that the baseline does not support."""
 
 _STATE_FILE, _ARRAYS_FILE = "state.json", "mxnet.npz"
 """Files of a checkpoint: counters, and the arrays of networks and optimizer."""
@@ -61,28 +58,6 @@ class MXNETConfig(StandaloneConfig):
     def __init__(self) -> None:
         super().__init__(MXNET)
         self.num_env_runners = 0
-
-    def environment(self, env: str, *, env_config: Mapping[str, Any]) -> MXNETConfig:
-        """Set the options of the games.
-
-        Raises:
-            ValueError: If an option has no effect.
-        """
-        for name in _UNUSED_OPTIONS:
-            if env_config[name]:
-                raise ValueError(
-                    f"{name} is {env_config[name]!r}, but MXNET has no {name}; leave it out"
-                )
-        if not isinstance(env_config["num_snakes"], int):
-            raise ValueError(f"num_snakes must be a number, got {env_config['num_snakes']!r}")
-        wanted = with_defaults(MXNETSettings.env_defaults)["observation"]
-        if env_config["observation"] != wanted:
-            raise ValueError(
-                f"observation is {env_config['observation']!r}, but MXNET always uses {wanted!r}; "
-                "leave out observation and frame_stack"
-            )
-        super().environment(env, env_config=env_config)
-        return self
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid."""

@@ -97,7 +97,7 @@ def policy_network_class(settings: Mapping[str, Any]) -> type[nn.Module]:
     return RecurrentPolicyNetwork if "gru_size" in settings else PolicyNetwork
 
 
-class CompleteBoardCritic(nn.Module):
+class _CompleteBoardCritic(nn.Module):
     """Value network that sees the complete board (asymmetric actor-critic, Pinto et al. 2018).
 
     Only the training uses the network (https://arxiv.org/abs/1710.06542).
@@ -130,7 +130,7 @@ class RecurrentActor(SnakeActor):
         settings = network_settings(self.model_config)
         self.network = RecurrentPolicyNetwork(shape, int(self.action_space.n), **settings)
         self.value = (
-            CompleteBoardCritic(shape, **trunk_settings(self.model_config))
+            _CompleteBoardCritic(shape, **trunk_settings(self.model_config))
             if self.model_config["full_board_critic"]
             else nn.Linear(self.network.policy.in_features, 1)
         )
@@ -179,7 +179,7 @@ class RecurrentActor(SnakeActor):
 
     def _values(self, memory: Tensor, complete: Tensor) -> Tensor:
         """Return the values of the critic, or of the value head, (B,)."""
-        if isinstance(self.value, CompleteBoardCritic):
+        if isinstance(self.value, _CompleteBoardCritic):
             with self.autocast(complete):
                 values: Tensor = self.value(complete)
             return values

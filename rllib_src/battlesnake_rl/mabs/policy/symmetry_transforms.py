@@ -5,7 +5,7 @@ The eight symmetries serve data augmentation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -95,21 +95,27 @@ def transform_observations(
 
 
 def transform_batch(
-    columns: Mapping[str, NDArray[Any]], symmetry: int, mask: str, observation: Observation
+    columns: Mapping[str, NDArray[Any]],
+    symmetry: int,
+    per_move: Collection[str],
+    observation: Observation,
 ) -> dict[str, NDArray[Any]]:
-    """Apply a symmetry to a batch of transitions.
+    """Apply a symmetry to a batch of positions or transitions.
 
     Args:
         columns: Arrays of the batch, by column name.
         symmetry: Index of the symmetry, in [0, `NUM_SYMMETRIES`).
-        mask: Name of the column with the action mask.
+        per_move: Names of the columns with one entry per move, such as the action mask.
         observation: Observation type of the games.
     """
     inverse = np.argsort(ACTION_MAP[symmetry])
-    return {
-        **columns,
-        Columns.OBS: transform_observations(columns[Columns.OBS], symmetry, observation),
-        Columns.NEXT_OBS: transform_observations(columns[Columns.NEXT_OBS], symmetry, observation),
-        Columns.ACTIONS: ACTION_MAP[symmetry][columns[Columns.ACTIONS]],
-        mask: columns[mask][:, inverse],
-    }
+
+    def transform(name: str, column: NDArray[Any]) -> NDArray[Any]:
+        if name in (Columns.OBS, Columns.NEXT_OBS):
+            return transform_observations(column, symmetry, observation)
+        if name == Columns.ACTIONS:
+            moves: NDArray[Any] = ACTION_MAP[symmetry][column]
+            return moves
+        return column[:, inverse] if name in per_move else column
+
+    return {name: transform(name, column) for name, column in columns.items()}

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
@@ -53,14 +52,13 @@ class Rollout:
     The moves are ordered by turn, then by game, then by seat.
     """
 
-    obs: NDArray[np.uint8]
-    """uint8 (M, C, H, W), observations, transformed by the symmetry of their game."""
-    action_mask: NDArray[np.bool_]
-    """bool (M, 4), action masks."""
-    actions: NDArray[np.int64]
-    """int64 (M,), moves."""
-    log_probs: NDArray[np.float32]
-    """float32 (M,), log-probs of the moves under the policy that selected the moves."""
+    columns: dict[str, NDArray[Any]]
+    """Columns of the batch with M rows, by name.
+
+    The columns contain the observations, uint8 (M, C, H, W), transformed by the symmetry of their
+    game, action masks, bool (M, 4), moves, int64 (M,), and log-probs of the moves under the policy
+    that selected the moves, float32 (M,). Subclasses of the env runner may add columns.
+    """
     acted: NDArray[np.bool_]
     """bool (T, N, S), whether a snake of the learner moved."""
     values: NDArray[np.float32]
@@ -77,8 +75,6 @@ class Rollout:
     """bool (T, N, S), whether the game was truncated in this turn."""
     weights_seq_no: int
     """Sequence number of the weights that selected the moves."""
-    extra_columns: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """Further columns of the batch, with M rows, by name."""
 
     def env_steps(self) -> int:
         """Return the number of env steps (turns of single games)."""
@@ -86,7 +82,7 @@ class Rollout:
 
     def agent_steps(self) -> int:
         """Return the number of agent steps (moves of the learner's snakes)."""
-        return len(self.actions)
+        return len(self.columns[Columns.ACTIONS])
 
     num_env_steps, num_agent_steps = property(env_steps), property(agent_steps)
 
@@ -124,10 +120,9 @@ class PPOEnvRunner(BatchedEnvRunner):
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns; game i is greedy if ``epsilon[i]`` is 0."""
-        assert self.env is not None
         shape = num_turns, self.env.num_games, self.env.num_snakes
         rollout = Rollout(
-            *(np.zeros((0,)),) * 4,  # type: ignore[arg-type]
+            columns={},
             acted=np.zeros(shape, np.bool_),
             values=np.zeros((num_turns + 1, *shape[1:]), np.float32),
             rewards=np.zeros(shape, np.float32),
@@ -146,16 +141,14 @@ class PPOEnvRunner(BatchedEnvRunner):
             rollout.acted[t], rollout.rewards[t] = acting, stepped.rewards
             rollout.terminateds[t], rollout.truncateds[t] = stepped[2:]
         self._sample_actions(rollout.values[num_turns], symmetries, epsilon > 0)
+        names = (Columns.OBS, ACTION_MASK, Columns.ACTIONS, _OLD_LOG_PROBS)
         columns = list(zip(*moves, strict=True))[:4]
-        rollout.obs, rollout.action_mask, rollout.actions, rollout.log_probs = map(
-            np.concatenate, columns
-        )
+        rollout.columns = dict(zip(names, map(np.concatenate, columns), strict=True))
         self._log_steps(rollout)
         return rollout
 
     def _draw_symmetries(self) -> NDArray[np.int64]:
         """Return the symmetry of each game, int64 (N,), modulo the number of symmetries."""
-        assert self.env is not None
         return self._random.permutation(self.env.num_games)
 
     def _sample_actions(
@@ -198,7 +191,6 @@ class PPOEnvRunner(BatchedEnvRunner):
 
     def _transform(self, frames: NDArray[np.uint8], symmetry: NDArray[np.int64]) -> None:
         """Apply a symmetry to each observation, uint8 (B, C, H, W), in place."""
-        assert self.env is not None
         for one in np.unique(symmetry[symmetry > 0]):
             rows = symmetry == one
             frames[rows] = symmetry_transforms.transform_observations(
@@ -229,7 +221,6 @@ class PPOEnvRunner(BatchedEnvRunner):
 
     def _get_epsilons(self) -> NDArray[np.float64]:
         """Return 1 for every game, float64 (N,), because all games sample their moves."""
-        assert self.env is not None
         return np.ones(self.env.num_games)
 
 
@@ -283,12 +274,7 @@ class PPOLearner(BatchedLearner):
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """Convert a rollout to a batch of M moves, with advantages and value targets."""
-        columns = {
-            Columns.OBS: self._to_device(rollout.obs),
-            ACTION_MASK: self._to_device(rollout.action_mask),
-            Columns.ACTIONS: self._to_device(rollout.actions),
-            _OLD_LOG_PROBS: self._to_device(rollout.log_probs),
-        } | {name: self._to_device(one) for name, one in rollout.extra_columns.items()}
+        columns = {name: self._to_device(one) for name, one in rollout.columns.items()}
         importance_ratios: NDArray[np.float32] | float = 1.0
         if rollout.weights_seq_no < self._weights_seq_no:
             importance_ratios = self._recompute_with_current_policy(rollout, columns)
@@ -376,7 +362,7 @@ def _log_probs(logits: Tensor, actions: Tensor) -> Tensor:
     return logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
 
 
-class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
+class PPOConfig(BatchedAlgorithmConfig):
     """Configuration of PPO with this project's env runner, learner and network.
 
     A rollout has ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games per env
@@ -387,13 +373,10 @@ class PPOConfig(BatchedAlgorithmConfig, AlgorithmConfig):  # type: ignore[misc]
     env_runner_class = PPOEnvRunner
     learner_class_base = PPOLearner
     rl_module_class = SnakeActor
-    module_apis = (SnakeActor,)
-    rllib_config_class = AlgorithmConfig
+    trunk = TRUNK_DEFAULTS | {"channels": (32, 32, 32)}
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or PPO)
-        self._set_base_defaults()
-        self.rl_module(model_config=TRUNK_DEFAULTS | {"channels": (32, 32, 32), "bfloat16": "auto"})
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""

@@ -42,7 +42,6 @@ class RecurrentPPOEnvRunner(PPOEnvRunner):
     def make_env(self) -> None:
         """Build the games, the states and the observations of the complete board."""
         super().make_env()
-        assert self.env is not None
         self._memory = SeatMemory(self.env)
         self._complete = self.env.observe_as(
             self.env.observation,
@@ -55,21 +54,17 @@ class RecurrentPPOEnvRunner(PPOEnvRunner):
         self._extra: list[tuple[NDArray[Any], ...]] = []
         rollout = super()._play(num_turns, epsilon)
         columns = map(np.concatenate, zip(*self._extra[:num_turns], strict=True))
-        rollout.extra_columns = dict(
-            zip((_SEQUENCE, Columns.STATE_IN, COMPLETE_OBS), columns, strict=True)
-        )
+        rollout.columns |= zip((_SEQUENCE, Columns.STATE_IN, COMPLETE_OBS), columns, strict=True)
         return rollout
 
     def _draw_symmetries(self) -> NDArray[np.int64]:
         """Return the symmetry of each game, which never changes: states depend on it."""
-        assert self.env is not None
         return np.arange(self.env.num_games)
 
     def _evaluate(
         self, frames: NDArray[np.uint8], seen: NDArray[np.bool_], symmetry: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], ...]:
         """Return logits and values; the states change when the turn is played."""
-        assert self.env is not None
         module = self.module[DEFAULT_MODULE_ID]
         before = self._memory.states(self.config.gru_size)[seen]
         complete = self._complete[seen]
@@ -128,7 +123,6 @@ class RecurrentPPOConfig(PPOConfig):
     env_runner_class = RecurrentPPOEnvRunner
     learner_class_base = RecurrentPPOLearner
     rl_module_class = RecurrentActor
-    module_apis = (RecurrentActor,)
     # States of an older policy would need more than a new importance ratio.
     async_sampling = False
     kickstart_coeff = 0.0

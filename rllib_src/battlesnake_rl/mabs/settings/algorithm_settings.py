@@ -497,6 +497,21 @@ class MXNETSettings(AlgorithmSettings):
     epsilon_end: float = setting(0.01, "minimum of this probability", minimum=0, maximum=1)
     turns_per_iteration: int = setting(100, "turns per iteration (not published)", minimum=1)
 
+    @classmethod
+    def _check_own_games(cls, settings: Any, env_config: Mapping[str, Any]) -> None:
+        """Reject options of the games that the baseline does not support."""
+        for name in ("iterate_map_size", "clip_rewards"):
+            if env_config.get(name):
+                raise HyperparameterError(
+                    f"{name} is {env_config[name]!r}, but MXNET has no {name}; leave it out"
+                )
+        seen, wanted = (env_options(one).observation for one in (env_config, cls.env_defaults))
+        if seen != wanted:
+            raise HyperparameterError(
+                f"observation is {seen!r}, but MXNET always uses {wanted!r}; leave out observation "
+                "and frame_stack"
+            )
+
     @staticmethod
     def install_packages() -> None:
         """Check that the package mxnet is installed; a job installs it."""

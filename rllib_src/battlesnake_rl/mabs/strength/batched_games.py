@@ -23,7 +23,7 @@ from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.filters import ALIVE
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
-from battlesnake_rl.mabs.envs.env_factory import make_vector_env, with_defaults
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 
 _SNAKE_IDS = "0", "1"
@@ -189,6 +189,5 @@ def _duel_start(env_config: Mapping[str, Any], seed: int) -> State:
 
     ``env_config`` determines the rules and the board.
     """
-    sizes = with_defaults(env_config)
-    game = replace(env_options(env_config).game, seed=seed)
-    return start(game, sizes["width"], sizes["height"], _SNAKE_IDS)
+    games: Any = env_options(env_config)
+    return start(replace(games.game, seed=seed), games.width, games.height, _SNAKE_IDS)

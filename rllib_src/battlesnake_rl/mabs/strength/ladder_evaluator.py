@@ -1,7 +1,7 @@
 """Ladder evaluation during training: duels against opponents of fixed Elo.
 
-During training, `LadderEvaluator` uses at most `DEFAULT_CPU_FRACTION` of the CPU time for complete
-games of the current policy. The weights with the best result are saved. At the end of training, the
+During training, `LadderEvaluator` uses at most a given fraction of the CPU time for complete games
+of the current policy. The weights with the best result are saved. At the end of training, the
 best and the latest weights play again, and the stronger weights remain. Unlike the length of
 self-play games, the Elo measures strength.
 
@@ -33,11 +33,7 @@ from battlesnake_heuristics.rating.ladder import (
 )
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, Weights, load_best_weights
-from battlesnake_rl.mabs.settings.algorithm_settings import AlgorithmSettings
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
-
-DEFAULT_CPU_FRACTION = AlgorithmSettings.ladder_cpu_fraction
-"""Default fraction of the training's CPU time for ladder games, in [0, 0.5]."""
 
 _MAX_RUNG_CPU_S = 0.4
 """Maximum CPU seconds per game against a rung during training."""
@@ -136,21 +132,16 @@ class Measurement:
         """
         return {rung: _score_with_interval(pairs) for rung, pairs in self.pairs.items()}
 
-    def total_score(self) -> float:
-        """Return the total score against all rungs, in [0, 1]; a draw counts half a point."""
-        return _score_with_interval(
-            [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
-        )[0]
-
     def to_metrics(self) -> dict[str, Any]:
         """Return the metrics of this measurement that training reports."""
         scores = self.rung_scores()
+        all_pairs = [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         return {
             "elo": self.elo,
             "elo_low": self.low,
             "elo_high": self.high,
             "elo_games": self.games,
-            "ladder_score": self.total_score(),
+            "ladder_score": _score_with_interval(all_pairs)[0],
             "elo_cpu_minutes": self.cpu_minutes,
             "score": {rung: score for rung, (score, _, _) in scores.items()},
             "score_low": {rung: low for rung, (_, low, _) in scores.items()},
@@ -285,13 +276,13 @@ def _score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
     return seen.score, round(low, 3), round(high, 3)
 
 
-def rung_table(placement: Placement, snakes: int = 2) -> str:
+def rung_table(placement: Placement) -> str:
     """Return a placement and the score against each rung as lines of text.
 
     The weakest rung comes first.
     """
     met = {meeting.other: meeting.pairs for meeting in placement.results}
-    rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
+    rungs = sorted(ladder.load(2).rungs, key=lambda rung: rung.elo)
     lines = [
         f"strength: {placement} in {placement.games} duels; scores (a draw counts half) and their "
         "95% confidence intervals:",
@@ -344,7 +335,6 @@ def place_policy(
     games: float = math.inf,
     half_width_elo: float = _TARGET_PRECISION_ELO,
     expected_elo: float | None = None,
-    rungs: Ladder | None = None,
     rules: Sequence[PipelineStep] = (),
     on_batch: Callable[[Placement], None] = lambda placement: None,
 ) -> tuple[Placement, float]:
@@ -362,14 +352,13 @@ def place_policy(
         games: Maximum number of games.
         half_width_elo: Target half-width of the confidence interval, in Elo.
         expected_elo: Elo at which the placement starts; None for the middle of the ladder.
-        rungs: The ladder (default: `fast_ladder`).
         rules: Policy rules that choose the moves.
         on_batch: Callback with the current placement after each batch of games.
 
     Returns:
         The placement, and the CPU seconds that this process used.
     """
-    placing = PlacementRun(rungs or fast_ladder(), expected_elo)
+    placing = PlacementRun(fast_ladder(), expected_elo)
     started, cost_factor, played = time.process_time(), 1.0, 0
     while True:
         left = math.ceil(min(games / 2 - played, NUM_PARALLEL_PAIRS))
@@ -416,7 +405,7 @@ class LadderEvaluator:
         env_config: Mapping[str, Any],
         clock: Callable[[], float],
         *,
-        fraction: float = DEFAULT_CPU_FRACTION,
+        fraction: float,
         seed: int | None = None,
     ) -> None:
         self.history = StrengthHistory()
