@@ -57,7 +57,7 @@ def test_each_scenario_is_a_new_game_for_a_url(
 ) -> None:
     snake = misbehaving_snakes.Recorder(lambda body: b'{"move": "up"}')
     with misbehaving_snakes.snake(snake) as url:
-        assert main([two, "--url", f"{url}/base"]) == 1
+        assert main([two, "--snake", f"{url}/base"]) == 1
     assert "1 of 2" in capsys.readouterr().out
     requests = [
         (line.split()[1], json.loads(body)["game"]["id"])
@@ -87,7 +87,7 @@ def test_a_missing_or_invalid_response_fails(
     path = tmp_path / "quick.txt"
     path.write_text(TWO.replace("allowed: up\n", "allowed: up\ntimeout=100\n"))
     with misbehaving_snakes.snake(behavior) as url:
-        assert main([str(path), "--url", url]) == 1
+        assert main([str(path), "--snake", url]) == 1
     out = capsys.readouterr().out
     assert re.search(r"no move.* up\b", out)
     assert problem in out
@@ -97,7 +97,7 @@ def test_a_missing_or_invalid_response_fails(
 def test_a_served_snake_passes_the_same_scenarios(
     serve: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--url", serve("--snake", "territory")]) == 0
+    assert main(["--snake", serve("--snake", "territory")]) == 0
     assert "FAIL" not in capsys.readouterr().out
 
 
@@ -107,7 +107,7 @@ def test_a_policy_may_reject_a_board(
     rows = ["A < < " + ". " * 8] + [". " * 11] * 10
     path = tmp_path / "large.txt"
     path.write_text("scenario: large\nallowed: down\n" + "\n".join(rows) + "\n" + TWO)
-    assert main([str(path), "--policy", str(policy_file)]) == 1
+    assert main([str(path), "--snake", str(policy_file)]) == 1
     out = capsys.readouterr().out
     assert "pass  large" in out
     assert out.count("no move, not") == 2
@@ -119,7 +119,7 @@ def test_a_policy_may_reject_a_board(
     [
         (["nowhere.txt"], r"nowhere\.txt"),
         (["--snake", "nobody"], "'nobody'"),
-        (["--policy", "nowhere.onnx"], r"policy\.onnx"),
+        (["--snake", "nowhere.onnx"], r"policy\.onnx"),
     ],
 )
 def test_a_usage_error_is_reported(

@@ -36,7 +36,7 @@ from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
 from battlesnake_server.commands.game_scenarios_command import (
-    add_snake_options,
+    SNAKE_HELP,
     format_result,
     make_scenario_runner,
 )
@@ -316,7 +316,7 @@ def _test_snake(
         except ValueError:
             sys.stdout.write(
                 f"{options.snake!r} is not a built-in snake; to test yours: "
-                f"battlesnake-gym game scenarios {target} --url http://...\n"
+                f"battlesnake-gym game scenarios {target} --snake http://...\n"
             )
             return 1
     run = make_scenario_runner(options)
@@ -349,6 +349,6 @@ def parser() -> Parser:
     add("-o", "--output", type=output_file, metavar="FILE", help="file for the scenarios "
         "(default: GAME-NAME.txt in the current directory)")  # fmt: skip
     add_json_option(parser)
-    add_snake_options(parser, "--strategy")
+    add("--strategy", metavar="SNAKE", help=SNAKE_HELP)
     game_fetcher.add_options(parser)
     return parser

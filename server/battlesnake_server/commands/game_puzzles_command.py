@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, positive, print_error
+from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import puzzles, scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
@@ -18,6 +18,7 @@ from battlesnake_server.web.pages import serve
 from battlesnake_server.web.puzzle_pages import create_app
 
 _DEFAULT_PORT = 8792
+_MAX_PUZZLES = 100
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -60,14 +61,14 @@ def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
     elif path.suffix in (".txt", ".json"):
         return scenarios.load(path)
     else:
-        found = _find_puzzles(path, options.max_puzzles)
+        found = _find_puzzles(path)
     scenarios.save(options.output, found)
     sys.stdout.write(f"{len(found)} puzzles saved as {options.output}\n")
     return found
 
 
-def _find_puzzles(path: Path, maximum: int) -> list[Scenario]:
-    """Find the puzzles of recorded games."""
+def _find_puzzles(path: Path) -> list[Scenario]:
+    """Find at most `_MAX_PUZZLES` puzzles of recorded games."""
     if not path.exists():
         raise ValueError(f"there is no file or directory {str(path)!r}; check the path")
     paths = find_files(path) if path.is_dir() else [path]
@@ -78,11 +79,11 @@ def _find_puzzles(path: Path, maximum: int) -> list[Scenario]:
             found += (one.to_scenario(name) for one in puzzles.find_puzzles(Replay.load(game)))
         except (ReplayError, OSError) as error:
             sys.stderr.write(f"skipped: {error}\n")
-        if len(found) >= maximum:
+        if len(found) >= _MAX_PUZZLES:
             break
     if not found:
         raise ValueError(f"no puzzle was found in {len(paths)} games; give more games")
-    return found[:maximum]
+    return found[:_MAX_PUZZLES]
 
 
 def parser() -> Parser:
@@ -98,8 +99,6 @@ def parser() -> Parser:
     add("games", type=Path, nargs="?", metavar="PATH",
         help="directory of replays, or file of puzzles (default: built-in puzzles)")  # fmt: skip
     add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="file for the puzzles")
-    add("--max-puzzles", type=positive, default=100, metavar="N",
-        help="maximum number of puzzles")  # fmt: skip
     add("--web", action="store_true", help="serve a page on which you can solve the "
         "puzzles")  # fmt: skip
     add_page_options(parser, _DEFAULT_PORT)

@@ -36,6 +36,8 @@ from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.players import check_responds, request_single_move
 from battlesnake_server.strategy_loader import strategy_factory
 
+SNAKE_HELP = "snake to test: a built-in name, a file, a policy or a URL"
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run scenarios and print a table.
@@ -125,16 +127,6 @@ def make_scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int
     return functools.partial(_run_with_strategy, factory=strategy_factory(options.snake))
 
 
-def add_snake_options(parser: Parser, name: str, **options: Any) -> None:
-    """Add the option ``name`` for the snake to test, and its synonyms for policies and URLs."""
-    dest = name.removeprefix("--")
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument(name, metavar="SNAKE", help="snake to test: a built-in name, a file, a policy "
-        "or a URL", **options)  # fmt: skip
-    who.add_argument("--policy", dest=dest, metavar="FILE", help="policy.onnx to test")
-    who.add_argument("--url", dest=dest, metavar="URL", help="URL of the snake to test")
-
-
 def parser() -> Parser:
     """Create the argument parser."""
     parser = Parser(
@@ -149,7 +141,7 @@ def parser() -> Parser:
         metavar="FILE",
         help="scenario files, text or JSON (default: the built-in scenarios)",
     )
-    add_snake_options(parser, "--snake", default="cautious")
+    parser.add_argument("--snake", metavar="SNAKE", default="cautious", help=SNAKE_HELP)
     address_policy.add_options(parser)
     add_json_option(parser)
     return parser
