@@ -10,7 +10,6 @@ not execute any code from the bundle. `Bundle.factory` executes the extension co
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import io
 import json
@@ -36,11 +35,8 @@ from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_server.strategy_loader import (
-    PolicyFactory,
-    file_cache_key,
-    filter_by_name,
-)
+from battlesnake_server.file_cache import cache_by_file
+from battlesnake_server.strategy_loader import PolicyFactory, filter_by_name
 
 _FORMAT_VERSION = 2
 _FORMAT_1_KEY_RENAMES = {"looks": "customization", "positions": "nodes"}
@@ -240,20 +236,20 @@ def open_factory(path: str) -> StrategyFactory:
 
     The factories of unchanged files are cached.
     """
-    return _load_factory(*file_cache_key(path))
+    return _load_factory(path)
 
 
 def bundle_customization(snake: str | None) -> dict[str, str]:
     """Return the customization of a bundle or a Python file, or an empty dict for other snakes."""
     spec = SnakeSpec.parse(snake or "")
     if spec.is_bundle:
-        return _load_bundle(*file_cache_key(spec.source)).customization
+        return _load_bundle(spec.source).customization
     is_python_file = spec.source.endswith(".py")
     return dict(getattr(snakes.factory(spec.source), "customization", {})) if is_python_file else {}
 
 
-@functools.lru_cache(maxsize=1)
-def _load_bundle(path: str, *state: int) -> Bundle:
+@cache_by_file(1)
+def _load_bundle(path: Path) -> Bundle:
     """Load a bundle, and cache the last bundle.
 
     `bundle_customization` and `open_factory` usually load the same bundle in succession.
@@ -261,10 +257,10 @@ def _load_bundle(path: str, *state: int) -> Bundle:
     return Bundle.load(path)
 
 
-@functools.lru_cache(maxsize=64)
-def _load_factory(path: str, *state: int) -> StrategyFactory:
+@cache_by_file(64)
+def _load_factory(path: Path) -> StrategyFactory:
     """Load the factory of a bundle; the results are cached."""
-    return _load_bundle(path, *state).factory()
+    return _load_bundle(path).factory()
 
 
 def to_bytes(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:

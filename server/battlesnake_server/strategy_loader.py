@@ -46,6 +46,7 @@ from battlesnake_heuristics.rule_based.pipeline import (
     best_after_filters,
 )
 from battlesnake_heuristics.search import search
+from battlesnake_server.file_cache import cache_by_file
 from battlesnake_server.policy_memory import PolicyMemory
 
 DEFAULT_SNAKE = "champion" if search.COMPILED else "lookahead"
@@ -157,20 +158,11 @@ def open_factory(path: str, rules: str = "") -> PolicyFactory:
     """
     file = str(DEFAULT_POLICY_PATH) if path == BUILTIN_POLICY_NAME else path
     steps = policy_rules.load(rules) if rules else ()
-    return PolicyFactory(_load_policy(*file_cache_key(file)), rules=steps)
+    return PolicyFactory(_load_policy(file), rules=steps)
 
 
-def file_cache_key(path: str) -> tuple[str, int, int]:
-    """Return a cache key of a file: path, modification time in ns and size in bytes."""
-    try:
-        state = Path(path).stat()
-    except OSError:
-        return path, 0, 0  # The code that opens the file reports the error.
-    return str(Path(path).resolve()), state.st_mtime_ns, state.st_size
-
-
-@functools.lru_cache(maxsize=64)
-def _load_policy(path: str, *state: int) -> OnnxPolicy:
+@cache_by_file(64)
+def _load_policy(path: Path) -> OnnxPolicy:
     """Load a policy file; the results are cached."""
     return OnnxPolicy.load(path)
 

@@ -8,7 +8,6 @@ resumes when a visitor starts the analysis again.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import queue
 import subprocess
@@ -17,7 +16,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.replays.json_lines import ReplayError
 from battlesnake_heuristics.analysis import game_analysis
 from battlesnake_heuristics.analysis.game_analysis import (
     GameAnalysis,
@@ -25,6 +23,7 @@ from battlesnake_heuristics.analysis.game_analysis import (
     position_to_dict,
 )
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
+from battlesnake_server.file_cache import cache_by_file
 
 _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
@@ -161,26 +160,12 @@ class AnalysisQueue:
         return stderr.strip()[-500:] if process.returncode else ""
 
 
+@cache_by_file(8)
 def _load_analysis(path: Path, game: Path) -> GameAnalysis | None:
-    """Return the analysis of ``game``, or None if its file is missing or unreadable."""
-    try:
-        status, game_status = path.stat(), game.stat()
-        return _load_cached_analysis(
-            path, game, status.st_mtime_ns, status.st_size, game_status.st_mtime_ns
-        )
-    except (OSError, ReplayError):
-        return None
-
-
-@functools.lru_cache(maxsize=8)
-def _load_cached_analysis(
-    path: Path, game: Path, modified: int, size: int, game_modified: int
-) -> GameAnalysis | None:
-    """Load the analysis of ``game``.
-
-    The other parameters serve only as cache keys.
-    """
-    return game_analysis.load_current_analysis(game)
+    """Return the analysis of ``game``, or None if its file at ``path`` is missing or unreadable."""
+    with contextlib.suppress(OSError):
+        return game_analysis.load_current_analysis(game)
+    return None
 
 
 def _mistake_to_dict(mistake: MoveAssessment) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from flask import Response, request
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
+from battlesnake_server.file_cache import cache_by_file
 
 _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
 """Sizes in bytes of the first chunk and of later chunks, before compression."""
@@ -89,20 +90,11 @@ class _FrameStream:
 _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
+@cache_by_file(16)
 def _open_stream(path: Path) -> _FrameStream:
     """Return the frame stream of a replay file.
 
     Concurrent requests share the stream.
-    """
-    status = path.stat()
-    return _open_cached_stream(path, status.st_mtime, status.st_size)
-
-
-@functools.lru_cache(maxsize=16)
-def _open_cached_stream(path: Path, modified: float, size: int) -> _FrameStream:
-    """Open the frame stream of a replay file.
-
-    ``modified`` and ``size`` serve only as cache keys.
     """
     return _FrameStream(path)
 

@@ -5,7 +5,6 @@ Each method call searches the directories again.
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import REPLAY_SUFFIXES, Replay, ReplayError
+from battlesnake_server.file_cache import cache_by_file
 
 
 class TooLittleMemoryError(ReplayError):
@@ -44,7 +44,7 @@ class LibraryEntry:
             OSError: If the file no longer exists.
         """
         try:
-            return _load_cached_replay(self.path, self.modified, self.size)
+            return _load_replay(self.path)
         except MemoryError:
             raise TooLittleMemoryError(f"{self.key} needs more memory than is available") from None
 
@@ -120,13 +120,4 @@ def _is_replay_name(name: str) -> bool:
     return name.endswith(REPLAY_SUFFIXES) and not name.startswith(".")
 
 
-@functools.lru_cache(maxsize=4)
-def _load_cached_replay(path: Path, modified: float, size: int) -> Replay:
-    """Load a replay.
-
-    ``modified`` and ``size`` serve only as cache keys.
-    """
-    return Replay.load(path)
-
-
-__all__ = ["Library", "LibraryEntry", "ReplayError", "TooLittleMemoryError"]
+_load_replay = cache_by_file(4)(Replay.load)

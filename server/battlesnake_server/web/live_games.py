@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
+from battlesnake_server.file_cache import cache_by_file
 
 MAX_FINISHED_GAMES = 16
 """Maximum number of finished games in memory.
@@ -172,22 +172,13 @@ class LiveGames:
             del self._timelines[game_id]
 
 
+@cache_by_file(32)
 def load_recorded_game(path: Path) -> GameTimeline:
     """Return the timeline of the game in a replay file.
 
     Raises:
         ReplayError: If the file is damaged.
         OSError: If the file cannot be read.
-    """
-    status = path.stat()
-    return _load_cached_game(path, status.st_mtime, status.st_size)
-
-
-@functools.lru_cache(maxsize=32)
-def _load_cached_game(path: Path, modified: float, size: int) -> GameTimeline:
-    """Load a replay.
-
-    ``modified`` and ``size`` serve only as cache keys.
     """
     replay = Replay.load(path)
     return GameTimeline(replay.first, replay.turns, over=True)
