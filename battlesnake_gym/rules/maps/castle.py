@@ -15,7 +15,7 @@ CANDIDATES_KEY = "castle_candidates"
 
 
 @dataclass(frozen=True, slots=True)
-class Castle:
+class _Castle:
     """Layout of the castle for one board size.
 
     Attributes:
@@ -87,19 +87,19 @@ class Castle:
         state.food.extend(free[:1])
 
 
-SMALL_CASTLE = Castle(
+SMALL_CASTLE = _Castle(
     11,
     layers=(2,),
     gates=(5,),
     starts=(((1, 1), (1, 9), (9, 1), (9, 9)), ((1, 5), (5, 1), (5, 9), (9, 5))),
 )
-LARGE_CASTLE = Castle(
+LARGE_CASTLE = _Castle(
     19,
     layers=(2, 3),
     gates=(8, 10),
     starts=(((1, 1), (1, 17), (17, 1), (17, 17)), ((1, 9), (9, 1), (9, 17), (17, 9))),
 )
-EXTRA_LARGE_CASTLE = Castle(
+EXTRA_LARGE_CASTLE = _Castle(
     25,
     layers=(3, 4),
     gates=(8, 12, 16),
@@ -112,7 +112,7 @@ EXTRA_LARGE_CASTLE = Castle(
 )
 
 
-def _create_map(map_id: str, castle: Castle) -> Map:
+def _create_map(map_id: str, castle: _Castle) -> Map:
     return Map(
         map_id,
         f"a castle on a board of {castle.size}x{castle.size}, food in its gates",
