@@ -14,7 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn, TextIO, TypeVar
+from typing import IO, Any, NoReturn, TypeVar
 
 from battlesnake_gym.common.standard_streams import STDOUT_NAME
 from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
@@ -67,7 +67,7 @@ The keys are the names of the functions.
 """
 
 
-class HelpFormatter(argparse.HelpFormatter):
+class _HelpFormatter(argparse.HelpFormatter):
     """Help formatter that appends defaults to help texts.
 
     Indented paragraphs are not wrapped.
@@ -104,7 +104,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, short_help_flags: Sequence[str] = (), **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", HelpFormatter)
+        kwargs.setdefault("formatter_class", _HelpFormatter)
         self._short_help_flags = short_help_flags
         super().__init__(*args, **kwargs)
         self.add_argument("--help-all", action=_HelpAllAction, nargs=0, help=argparse.SUPPRESS)
@@ -351,9 +351,9 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def print_json(value: Any, out: TextIO | None = None) -> None:
+def print_json(value: Any) -> None:
     """Print ``value`` as JSON, without NaN and infinity."""
-    (out or sys.stdout).write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
