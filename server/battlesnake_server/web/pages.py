@@ -192,7 +192,7 @@ def error_response(error: Exception | str, status: int = 400) -> Response:
     return response
 
 
-def current_analysis_queue() -> AnalysisQueue:
+def _current_analysis_queue() -> AnalysisQueue:
     """Return the analysis queue of the current application."""
     return cast(AnalysisQueue, current_app.extensions["analyses"])
 
@@ -202,19 +202,19 @@ def analysis_response(game: Path) -> Response:
 
     The response contains the analyzed turns, starting at the index ``?since=``.
     """
-    return jsonify(current_analysis_queue().status_to_dict(game, query_integer("since", 0)))
+    return jsonify(_current_analysis_queue().status_to_dict(game, query_integer("since", 0)))
 
 
 def start_analysis(game: Path) -> Response:
     """Start a game's analysis in the background."""
     try:
         parse_body()
-        current_analysis_queue().start(game)
+        _current_analysis_queue().start(game)
     except BoardError as error:
         return error_response(error)
     except AnalysisQueueFullError as error:
         return error_response(error, 503)
-    return jsonify(current_analysis_queue().status_to_dict(game))
+    return jsonify(_current_analysis_queue().status_to_dict(game))
 
 
 def embed_response(replay: Replay) -> Response:
