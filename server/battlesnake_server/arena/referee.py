@@ -237,23 +237,27 @@ def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
     return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns)
 
 
-def build_seat_records(state: State, moves: Sequence[str]) -> list[SeatRecord]:
-    """Build the seat records of a game, without latencies and problems.
+def add_outcomes(
+    seats: Sequence[SeatRecord], state: State, moves: Sequence[str]
+) -> list[SeatRecord]:
+    """Add the outcome of a game to the latencies, problems and errors in ``seats``.
 
     Args:
+        seats: The record of every seat.
         state: The final position.
         moves: The `move_letters` of every seat.
     """
     seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
     return [
-        SeatRecord(
+        replace(
+            record,
             cause=snake.eliminated_cause,
             killer=seat_of.get(snake.eliminated_by),
             eliminated_on=snake.eliminated_on,
             length=snake.length,
             opening=letters[:_NUM_OPENING_MOVES],
         )
-        for snake, letters in zip(state.snakes, moves, strict=True)
+        for record, snake, letters in zip(seats, state.snakes, moves, strict=True)
     ]
 
 
@@ -267,17 +271,6 @@ def find_winner(state: State, finished: bool) -> int | None:
 def _build_game_record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
     """Build the record of a game from its final state."""
     state, finished = seated.state, rules.is_over(seated.game, seated.state)
-    seats = [
-        replace(
-            seat,
-            latencies=requested.latencies,
-            problems=requested.problems,
-            error=requested.error,
-        )
-        for seat, requested in zip(
-            build_seat_records(state, [move_letters(snake.id, turns) for snake in state.snakes]),
-            seated.seats,
-            strict=True,
-        )
-    ]
+    letters = [move_letters(snake.id, turns) for snake in state.snakes]
+    seats = add_outcomes(seated.seats, state, letters)
     return GameRecord(first, turns, seats, find_winner(state, finished), finished)

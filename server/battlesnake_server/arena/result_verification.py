@@ -12,7 +12,7 @@ import numpy as np
 
 from battlesnake_gym.engine.engine import NO_MOVE, make_games
 from battlesnake_gym.rules import MOVES, State
-from battlesnake_server.arena.referee import build_seat_records, find_winner
+from battlesnake_server.arena.referee import add_outcomes, find_winner
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _ACTION_BY_LETTER = {move[0]: code for code, move in enumerate(MOVES)}
@@ -36,17 +36,7 @@ def verify_result(settings: TournamentSettings, result: GameResult) -> None:
         turns=last.turn,
         finished=finished,
         winner=find_winner(last, finished),
-        seats=[
-            replace(
-                seat,
-                latencies=received.latencies,
-                problems=received.problems,
-                error=received.error,
-            )
-            for seat, received in zip(
-                build_seat_records(last, result.moves), result.seats, strict=True
-            )
-        ],
+        seats=add_outcomes(result.seats, last, result.moves),
     )
     if result != expected or not (finished or last.turn == settings.game_spec.max_turns):
         raise ResultMismatchError(

@@ -49,7 +49,7 @@ from battlesnake_server.arena.referee import (
     GameRecord,
     OnEvent,
     SeatRecord,
-    build_seat_records,
+    add_outcomes,
     find_winner,
     move_letters,
     play,
@@ -503,12 +503,17 @@ def _play_without_referee(
             on_update=on_event,
         )
     last, finished = played.last, played.last.is_over()
-    seats = build_seat_records(
-        last, [move_letters(snake.id, played.turns) for snake in last.snakes]
+    seats = [
+        SeatRecord(
+            latencies=milliseconds,
+            problems={"exception": guard.failures} if guard.failures else {},
+            error=guard.error,
+        )
+        for milliseconds, guard in zip(played.cpu_ms, guards, strict=True)
+    ]
+    seats = add_outcomes(
+        seats, last, [move_letters(snake.id, played.turns) for snake in last.snakes]
     )
-    for seat, milliseconds, guard in zip(seats, played.cpu_ms, guards, strict=True):
-        seat.latencies, seat.error = milliseconds, guard.error
-        seat.problems = {"exception": guard.failures} if guard.failures else {}
     return GameRecord(played.first, played.turns, seats, find_winner(last, finished), finished)
 
 
