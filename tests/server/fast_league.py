@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from battlesnake_server.arena.league import SteadyClock
 from battlesnake_server.arena.tournament import (
     GameResult,
     ScheduledGame,
@@ -17,10 +18,11 @@ from battlesnake_server.arena.tournament import (
 BEGIN = datetime(2026, 3, 2)
 
 
-class FastClock:
+class FastClock(SteadyClock):
     """Time passes only when a league waits for it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.time = BEGIN
 
     def now(self) -> datetime:

@@ -225,7 +225,7 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
 
     monkeypatch.setattr(league_module, "_monotonic_s", lambda: 500 + passed_s)
     monkeypatch.setattr(
-        league_module, "_utc_now", lambda: BEGIN + timedelta(seconds=passed_s) + changed
+        league_module, "utc_now", lambda: BEGIN + timedelta(seconds=passed_s) + changed
     )
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     with ProgramSupervisor({}) as programs:

@@ -152,7 +152,7 @@ class Tournament(Base):
     __tablename__ = "tournaments"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    created: Mapped[datetime] = mapped_column(default=lambda: _utc_now())
+    created: Mapped[datetime] = mapped_column(default=lambda: utc_now())
     settings: Mapped[dict[str, Any]] = mapped_column("setup", _SettingsColumnType)
     games: Mapped[list[StoredGame]] = relationship(
         back_populates="tournament", order_by="StoredGame.number", cascade="all, delete-orphan"
@@ -179,7 +179,7 @@ class StoredGame(Base):
     turns: Mapped[int]
     finished: Mapped[bool]
     replay: Mapped[str | None]
-    played: Mapped[datetime] = mapped_column(default=lambda: _utc_now(), index=True)
+    played: Mapped[datetime] = mapped_column(default=lambda: utc_now(), index=True)
     tournament: Mapped[Tournament] = relationship(back_populates="games")
     seats: Mapped[list[Seat]] = relationship(
         back_populates="game", order_by="Seat.seat", cascade="all, delete-orphan"
@@ -283,7 +283,7 @@ def _create_tables(session: Session) -> None:
     session.commit()
 
 
-def _utc_now() -> datetime:
+def utc_now() -> datetime:
     """Return the current time in UTC, without a time zone."""
     return datetime.now(UTC).replace(tzinfo=None)
 

@@ -17,7 +17,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
 
 from sqlalchemy import select
 from sqlalchemy.engine import Engine
@@ -30,6 +29,7 @@ from battlesnake_server.arena.database import (
     Seat,
     StoredGame,
     Tournament,
+    utc_now,
     with_retries,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
@@ -77,18 +77,6 @@ The problem of a healthy snake is "".
 """
 
 
-class _Clock(Protocol):
-    """Interface of a league's clock."""
-
-    def now(self) -> datetime:
-        """Return the current time (UTC, without a time zone)."""
-        ...
-
-    def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait until one of ``games`` ends, but at most ``seconds`` seconds."""
-        ...
-
-
 class SteadyClock:
     """Clock that starts at the system time and advances with a monotonic clock.
 
@@ -97,14 +85,14 @@ class SteadyClock:
     """
 
     def __init__(self) -> None:
-        self._began = _utc_now()
+        self._began = utc_now()
         self._began_s = _monotonic_s()
         self._logged_change_s = 0.0
 
     def now(self) -> datetime:
         """Return the current time (UTC, without a time zone)."""
         now = self._began + timedelta(seconds=_monotonic_s() - self._began_s)
-        change_s = (_utc_now() - now).total_seconds()
+        change_s = (utc_now() - now).total_seconds()
         if abs(change_s - self._logged_change_s) >= _MIN_CLOCK_CHANGE_S:
             self._logged_change_s = change_s
             log(
@@ -114,7 +102,10 @@ class SteadyClock:
         return now
 
     def wait(self, seconds: float, games: Collection[Future[GameResult]]) -> None:
-        """Wait like `_Clock.wait`, for at most `_LEAGUE_POLL_INTERVAL_S` seconds."""
+        """Wait until one of ``games`` ends.
+
+        The method waits at most ``seconds`` and at most `_LEAGUE_POLL_INTERVAL_S` seconds.
+        """
         seconds = min(seconds, _LEAGUE_POLL_INTERVAL_S)
         if games:
             wait(games, seconds, FIRST_COMPLETED)
@@ -242,7 +233,7 @@ class League:
         jobs: int = 1,
         replays: Path | None = None,
         address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
-        clock: _Clock | None = None,
+        clock: SteadyClock | None = None,
     ) -> None:
         self.plan = plan
         self.games = 0
@@ -531,11 +522,6 @@ def _cooldown_duration(failures: int) -> timedelta:
     """Return the duration of a cooldown after ``failures`` consecutive failures."""
     cooldown: timedelta = min(_MIN_COOLDOWN * 2 ** min(failures, 20), _MAX_COOLDOWN)
     return cooldown
-
-
-def _utc_now() -> datetime:
-    """Return the current UTC time as a naive datetime."""
-    return datetime.now(UTC).replace(tzinfo=None)
 
 
 def _monotonic_s() -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from flask import Blueprint, Response, jsonify, render_template
 from sqlalchemy.orm import Session
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_server.arena.database import LeagueSnake
+from battlesnake_server.arena.database import LeagueSnake, utc_now
 from battlesnake_server.arena.league import (
     Season,
     end_season,
@@ -123,7 +123,7 @@ def end_current_season() -> Response:
     with Session(current_arena().database) as session:
         if not load_seasons(session, config.name):
             return error_response("no season has started", 409)
-        end_season(session, config.name, _utc_now())
+        end_season(session, config.name, utc_now())
     return jsonify(ended=True)
 
 
@@ -153,8 +153,3 @@ def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) ->
     if row.cooldown_until is None:
         return _LeagueRow(name, line, "healthy")
     return _LeagueRow(name, line, "cooldown", str(row.reason), row.cooldown_until)
-
-
-def _utc_now() -> datetime:
-    """Return the current UTC time without a time zone."""
-    return datetime.now(UTC).replace(tzinfo=None)
