@@ -132,7 +132,7 @@ def _check_planted_mistake(snakes: int, number: int) -> GameSummary | None:
         """Return the loss of the move played on a turn, and the score after each move."""
         moves = replay.turns[turn].moves
         won = mistakes.assess_move(
-            replay.board(turn), mistake.snake_id, moves, ((_NUM_CHECK_ROLLOUTS, 0.0),), 7001
+            replay.board(turn), mistake.snake_id, moves, (_NUM_CHECK_ROLLOUTS,), 7001
         ).scores
         after = won[moves[mistake.snake_id]]
         return max(
@@ -227,7 +227,7 @@ def _has_opponent_mistake(replay: Replay, turn: int, snake_id: str) -> bool:
         s.id for s in board.living if s.id != snake_id and {*board.safe_moves(s.id)} - {moves[s.id]}
     ]
     return any(
-        mistakes.assess_move(board, one, moves, ((_NUM_ROLLOUTS, 0.0),), 7001).loss
+        mistakes.assess_move(board, one, moves, (_NUM_ROLLOUTS,), 7001).loss
         >= mistakes.MISTAKE_LOSS
         for one in opponents
     )

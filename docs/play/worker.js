@@ -196,19 +196,20 @@ function begin(started, moves = []) {
   return [stateWords(), ...moves.map((actions) => { play(actions); return stateWords(); })];
 }
 
-/** Returns the sum of a seat's scores in rollouts after `move`, from the current position. */
+/** Returns a seat's scores in rollouts after `move`, from the current position. */
 function rolloutScores(turn, seat, move, games, seed) {
   const { nodes, doublings, turns } = MISTAKES;
   const extra = doublings[Math.min(3, living(stateWords()).filter(Boolean).length)];
   bytes(module.actions_at(), played[turn].length).set(played[turn].with(seat, move));
-  let total = 0;
-  for (let i = seed; i < seed + games; i += 1) {
+  return Array.from({ length: games }, (_, index) => {
+    const i = seed + index;
     const points = module.rollout(seat, nodes[i % nodes.length], extra[i % extra.length], i, turns);
     const [count, ...values] = numbers(module.report_at(), MAX_SNAKES + 1);
-    total += count ? winProbabilities(values.slice(0, count).map((value) => value / 1000), turn + turns, true)[0] : points;
-  }
-  return total;
+    return count ? winProbabilities(values.slice(0, count).map((value) => value / 1000), turn + turns, true)[0] : points;
+  });
 }
+
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** Returns the safe moves of a seat in the current position. */
 const safeMoves = (seat) => [0, 1, 2, 3].filter((move) => module.safe(seat) >> move & 1);
@@ -217,17 +218,21 @@ const safeMoves = (seat) => [0, 1, 2, 3].filter((move) => module.safe(seat) >> m
 async function assessMove(turn, seat, onProgress) {
   goTo(turn);
   const move = played[turn][seat];
-  const totals = new Map([...new Set([...safeMoves(seat), move])].map((one) => [one, 0]));
-  let [count, found] = [0, null];
-  for (const [games, margin] of MISTAKES.rounds) {
-    for (const [one, total] of totals) totals.set(one, total + rolloutScores(turn, seat, one, games, 1 + count));
-    count += games;
-    const scores = new Map([...totals].map(([one, total]) => [one, total / count]));
+  const results = new Map([...new Set([...safeMoves(seat), move])].map((one) => [one, []]));
+  let found = null;
+  for (const games of MISTAKES.rounds) {
+    for (const [one, scores] of results) scores.push(...rolloutScores(turn, seat, one, games, 1 + scores.length));
+    const scores = new Map([...results].map(([one, values]) => [one, mean(values)]));
     const others = [...scores.keys()].filter((one) => one !== move);
     const better = others.reduce((best, one) => (scores.get(one) > scores.get(best) ? one : best));
     found = { turn, move, better, before: scores.get(better), after: scores.get(move), scores };
-    const excess = lossOf(found) - MISTAKES.loss;
-    if (excess < -margin || (count >= MISTAKES.leastRollouts && excess > margin)) break;
+    const losses = results.get(move).map((score, i) => results.get(better)[i] - score);
+    const loss = mean(losses);
+    const deviation = Math.sqrt(mean(losses.map((one) => (one - loss) ** 2)));
+    const error = Math.max(deviation, MISTAKES.minDeviation) / Math.sqrt(losses.length);
+    const excess = (loss - MISTAKES.loss) / error;
+    const enough = losses.length >= MISTAKES.minMistakeRollouts;
+    if (excess < -MISTAKES.minStandardErrors || (enough && excess > MISTAKES.minStandardErrors)) break;
     await onProgress();
     goTo(turn);
   }

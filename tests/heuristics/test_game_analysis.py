@@ -24,7 +24,7 @@ from tests.heuristics.test_mistakes import with_limited_view
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use few rollouts to find mistakes."""
-    monkeypatch.setattr(mistakes, "ROLLOUT_ROUNDS", ((2, 0.0),))
+    monkeypatch.setattr(mistakes, "ROLLOUT_ROUNDS", (2,))
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:

@@ -92,21 +92,25 @@ def test_a_mark_says_what_a_move_cost() -> None:
         assert mark.annotation == sign
 
 
-@pytest.mark.parametrize(("loss", "rollouts"), [(0.05, 4), (0.12, 12), (0.2, 64), (0.3, 16)])
+@pytest.mark.parametrize(
+    ("loss", "deviation", "rollouts"),
+    [(0.05, 0, 8), (0.12, 0, 24), (0.2, 0, 72), (0.3, 0, 24), (0.05, 0.18, 24), (0.05, 0.5, 72)],
+)
 def test_rollouts_end_when_the_verdict_is_clear(
-    loss: float, rollouts: int, monkeypatch: pytest.MonkeyPatch
+    loss: float, deviation: float, rollouts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = Board.from_text(POCKET)
     asked: list[int] = []
 
-    def score(board: Board, snake: str, move: str, moves: object, seeds: range) -> float:
-        asked.extend(seeds if move == "left" else ())
-        return 0.5 - loss if move == "left" else 0.5
+    def score(board: Board, snake: str, moves: dict[str, str], seed: int) -> float:
+        if moves["a"] != "left":
+            return 0.5
+        asked.append(seed)
+        return 0.5 - loss + (deviation if seed % 2 else -deviation)
 
-    monkeypatch.setattr(mistakes, "score_after_move", score)
-    monkeypatch.setattr(mistakes, "MIN_MISTAKE_ROLLOUTS", 16)
-    rounds = ((4, 0.1), (8, 0.05), (4, 0.02), (48, 0.0))
-    mark = assess_move(board, "a", {"a": "left", "b": "up"}, rounds, seed=7)
+    monkeypatch.setattr(mistakes, "_rollout_score", score)
+    monkeypatch.setattr(mistakes, "MIN_MISTAKE_ROLLOUTS", 20)
+    mark = assess_move(board, "a", {"a": "left", "b": "up"}, (8, 16, 48), seed=7)
     assert asked == [*range(7, 7 + rollouts)], "the rounds use different seeds"
     assert mark.loss == pytest.approx(loss)
     assert (mark.loss >= MISTAKE_LOSS - 1e-9) == (loss >= 0.2)

@@ -21,7 +21,7 @@ CLUSTER = {
     "idle_timeout_minutes": 0.1,
     # Ray's own provider for tests: a machine is a raylet of this one.
     "provider": {"type": "fake_multinode", "disable_node_updaters": True,
-                 "disable_launch_config_check": True},
+                 "disable_launch_config_check": True, "use_node_id_as_ip": True},
     "available_node_types": {HEAD: MACHINE | {"max_workers": 0}, "worker": MACHINE},
     "head_node_type": HEAD,
     "upscaling_speed": 1.0,

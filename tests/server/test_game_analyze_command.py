@@ -41,7 +41,7 @@ def game(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make analyses fast, and keep background analyses at normal priority."""
-    monkeypatch.setattr(mistakes, "ROLLOUT_ROUNDS", ((2, 0.0),))
+    monkeypatch.setattr(mistakes, "ROLLOUT_ROUNDS", (2,))
     monkeypatch.setattr(analysis_queue, "_ANALYSIS_NICE_INCREMENT", 0)
 
 

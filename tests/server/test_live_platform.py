@@ -349,7 +349,7 @@ def test_commands_fetch_a_game(
     platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mistakes, "ROLLOUT_ROUNDS", ((2, 0.0),))
+    monkeypatch.setattr(mistakes, "ROLLOUT_ROUNDS", (2,))
     game_id = next(iter(platform.games))
     page = f"https://arena.battlesnake.com/games/{game_id}"
     near = ["--allow-networks", "loopback"]

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
+from statistics import fmean, pstdev
 from types import MappingProxyType
 
 from battlesnake_gym.boards.board import Board
@@ -35,15 +37,22 @@ The annotations are ``?`` for a mistake and ``??`` for a blunder.
 MAX_LOST_SCORE = 0.05
 """Maximum score of a lost position, in [0, 1]."""
 
-ROLLOUT_ROUNDS = ((4, 0.13), (8, 0.09), (36, 0.05), (144, 0.025), (768, 0.0))
-"""Rounds of rollouts: the number of further rollouts per move, and a margin of the loss.
+ROLLOUT_ROUNDS = (4, 8, 36, 144, 744)
+"""Numbers of rollouts per move in each round.
 
-The rollouts of a move end after the round in which its loss is below `MISTAKE_LOSS` minus the
-margin, or after `MIN_MISTAKE_ROLLOUTS` rollouts above `MISTAKE_LOSS` plus the margin.
+The rollouts of a move end after the round in which its loss differs from `MISTAKE_LOSS` by more
+than `MIN_STANDARD_ERRORS` standard errors. The loss of one rollout is the difference between two
+rollouts with the same seed.
 """
 
-MIN_MISTAKE_ROLLOUTS = 48
+MIN_MISTAKE_ROLLOUTS = 192
 """Minimum number of rollouts per move for a mistake."""
+
+MIN_STANDARD_ERRORS, MIN_DEVIATION = 2.5, 0.1
+"""Standard errors of a clear result, and the minimum standard deviation of the losses.
+
+Without the minimum, the first rollouts could be equal by chance, with a standard error of 0.
+"""
 
 ROLLOUT_NODE_DOUBLINGS, ROLLOUT_TURNS = {2: range(4, 8), 3: range(2, 6)}, 16
 """Rollout settings.
@@ -158,15 +167,16 @@ def score_after_move(
 
     The opponents play the moves in ``others`` on the first turn.
     """
-    moves = {**others, snake_id: move}
-    return sum(_rollout_score(board, snake_id, moves, seed) for seed in seeds) / len(seeds)
+    return fmean(
+        _rollout_score(board, snake_id, {**others, snake_id: move}, seed) for seed in seeds
+    )
 
 
 def assess_move(
     board: Board,
     snake_id: str,
     moves: Mapping[str, str],
-    rounds: Sequence[tuple[int, float]],
+    rounds: Sequence[int],
     seed: int = 1,
     samples: Sequence[Position] = (),
 ) -> MoveAssessment:
@@ -179,7 +189,7 @@ def assess_move(
         board: Position.
         snake_id: Id of the snake.
         moves: Played moves of all living snakes, by id.
-        rounds: Rounds of rollouts, as in `ROLLOUT_ROUNDS`.
+        rounds: Numbers of rollouts per move, as in `ROLLOUT_ROUNDS`.
         seed: First seed of the rollouts.
         samples: Positions in which the rollouts start; by default, all start on ``board``.
 
@@ -188,20 +198,20 @@ def assess_move(
     """
     samples = samples or [(board, moves)]
     move = moves[snake_id]
-    totals = dict.fromkeys((*board.safe_moves(snake_id), move), 0.0)
-    num_rollouts = 0
-    for games, margin in rounds:
-        seeds = range(seed + num_rollouts, seed + num_rollouts + games)
-        for tried in totals:
-            for index, (position, others) in enumerate(samples):
-                if share := seeds[index :: len(samples)]:
-                    score = score_after_move(position, snake_id, tried, others, share)
-                    totals[tried] += len(share) * score
-        num_rollouts += games
-        scores = {tried: total / num_rollouts for tried, total in totals.items()}
+    results: dict[str, list[float]] = {one: [] for one in (*board.safe_moves(snake_id), move)}
+    for games in rounds:
+        for tried, rollouts in results.items():
+            for index in range(len(rollouts), len(rollouts) + games):
+                position, others = samples[index % len(samples)]
+                first_moves = {**others, snake_id: tried}
+                rollouts.append(_rollout_score(position, snake_id, first_moves, seed + index))
+        scores = {tried: fmean(rollouts) for tried, rollouts in results.items()}
         better_move = max((tried for tried in scores if tried != move), key=scores.__getitem__)
-        excess = scores[better_move] - scores[move] - MISTAKE_LOSS
-        if excess < -margin or (num_rollouts >= MIN_MISTAKE_ROLLOUTS and excess > margin):
+        losses = [b - a for a, b in zip(results[move], results[better_move], strict=True)]
+        error = max(pstdev(losses), MIN_DEVIATION) / sqrt(len(losses))
+        excess = (fmean(losses) - MISTAKE_LOSS) / error
+        enough = len(losses) >= MIN_MISTAKE_ROLLOUTS
+        if excess < -MIN_STANDARD_ERRORS or (enough and excess > MIN_STANDARD_ERRORS):
             break
     return MoveAssessment(
         board.turn, snake_id, move, better_move, scores[better_move], scores[move], scores
