@@ -80,7 +80,8 @@ def test_measurements_too_short_for_the_best_weights_are_shown(tmp_path: Path) -
         file.write("2,20,2000,1,1,0,0,0,1,600,550,660,8,,0.2,0.1,0.3\n")
         file.write("3,30,3000,1,1,0,0,0,1,620,570,680,9,,0.4,0.3,0.5\n")
     found = RunView(run)
-    assert found.strength == (620, 570, 680, 9, "latest")
+    assert found.strength is not None
+    assert tuple(found.strength) == (620, 570, 680, 9, "latest")
     assert found.rung_scores() == [("hungry", 0.4, 0.3, 0.5)]
 
 

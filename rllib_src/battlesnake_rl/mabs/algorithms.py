@@ -37,11 +37,8 @@ from battlesnake_rl.mabs.policy.q_network import (
     network_settings,
 )
 from battlesnake_rl.mabs.policy.recurrent_actor import policy_network_class
-from battlesnake_rl.mabs.settings.algorithm_settings import (
-    POLICY_PER_SEAT,
-    SHARED_POLICY,
-    settings_class,
-)
+from battlesnake_rl.mabs.settings.algorithm_settings import settings_class
+from battlesnake_rl.mabs.settings.base_settings import POLICY_PER_SEAT, SHARED_POLICY
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 SHARED_MODULE_ID = "snake"

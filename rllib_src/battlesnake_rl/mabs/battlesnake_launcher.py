@@ -20,10 +20,10 @@ from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, ENV_NAME
 from battlesnake_rl.mabs.settings.algorithm_settings import (
-    AlgorithmSettings,
     missing_setting_error,
     settings_class,
 )
+from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import (
     CONFIG_PREFIX,
     HyperparameterError,

@@ -10,7 +10,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.search.sample import Domain
 
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
-from battlesnake_rl.mabs.settings.algorithm_settings import AlgorithmSettings
+from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import field_names, fill, target_of
 
 

@@ -10,7 +10,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
-from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS, AlgorithmSettings
+from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS
+from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import (
     CONFIG_PREFIX,
     HyperparameterError,
