@@ -211,6 +211,8 @@ def test_the_game_of_the_start_page_receives_keys_while_it_is_visible(
     turn = "document.querySelector('iframe').contentDocument?.querySelector('#turn')?.innerText"
     browser.wait(f"/0/.test({turn} ?? '')")
     browser.run("document.querySelector('iframe').scrollIntoView({block: 'center'})")
+    # The page notices that the game is visible after the next frame.
+    browser.run("new Promise(done => requestAnimationFrame(() => setTimeout(done, 500)))")
     browser.run("addEventListener('keydown', event => { window.taken = event.defaultPrevented; })")
     for _ in range(3):
         browser.press("ArrowUp")
