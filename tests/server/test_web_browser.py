@@ -136,9 +136,8 @@ def test_featured_game_plays_if_no_game_is_live(quiet: Browser, tmp_path: Path) 
         quiet.wait("document.querySelectorAll('#last #board .snake').length > 0")
         quiet.wait("Number(document.querySelector('#turn b').innerText) > 1")
         quiet.wait("!document.getElementById('graph').hidden")
-        quiet.wait(
-            "!/^(Analyzing|Waiting)/.test(document.getElementById('analysis-state').innerText)"
-        )
+        state = "document.getElementById('analysis-state').innerText"
+        quiet.wait(f"!/^(Analyzing|Waiting)/.test({state})", 400)
     pages.app.extensions["analyses"].close()
 
 

@@ -37,7 +37,7 @@ The annotations are ``?`` for a mistake and ``??`` for a blunder.
 MAX_LOST_SCORE = 0.05
 """Maximum score of a lost position, in [0, 1]."""
 
-ROLLOUT_ROUNDS = (4, 8, 36, 144, 408)
+ROLLOUT_ROUNDS = (4, 8, 36, 144, 744)
 """Numbers of rollouts per move in each round.
 
 The rollouts of a move end after the round in which its loss differs from `MISTAKE_LOSS` by more
