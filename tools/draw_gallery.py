@@ -30,6 +30,9 @@ _PLACEMENTS = Path(__file__).parent / "gallery_elo.json"
 Each placement is the output of ``battlesnake-gym ladder NAME --json``.
 """
 
+_MAX_BAR_ELO = 2800
+"""Elo at the right end of a bar."""
+
 _PLAYABLE_SNAKES = ("champion", "territory", "hunter", "cautious", "hungry")
 """Snakes of the playable page (``docs/play/play.js``)."""
 
@@ -121,7 +124,7 @@ def _draw_elo_bar(placement: Mapping[str, Any]) -> str:
     if side := placement.get("out_of_range"):
         return f"The Elo is {side} the ladder."
     elo, low, high = (placement[name] for name in ("elo", "low", "high"))
-    left, middle, width = low / 25, elo / 25, (high - low) / 25
+    left, middle, width = (100 * value / _MAX_BAR_ELO for value in (low, elo, high - low))
     interval = f"95% CI {low:.0f} to {high:.0f}" if low < high else "by definition"
     return (
         f"Elo {elo:.0f}, {interval}."
