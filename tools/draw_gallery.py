@@ -103,8 +103,6 @@ def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
         about = snakes.description(name)
         if name in placements:
             about += f" {_draw_elo_bar(placements[name])}"
-        else:
-            about += " The Elo depends on the time or nodes per move."
         if name in _PLAYABLE_SNAKES:
             game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
             links = "".join(

@@ -260,7 +260,8 @@ def sample_turns(
 ) -> Iterator[tuple[Board, dict[str, str], Samples]]:
     """Yield the position, the moves, and the samples of some snakes on each turn of a game.
 
-    The samples agree with what the snake saw up to then. Without limited view, there are none.
+    Each sample agrees with everything that its snake has seen so far. A game without limited view
+    has no samples.
     """
     beliefs = {snake_id: Beliefs() for snake_id in snake_ids}
     is_limited = replay.first.game.settings.view_radius is not None

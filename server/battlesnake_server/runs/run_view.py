@@ -43,7 +43,7 @@ The cause of elimination selects the color.
 
 
 _ELO_COLUMNS = {"best": "elo_best", "latest": "elo"}
-"""Columns with the Elo, by measured weights."""
+"""Columns of the progress file with the Elo, keyed by the weights that were measured."""
 
 
 class _EloWithInterval(NamedTuple):
