@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ Each placement is the output of ``battlesnake-gym ladder NAME --json``.
 _MAX_BAR_ELO = 2800
 """Elo at the right end of a bar."""
 
-_PLAYABLE_SNAKES = ("champion", "territory", "hunter", "cautious", "hungry")
+_PLAYABLE_SNAKES = ("champion", *snakes.ENGINE_SNAKES)
 """Snakes of the playable page (``docs/play/play.js``)."""
 
 _FACE_SIZE = 'width="194" height="98" viewBox="6 6 97 49"'
@@ -103,18 +104,36 @@ def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
         about = snakes.description(name)
         if name in placements:
             about += f" {_draw_elo_bar(placements[name])}"
-        if name in _PLAYABLE_SNAKES:
-            game = f"size=11x11&ruleset=standard&opponents=1&strength={name}&seed=1&moves="
-            links = "".join(
-                f'<a href="../play/index.html#{game}&who={who}">{text}</a>'
-                for who, text in (("play", "Play it"), ("watch", "Watch it"))
-            )
-            about += f'<span class="play">{links}</span>'
+        about += "".join(f'<span class="play">{text}</span>' for text in _iter_invitations(name))
         board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
         board.snakes[0].customizations["head"] = list(HEADS)[number % len(HEADS)]
         # The picture omits the legend of the board.
         picture = re.sub('width.*?viewBox=".*?"', _FACE_SIZE, drawing.svg(board, 16), count=1)
         yield name, about, picture
+
+
+def _iter_invitations(name: str) -> Iterable[str]:
+    """Yield how to play against a snake and how to watch it against others, in HTML."""
+    if name in _PLAYABLE_SNAKES:
+        others = (other for other in _PLAYABLE_SNAKES if other != name)
+        yield _link_to_game("Play it", "play", name)
+        links = ", ".join(_link_to_game(other, name, other) for other in others)
+        yield f"Watch it against {links}"
+    else:
+        yield f"Play it: <code>battlesnake-gym play {name}</code>"
+        yield f"Watch it against another: <code>battlesnake-gym arena {name} champion --web</code>"
+
+
+def _link_to_game(text: str, first: str, second: str) -> str:
+    """Return a link to a duel on the playable page.
+
+    Args:
+        text: Text of the link.
+        first: Name of the first snake, or ``play`` for the visitor.
+        second: Name of the second snake.
+    """
+    game = f"size=11x11&ruleset=standard&opponents=1&strength={second}&seed=1&moves=&who={first}"
+    return f'<a href="../play/index.html#{html.escape(game)}">{text}</a>'
 
 
 def _draw_elo_bar(placement: Mapping[str, Any]) -> str:

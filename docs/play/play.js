@@ -20,6 +20,8 @@ const PLAYERS = {
   hunter: { name: "Hunter", builtin: "hunter" },
   cautious: { name: "Cautious", builtin: "cautious" },
   hungry: { name: "Hungry", builtin: "hungry" },
+  "safe-random": { name: "Safe-random", builtin: "safe-random" },
+  random: { name: "Random", builtin: "random" },
 };
 const MIXED = ["champion", "policy", "territory"];
 // Duration of a turn in ms if the game does not wait for the visitor.
@@ -44,16 +46,21 @@ const state = {
 const current = () => state.past.at(-1);
 const atEnd = () => state.index === state.past.length - 1;
 
-const watching = () => $("who").value === "watch";
-const strengthOf = (seat) =>
-  ($("strength").value === "mixed" ? MIXED[(seat + 2) % 3] : $("strength").value);
+const watching = () => $("who").value !== "play";
+const isYou = (seat) => seat === 0 && !watching();
+/** Returns the key in `PLAYERS` of the snake that plays a seat. */
+function strengthOf(seat) {
+  if (seat === 0 && $("who").value in PLAYERS) return $("who").value;
+  return $("strength").value === "mixed" ? MIXED[(seat + 2) % 3] : $("strength").value;
+}
 const players = () => Object.fromEntries(LOOKS.map((_, seat) => [seat, PLAYERS[strengthOf(seat)]]));
 const isLimited = () => state.game.view_radius !== null;
-const isYou = (seat) => seat === 0 && !watching();
+/** Returns the name of the snake that plays a seat, with a number if several seats have this name. */
 function nameOf(seat) {
   if (isYou(seat)) return "You";
-  const sameStrength = state.game.snakes > (watching() ? 1 : 2) && $("strength").value !== "mixed";
-  return PLAYERS[strengthOf(seat)].name + (sameStrength ? ` ${watching() ? seat + 1 : seat}` : "");
+  const seats = [...Array(state.game.snakes).keys()];
+  const equal = seats.filter((other) => !isYou(other) && strengthOf(other) === strengthOf(seat));
+  return PLAYERS[strengthOf(seat)].name + (equal.length > 1 ? ` ${equal.indexOf(seat) + 1}` : "");
 }
 
 const newGame = () => {
@@ -452,5 +459,6 @@ for (const id of ["who", "size", "ruleset", "opponents", "strength"]) {
 const unfoldSettings = () => { $("settings").open = isWide.matches; };
 isWide.addEventListener("change", unfoldSettings);
 addEventListener("hashchange", openAddress);
+for (const name of Object.keys(PLAYERS)) $("who").add(new Option(name));
 unfoldSettings();
 openAddress();

@@ -554,3 +554,14 @@ def test_it_plays_itself_where_one_watches(browser: Browser, page: str) -> None:
     browser.enter("#who", "watch")
     browser.wait("Number(document.body.dataset.turn) > 2", 60)
     assert "You" not in browser.text("#snakes")
+
+
+def test_two_chosen_snakes_play_each_other(browser: Browser, page: str) -> None:
+    browser.open(page)
+    browser.run("document.getElementById('strength').value = 'hungry'")
+    browser.enter("#who", "territory")
+    browser.wait("Number(document.body.dataset.turn) > 2", 60)
+    seats = browser.text("#snakes")
+    assert "Territory: length" in seats
+    assert "Hungry: length" in seats
+    assert "You" not in seats

@@ -117,6 +117,14 @@ def test_the_gallery_shows_all_of_it(site: Path) -> None:
     assert len(MAPS) == 25
     for name in snakes.names():
         assert f">{name}</span>" in pages["rules-of-snakes"], name
+    duels = re.findall(
+        r"strength=([\w-]+)&amp;seed=1&amp;moves=&amp;who=([\w-]+)", pages["rules-of-snakes"]
+    )
+    playable = {strength for strength, who in duels if who == "play"}
+    assert {"champion", "hungry"} <= playable
+    assert {(a, b) for a in playable for b in playable if a != b} == {
+        duel for duel in duels if duel[1] != "play"
+    }
 
 
 @pytest.mark.parametrize(
