@@ -78,9 +78,12 @@ def test_charts_share_range_and_pointer(quiet: Browser, site: str) -> None:
     assert legend(quiet)["training minutes"] == "3"
 
 
-def test_zoom_of_a_chart(quiet: Browser, site: str) -> None:
-    quiet.open(f"{site}/run/long", "document.querySelectorAll('line-chart canvas').length >= 4")
-    x, y, width = quiet.run(
+SCALE = "document.querySelectorAll('line-chart')[1].plot.scales.x"
+
+
+def zoom(browser: Browser) -> None:
+    """Drag the pointer over the first chart from one half to nine tenths of its width."""
+    x, y, width = browser.run(
         "(box => [box.left, box.top, box.width])"
         "(document.querySelector('.u-over').getBoundingClientRect())"
     )
@@ -88,10 +91,14 @@ def test_zoom_of_a_chart(quiet: Browser, site: str) -> None:
                         ("Released", 0.9)):  # fmt: skip
         event = {"type": f"mouse{kind}", "x": x + place * width, "y": y + 20, "button": "left",
                  "buttons": 1, "clickCount": 1}  # fmt: skip
-        quiet.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
-    scale = "document.querySelectorAll('line-chart')[1].plot.scales.x"
-    quiet.wait(f"{scale}.min > 1.4")
-    assert quiet.run(scale)["max"] == pytest.approx(2.7, abs=0.05)
+        browser.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+
+
+def test_zoom_of_a_chart(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/run/long", "document.querySelectorAll('line-chart canvas').length >= 4")
+    zoom(quiet)
+    quiet.wait(f"{SCALE}.min > 1.4")
+    assert quiet.run(SCALE)["max"] == pytest.approx(2.7, abs=0.05)
 
 
 def test_charts_follow_the_color_scheme(quiet: Browser, site: str) -> None:
@@ -112,9 +119,13 @@ def test_charts_follow_the_color_scheme(quiet: Browser, site: str) -> None:
 def test_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None:
     quiet.open(f"{site}/run/on", "document.body.innerText.includes('6 iterations')")
     quiet.wait("performance.getEntriesByType('resource').some(r => r.name.endsWith('on.json'))")
+    zoom(quiet)
+    quiet.wait(f"{SCALE}.min > 0")
+    zoomed = quiet.run(SCALE)["min"]
     training_runs.append(folder / "on", 7)
     training_runs.played(7).save(folder / "on" / "games" / "iteration-000007.jsonl.gz")
     quiet.wait("document.body.innerText.includes('7 iterations')")
+    quiet.wait(f"{SCALE}.min === {zoomed}")
     quiet.wait("document.querySelector('svg.thumbnail').children.length > 0")
 
 

@@ -5,6 +5,8 @@
 const VALUE = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const LARGE = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 3 });
 const PERCENT = new Intl.NumberFormat("en", { style: "percent" });
+// Range of the horizontal axis that a visitor chose. It stays if a live update replaces the charts.
+let zoom = null;
 const formatTick = (tick) => (Math.abs(tick) < 1e4 ? VALUE : LARGE).format(tick);
 
 customElements.define("line-chart", class extends HTMLElement {
@@ -26,7 +28,7 @@ customElements.define("line-chart", class extends HTMLElement {
     });
     const last = Number(this.dataset.end);
     const charts = [...document.querySelectorAll("line-chart")];
-    const end = stacked ? last : Math.max(...charts.map((chart) => chart.dataset.end));
+    this.end = (stacked ? last : Math.max(...charts.map((chart) => chart.dataset.end))) || 1;
     const show = ({ cursor, posToVal }) => {
       const at = cursor.left >= 0 ? posToVal(cursor.left, "x") : last;
       place.textContent = VALUE.format(at);
@@ -47,10 +49,11 @@ customElements.define("line-chart", class extends HTMLElement {
       cursor: { y: false, points: { show: false }, sync: { key: "page" } }, hooks: { setCursor: [show] },
       scales: {
         x: { time: false, range: ({ data: [x] }, low, high) =>
-          (x.length === 1 || low === x[0] ? [0, end || 1] : [low, high]) },
+          (x.length === 1 || low === x[0] ? [0, this.end] : [low, high]) },
         y: stacked ? { range: [0, 1] } : {},
       },
     }, uPlot.join(tables), this);
+    if (zoom) this.plot.setScale("x", zoom);
     show(this.plot);
     this.addEventListener("keydown", (event) => this.movePointer(event));
     this.addEventListener("blur", () => this.plot.setCursor({ left: -10, top: -10 }, true, true));
@@ -67,6 +70,8 @@ customElements.define("line-chart", class extends HTMLElement {
   }
 
   disconnectedCallback() {
+    const { min, max } = this.plot.scales.x;
+    zoom = min === 0 && max === this.end ? null : { min, max };
     this.observer.disconnect();
     this.plot.destroy();
   }
