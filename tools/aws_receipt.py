@@ -167,11 +167,8 @@ def _open_account(options: argparse.Namespace) -> Iterator[_ReceiptAccount]:
         yield _ReceiptAccount(ours, session, lambda given: snake_stack.deploy(ours, given), True)
         return
     from battlesnake_server.aws.lambda_simulator import SimulatedAccount
-    from sagemaker_rl.simulator.simulated_session import (
-        IMAGE_MANIFEST,
-        IMAGE_REPOSITORY,
-        SimulatedSession,
-    )
+    from sagemaker_rl.job.source_files import IMAGE_REPOSITORY
+    from sagemaker_rl.simulator.simulated_session import IMAGE_MANIFEST, SimulatedSession
 
     with SimulatedAccount() as one, closing(SimulatedSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")

@@ -155,7 +155,7 @@ COMMANDS = {
     "aws simulate": Command(
         "sagemaker_rl.commands.aws_simulate_command",
         "simulate a SageMaker training job on this machine",
-        "sagemaker-simulator",
+        "sagemaker,sagemaker-simulator",
     ),
     "aws experiment": Command(
         "battlesnake_rl.commands.aws_experiment_command",

@@ -63,10 +63,12 @@ def network() -> Iterator[Any]:
 
 def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Container]:
     """Start a job's instances."""
-    from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES
-    from sagemaker_rl.simulator.local_job import Instance, pack_sources
+    from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, merge_source_dir
+    from sagemaker_rl.simulator.local_job import Instance, pack_folder
 
-    packed = pack_sources(ROOT / "rllib_src", [ROOT / one for one in PROJECT_DEPENDENCIES])
+    sources = merge_source_dir(
+        source_dir=ROOT / "rllib_src", dependencies=[ROOT / one for one in PROJECT_DEPENDENCIES]
+    )
     values = SMALL | given | {
         "sagemaker_program": "train-mabs.py",
         "sagemaker_submit_directory": "/opt/ml/input/data/code/sourcedir.tar.gz",
@@ -78,7 +80,7 @@ def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Co
         home = folder / f"{host}-container"
         instance = Instance(host, home / host, hosts, values, set(), ["code"])
         instance.prepare()
-        (instance.channel_folder("code") / "sourcedir.tar.gz").write_bytes(packed)
+        pack_folder(Path(sources), instance.channel_folder("code") / "sourcedir.tar.gz")
         name = f"{network.tag}-{host}"
         settings = config(name, host, instance.folder, one.namespace)
         (home / "config.json").write_text(json.dumps(settings))

@@ -27,9 +27,13 @@ from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
 from sagemaker_rl.job import preflight
-from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, SCRIPT_COMMAND, split_s3_uri
-from sagemaker_rl.simulator.local_job import REGION
-from sagemaker_rl.simulator.simulated_session import IMAGE_REPOSITORY, ROLE_NAME, SimulatedSession
+from sagemaker_rl.job.source_files import (
+    PROJECT_DEPENDENCIES,
+    SCRIPT_COMMAND,
+    split_s3_uri,
+    training_image,
+)
+from sagemaker_rl.simulator.simulated_session import ROLE_NAME, SimulatedSession
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +44,7 @@ def trainer(session: SimulatedSession, source_dir: str, **hyperparameters: Any) 
     return ModelTrainer(
         sagemaker_session=session,
         role=f"arn:aws:iam::{account}:role/{ROLE_NAME}",
-        training_image=f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE_REPOSITORY}:latest",
+        training_image=training_image(session),
         source_code=SourceCode(
             source_dir=source_dir, command=SCRIPT_COMMAND.format(script="train-mabs.py")
         ),
@@ -107,7 +111,7 @@ def documented(session: SimulatedSession) -> dict[str, Any]:
         listing = listing.replace(here, there)
     account = session.account_id()
     names = {
-        "image_uri": f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE_REPOSITORY}:latest",
+        "image_uri": training_image(session),
         "role": f"arn:aws:iam::{account}:role/{ROLE_NAME}",
         "folders": {
             "source_dir": ROOT / "rllib_src",

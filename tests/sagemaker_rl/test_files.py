@@ -19,7 +19,6 @@ from sagemaker_rl.job.source_files import (
     merge_source_dir,
     split_s3_uri,
 )
-from sagemaker_rl.simulator.local_job import pack_sources
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
@@ -69,10 +68,6 @@ def test_the_sdk_packs_no_compiled_files_of_this_machine(
     arrived = packed_by_the_sdk(**copy_sources(**folders))
     assert not [name for name in arrived if not all(map(is_source_path, Path(name).parts))]
     assert tracked() <= arrived, "nothing else is missing"
-    here = [ROOT / folder for folder in PROJECT_DEPENDENCIES]
-    assert members(pack_sources(ROOT / SOURCE_DIR, here)) == arrived, (
-        "a simulated job gets the same files"
-    )
 
 
 def test_nothing_compiled_is_left_by_the_questions_before(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,25 +19,36 @@ from sagemaker_rl.commands import aws_simulate_command as command_module
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.stop_signals import handled_signals
 from sagemaker_rl.simulator.local_job import Instance, parse_hyperparameters
-from sagemaker_rl.simulator.training_jobs import _make_instances
+from sagemaker_rl.simulator.training_jobs import TrainingJob
 from tests import processes
 from tests.sagemaker_rl.test_clusters import SMALL
 
 ROOT = Path(__file__).parents[2]
 
 
-def requests(*words: str) -> list[dict[str, Any]]:
-    parsed = command_module.parser().parse_args(["train.py", "--job-dir", "jobs/job", *words])
-    return command_module._make_requests(parsed)
+@pytest.fixture
+def instances(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[list[Instance]]]:
+    """Return a function that returns the instances of each job of a command, without a start."""
+    monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda _: None)
+    monkeypatch.setattr(TrainingJob, "start", lambda job: None)
+    (tmp_path / "train.py").touch()
+
+    def make(job: str, *words: str, **hyperparameters: Any) -> list[list[Instance]]:
+        parsed = command_module.parser().parse_args(["train.py", "--job-dir", job, *words])
+        options = {"source_dir": str(tmp_path), "hyperparameters": hyperparameters}
+        jobs = command_module._start_jobs(session, parsed, options, {"policy": tmp_path})
+        return [one._instances for one in jobs]
+
+    return make
 
 
-def test_every_instance_gets_its_configuration(tmp_path: Path) -> None:
-    primary, secondary = requests(
-        *("--secondary-instance-count", "2"),
-        *("--hyperparameters", "num_snakes=4", "rl.training.config.lr=5e-5", "name=a b"),
-    )
-    (first,) = _make_instances(primary, tmp_path / "primary")
-    others = _make_instances(secondary, tmp_path / "secondary")
+def test_every_instance_gets_its_configuration(
+    instances: Callable[..., list[list[Instance]]], session: Any
+) -> None:
+    given = {"num_snakes": 4, "rl.training.config.lr": 5e-5, "name": "a b"}
+    (first,), others = instances("two", "--secondary-instance-count", "2", **given)
     assert set.union(*(one.cpus for one in (first, *others))) == os.sched_getaffinity(0)
     assert all(one.cpus for one in (first, *others))
     last = others[-1]
@@ -51,19 +63,23 @@ def test_every_instance_gets_its_configuration(tmp_path: Path) -> None:
     resources = json.loads((config / "resourceconfig.json").read_text())
     assert resources["current_host"] == "algo-2"
     assert resources["hosts"] == ["algo-1", "algo-2"]
+    assert json.loads((config / "inputdataconfig.json").read_text()).keys() == {"policy"}
     encoded = json.loads((config / "hyperparameters.json").read_text())
     assert all(isinstance(value, str) for value in encoded.values())
     values = {name: json.loads(value) for name, value in encoded.items()}
     assert values["rl.training.config.lr"] == 5e-5
     assert values["name"] == "a b"
     assert values["rl_cluster_type"] == "secondary"
+    assert first.hyperparameters["rl_cluster_type"] == "primary"
     assert values["rl_num_instances_secondary"] == 2
-    assert values["s3_bucket"] == first.hyperparameters["s3_bucket"]
+    assert values["s3_bucket"] == first.hyperparameters["s3_bucket"] == session.default_bucket()
+    assert values["s3_prefix"] == first.hyperparameters["s3_prefix"] == "two"
 
 
-def test_a_single_instance_needs_no_cluster(tmp_path: Path) -> None:
-    (request,) = requests()
-    (one,) = _make_instances(request, tmp_path)
+def test_a_single_instance_needs_no_cluster(
+    instances: Callable[..., list[list[Instance]]],
+) -> None:
+    ((one,),) = instances("one")
     assert not any(name.startswith(("rl_", "s3_")) for name in one.hyperparameters)
     assert one.cpus == os.sched_getaffinity(0)
 
@@ -87,7 +103,8 @@ def test_impossible_jobs_are_rejected(
 def test_nothing_is_left_of_a_job_that_cannot_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
+    for package in ("moto.server", "sagemaker"):
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
     started: list[subprocess.Popen[str]] = []
 
     def start(instance: Instance, *_: Any) -> None:
@@ -156,7 +173,8 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
 
 
 def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
-    pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-simulator")
+    for package in ("sagemaker_training", "sagemaker"):
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
     pytest.importorskip("ray", reason="needs the extra rllib")
     return [
         *(sys.executable, "-m", "battlesnake_gym", "aws", "simulate", "train-mabs.py"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
+import logging
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,19 +13,12 @@ from typing import Any
 from battlesnake_gym.common.command_line import Parser, natural, output_dir, positive, print_error
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, log_line
-from sagemaker_rl.job.source_files import copy_project_sources
+from sagemaker_rl.job.source_files import copy_project_sources, training_image
 from sagemaker_rl.job.stop_signals import handled_signals
-from sagemaker_rl.simulator.local_job import (
-    REGION,
-    make_s3_client,
-    pack_sources,
-    parse_channels,
-    parse_hyperparameters,
-    simulated_aws,
-)
+from sagemaker_rl.simulator.local_job import parse_channels, parse_hyperparameters
 
-_BUCKET_NAME = "sagemaker-local"
-"""Name of the simulated S3 bucket."""
+_INSTANCE_TYPE = "ml.c5.xlarge"
+"""Instance type of the jobs, which has no effect in a simulation."""
 
 _MAX_RUNTIME_S = 28 * 86_400
 """Maximum runtime of a job, in seconds, which is the longest that AWS allows."""
@@ -65,98 +59,46 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = parser().parse_args(argv)
     try:
-        requests = _make_requests(arguments)
+        hyperparameters = parse_hyperparameters(arguments.hyperparameters)
         channels = parse_channels(arguments.channels)
         for name, data in channels.items():
             if not data.exists():
                 raise HyperparameterError(f"--channels {name}: there is no {data}; check its path")
-        sources = copy_project_sources(arguments.dependencies)
-        source_dir = arguments.source_dir or Path(sources["source_dir"])
-        if not (script := source_dir / arguments.entry_point).is_file():
+        sources = copy_project_sources(arguments.dependencies, arguments.source_dir)
+        if not Path(sources["source_dir"], arguments.entry_point).is_file():
             raise HyperparameterError(
-                f"there is no {script}; the entry point must be a file in --source-dir"
+                f"there is no {arguments.entry_point} in {arguments.source_dir or 'this project'}; "
+                "the entry point must be a file in --source-dir"
             )
     except ValueError as error:
         return print_error("battlesnake-gym aws simulate", error)
-    packed = pack_sources(source_dir, [Path(folder) for folder in sources["dependencies"]])
-    return _run_jobs(requests, arguments.job_dir.absolute(), packed, channels)
-
-
-def _make_requests(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return boto3's requests of the job, or of the primary and the secondary job."""
-    given = parse_hyperparameters(arguments.hyperparameters)
-    name, secondary = arguments.job_dir.absolute().name, arguments.secondary_instance_count
-    jobs: list[tuple[str, int, Mapping[str, Any]]] = [(name, arguments.instance_count, {})]
-    if secondary:
-        common = {
-            "s3_bucket": _BUCKET_NAME,
-            "s3_prefix": name,
-            "aws_region": REGION,
-            "rl_num_instances_secondary": secondary,
-        }
-        jobs = [
-            (kind, count, common | {"rl_cluster_type": kind})
-            for kind, count in (
-                (PRIMARY_JOB, arguments.instance_count),
-                (SECONDARY_JOB, secondary),
-            )
-        ]
-    program = {
-        "sagemaker_program": arguments.entry_point,
-        "sagemaker_submit_directory": f"s3://{_BUCKET_NAME}/source/sourcedir.tar.gz",
-        "sagemaker_region": REGION,
-    }
-    return [
-        {
-            "TrainingJobName": job,
-            "RoleArn": "arn:aws:iam::123456789012:role/simulated",
-            "AlgorithmSpecification": {"TrainingInputMode": "File"},
-            "OutputDataConfig": {"S3OutputPath": f"s3://{_BUCKET_NAME}"},
-            "ResourceConfig": {
-                "InstanceType": "local",
-                "InstanceCount": count,
-                "VolumeSizeInGB": 1,
-            },
-            "StoppingCondition": {"MaxRuntimeInSeconds": _MAX_RUNTIME_S},
-            # SageMaker passes only strings, so the SDK encodes every value as JSON.
-            "HyperParameters": {
-                key: json.dumps(value) for key, value in {**cluster, **given, **program}.items()
-            },
-        }
-        for job, count, cluster in jobs
-    ]
+    return _run_jobs(arguments, {"hyperparameters": hyperparameters, **sources}, channels)
 
 
 def _run_jobs(
-    requests: Sequence[dict[str, Any]], folder: Path, packed: bytes, channels: Mapping[str, Path]
+    arguments: argparse.Namespace, options: Mapping[str, Any], channels: Mapping[str, Path]
 ) -> int:
-    """Run the jobs at the same time, and return the exit status of the first failed instance."""
-    from sagemaker_rl.simulator.training_jobs import Services, TrainingJobs, upload_folder
+    """Run the jobs at the same time, and return the exit status of the first failed instance.
 
-    parent = folder.parent if len(requests) == 1 else folder
-    with simulated_aws() as environment:
-        s3 = make_s3_client(environment)
-        s3.create_bucket(Bucket=_BUCKET_NAME)
-        s3.put_object(Bucket=_BUCKET_NAME, Key="source/sourcedir.tar.gz", Body=packed)
-        inputs: list[dict[str, Any]] = []
-        for name, data in channels.items():
-            uri = f"s3://{_BUCKET_NAME}/channels/{name}"
-            if data.is_dir():
-                upload_folder(s3, uri, data)
-            else:
-                s3.upload_file(str(data), _BUCKET_NAME, f"channels/{name}/{data.name}")
-            source = {"S3DataType": "S3Prefix", "S3Uri": uri}
-            inputs.append({"ChannelName": name, "DataSource": {"S3DataSource": source}})
-        service = TrainingJobs(parent, Services(s3, None, environment))
-        try:
-            for request in requests:
-                request |= {"InputDataConfig": inputs} if inputs else {}
-                service.create_training_job(**request)
-            jobs = [service.get_job(request["TrainingJobName"]) for request in requests]
-            with handled_signals(_stopper(jobs)):
-                _print_logs(jobs)
-        finally:
-            service.kill_all()
+    Args:
+        arguments: Options of the command.
+        options: Sources and hyperparameters, as arguments of an estimator.
+        channels: Path of each channel's data.
+    """
+    os.environ["SAGEMAKER_SUPPRESS_V2_WARNING"] = "1"
+    for name in ("sagemaker", "sagemaker.config"):  # These loggers report each default.
+        logging.getLogger(name).setLevel(logging.WARNING)
+    from sagemaker_rl.simulator.simulated_session import SimulatedSession
+
+    folder = arguments.job_dir.absolute()
+    parent = folder if arguments.secondary_instance_count else folder.parent
+    session = SimulatedSession(parent)
+    try:
+        jobs = _start_jobs(session, arguments, options, channels)
+        with handled_signals(_stopper(jobs)):
+            _print_logs(jobs)
+    finally:
+        session.close()
     failures = {job.name: job.describe().get("FailureReason") for job in jobs}
     for name, reason in failures.items():
         if reason:
@@ -166,6 +108,43 @@ def _run_jobs(
         return next(iter(statuses), 1)
     log_line(f"wrote {parent / jobs[0].name / 'model.tar.gz'}")
     return 0
+
+
+def _start_jobs(
+    session: Any,
+    arguments: argparse.Namespace,
+    options: Mapping[str, Any],
+    channels: Mapping[str, Path],
+) -> list[Any]:
+    """Start the job, or the primary and the secondary job (see `_run_jobs`)."""
+    from sagemaker.rl import RLEstimator
+
+    inputs = {
+        name: session.upload_data(str(data), key_prefix=f"channels/{name}")
+        for name, data in channels.items()
+    }
+    secondary, job_name = arguments.secondary_instance_count, arguments.job_dir.absolute().name
+    instances, cluster = {job_name: arguments.instance_count}, {}
+    if secondary:
+        instances = {PRIMARY_JOB: arguments.instance_count, SECONDARY_JOB: secondary}
+        cluster = {
+            "rl_num_instances_secondary": secondary,
+            "s3_bucket": session.default_bucket(),
+            "s3_prefix": job_name,
+        }
+    for name, count in instances.items():
+        role = {"rl_cluster_type": name} if secondary else {}
+        RLEstimator(
+            entry_point=arguments.entry_point,
+            image_uri=training_image(session),
+            role=session.get_caller_identity_arn(),
+            sagemaker_session=session,
+            instance_type=_INSTANCE_TYPE,
+            instance_count=count,
+            max_run=_MAX_RUNTIME_S,
+            **{**options, "hyperparameters": cluster | role | options["hyperparameters"]},
+        ).fit(inputs or None, wait=False, job_name=name)
+    return [session.sagemaker_client.get_job(name) for name in instances]
 
 
 def _stopper(jobs: Sequence[Any]) -> Callable[[int], None]:

@@ -20,7 +20,11 @@ from typing import Any, ClassVar
 import sagemaker.rl
 
 from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, PRIMARY_JOB, log_line
-from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, copy_project_sources
+from sagemaker_rl.job.source_files import (
+    PROJECT_DEPENDENCIES,
+    copy_project_sources,
+    training_image,
+)
 
 _STARTER_PACK_FOLDERS = (
     "sagemaker_rl",
@@ -118,9 +122,7 @@ def _translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, An
     for name in toolkit:
         del values[name]
     if "sagemaker-rl" in str(values.get("image_uri", "sagemaker-rl")):
-        values["image_uri"] = (
-            f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com/battlesnake-training:latest"
-        )
+        values["image_uri"] = training_image(session)
         log_line(f"SageMaker's RLlib images end at Ray 1.6: using image_uri {values['image_uri']}")
     hyperparameters = dict(values.get("hyperparameters", {}))
     if hyperparameters.pop("rl.training.upload_dir", None):

@@ -26,6 +26,9 @@ _COMPILED_SUFFIXES = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
 A compiled file fits only one operating system and processor.
 """
 
+IMAGE_REPOSITORY = "battlesnake-training"
+"""Name of the training image's repository in docs/how-to/run-sagemaker-jobs.md."""
+
 PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 """Folders of a clone that a job needs in addition to the training script."""
 _INSTALLED_SCRIPT_DIR = "battlesnake_rl/job_scripts"
@@ -100,11 +103,14 @@ def copy_sources(
     }
 
 
-def copy_project_sources(dependencies: Iterable[PathLike[str] | str] = ()) -> _SourceArguments:
+def copy_project_sources(
+    dependencies: Iterable[PathLike[str] | str] = (), source_dir: PathLike[str] | str | None = None
+) -> _SourceArguments:
     """Copy this project's training scripts and packages, from a clone or an installed wheel.
 
     Args:
         dependencies: Further folders of the job.
+        source_dir: Folder with another training script, or None for this project's scripts.
 
     Returns:
         Arguments of the estimator (see `copy_sources`).
@@ -118,7 +124,8 @@ def copy_project_sources(dependencies: Iterable[PathLike[str] | str] = ()) -> _S
     if not scripts.is_dir():
         scripts, packages = root / _INSTALLED_SCRIPT_DIR, _INSTALLED_PACKAGES
     return copy_sources(
-        source_dir=scripts, dependencies=[*(root / name for name in packages), *dependencies]
+        source_dir=source_dir or scripts,
+        dependencies=[*(root / name for name in packages), *dependencies],
     )
 
 
@@ -181,6 +188,12 @@ def add_compiled_modules(path: str) -> str:
         if module is not None and module.origin is not None:
             folders[str(Path(module.origin).parents[2])] = None
     return os.pathsep.join(filter(None, folders))
+
+
+def training_image(session: Any) -> str:
+    """Return the URI of the training image in the ECR of a session's account."""
+    registry = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
+    return f"{registry}/{IMAGE_REPOSITORY}:latest"
 
 
 def split_s3_uri(uri: str) -> tuple[str, str]:

@@ -6,7 +6,6 @@ simulates S3.
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
@@ -26,7 +25,7 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import read_text
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
 from sagemaker_rl.job.job_environment import FAILURE_FILE
-from sagemaker_rl.job.source_files import add_compiled_modules, is_source_path
+from sagemaker_rl.job.source_files import add_compiled_modules
 
 REGION = "us-east-1"
 """AWS region of the simulated services."""
@@ -202,26 +201,6 @@ def cpus_of_instance(position: int, instances: int) -> set[int]:
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
-def pack_sources(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
-    """Return the content of ``sourcedir.tar.gz``.
-
-    The SageMaker SDK packs the same content. The dependencies are next to the script. The function
-    omits compiled files (see `copy_sources`).
-    """
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
-        for path in sorted(source_dir.iterdir()):
-            archive.add(path, arcname=path.name, filter=_filter_source)
-        for folder in dependencies:
-            archive.add(folder, arcname=folder.name, filter=_filter_source)
-    return buffer.getvalue()
-
-
-def _filter_source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Return the archive member, or None for a compiled file."""
-    return member if is_source_path(member.name) else None
-
-
 @contextmanager
 def simulated_aws() -> Iterator[dict[str, str]]:
     """Simulate AWS on this machine for the duration of the block.
@@ -248,19 +227,6 @@ def simulated_aws() -> Iterator[dict[str, str]]:
         }
     finally:
         server.stop()
-
-
-def make_s3_client(environment: Mapping[str, str]) -> Any:
-    """Return a boto3 client of the simulated S3."""
-    import boto3
-
-    return boto3.client(
-        "s3",
-        region_name=REGION,
-        endpoint_url=environment["S3_ENDPOINT_URL"],
-        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-    )
 
 
 def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from typing import Any
 
 import boto3
 
+from sagemaker_rl.job.source_files import IMAGE_REPOSITORY
 from sagemaker_rl.simulator.local_job import REGION, simulated_aws
 from sagemaker_rl.simulator.training_jobs import JOB_FAILED, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
@@ -46,9 +47,6 @@ with warnings.catch_warnings():
     except ImportError:
         from sagemaker.exceptions import UnexpectedStatusException
         from sagemaker.session import Session
-
-IMAGE_REPOSITORY = "battlesnake-training"
-"""Name of the training image's repository in docs/how-to/run-sagemaker-jobs.md."""
 
 ROLE_NAME = "simulated"
 """Name of the simulated IAM role."""

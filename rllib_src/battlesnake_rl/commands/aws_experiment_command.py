@@ -26,7 +26,11 @@ from sagemaker_rl.cluster.roles import SIMULATED_CPUS_VARIABLE
 from sagemaker_rl.job import preflight
 from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, log_line, num_instance_vcpus
 from sagemaker_rl.job.network import find_network
-from sagemaker_rl.job.source_files import copy_project_sources, download_artifacts
+from sagemaker_rl.job.source_files import (
+    copy_project_sources,
+    download_artifacts,
+    training_image,
+)
 
 _PROG = "battlesnake-gym aws experiment"
 _POLL_INTERVAL_S = {SIMULATED_X: 2.0, ACCOUNT_X: 60.0}
@@ -103,7 +107,7 @@ class _Experiment:
             logging.getLogger(name).setLevel(logging.WARNING)
         import sagemaker
 
-        from sagemaker_rl.simulator.simulated_session import IMAGE_REPOSITORY, SimulatedSession
+        from sagemaker_rl.simulator.simulated_session import SimulatedSession
 
         self._minutes: float = arguments.minutes
         self._x_column = x_column
@@ -111,10 +115,7 @@ class _Experiment:
         self._session: Any = (
             SimulatedSession(arguments.dir) if self._simulated else sagemaker.Session()
         )
-        region, account = self._session.boto_region_name, self._session.account_id()
-        self._image_uri = arguments.image_uri or (
-            f"{account}.dkr.ecr.{region}.amazonaws.com/{IMAGE_REPOSITORY}:latest"
-        )
+        self._image_uri = arguments.image_uri or training_image(self._session)
         self._role = arguments.role or self._session.get_caller_identity_arn()
         self._sources = copy_project_sources()
 
