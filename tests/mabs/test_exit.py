@@ -133,10 +133,10 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
         play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
     )
-    apart = _label_fragments([SelfPlayFragment(one, 0, 0), SelfPlayFragment(other, 0, 1)])
+    apart = _label_fragments([SelfPlayFragment(one, 0), SelfPlayFragment(other, 1)])
     alone = np.concatenate([label_with_td_lambda(one).target, label_with_td_lambda(other).target])
     assert (apart.target == alone).all()
-    together = _label_fragments([SelfPlayFragment(one, 0, 1), SelfPlayFragment(other, 0, 1)])
+    together = _label_fragments([SelfPlayFragment(one, 1), SelfPlayFragment(other, 1)])
     assert (together.target != alone).any()
 
 

@@ -17,7 +17,7 @@ from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
 from battlesnake_rl.mabs.exit.exit_self_play import (
-    _SearchOpponentSampler,
+    _draw_weights,
     game_mix_metadata,
     play_pair,
 )
@@ -62,11 +62,11 @@ def test_the_stronger_of_two_wins_the_match() -> None:
     assert [play_pair(strong, strong, 4, 900_000_000 + pair) for pair in (0, 1)] == [2, 2]
 
 
-def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
+def test_the_search_takes_the_weights_of_every_style() -> None:
     class Widest(np.random.Generator):
         def normal(self, *arguments: Any, **options: Any) -> float:  # type: ignore[override]
             return 9.0
 
-    style = _SearchOpponentSampler(tmp_path, Widest(np.random.PCG64(1))).draw_weights()
+    style = _draw_weights(Widest(np.random.PCG64(1)))
     game = play_game(1, SelfPlaySettings(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
     assert game.turns <= 3

@@ -108,50 +108,44 @@ class ExitProgress:
         write_atomically(folder / "progress.json", lambda part: part.write_text(text))
 
 
-class _SearchOpponentSampler:
-    """Sampler of search opponents.
+def _draw_players(
+    snakes: int, latest: SearchPlayer, networks_dir: Path, rng: np.random.Generator
+) -> tuple[list[SearchPlayer], list[int]]:
+    """Draw the players of a fragment.
 
     An opponent is the player itself, an earlier network, or a search with varied handcrafted
     weights.
+
+    Args:
+        snakes: Number of players.
+        latest: Player with the champion's network, or with handcrafted weights.
+        networks_dir: Directory of the earlier champions' networks.
+        rng: Random generator.
+
+    Returns:
+        The players, and the indices of the players whose moves become samples.
     """
+    drawn = rng.random()
+    if latest.evaluation is None or drawn < 0.6:
+        return [latest] * snakes, list(range(snakes))
+    others = snakes // 2 if rng.random() < 0.5 else 1
+    earlier = sorted(networks_dir.glob("network-*.evaluation"))
+    if drawn < 0.85 and earlier:
+        path = earlier[rng.integers(len(earlier))]
+        rival = replace(latest, evaluation=Evaluation.load(path))
+        return [latest] * (snakes - others) + [rival] * others, list(range(snakes))
+    rival = replace(latest, evaluation=None, weights=_draw_weights(rng))
+    return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
 
-    def __init__(self, folder: Path, rng: np.random.Generator) -> None:
-        self.rng = rng
-        self.earlier = sorted(folder.glob("network-*.evaluation"))
 
-    def draw_players(
-        self, snakes: int, latest: SearchPlayer
-    ) -> tuple[list[SearchPlayer], list[int]]:
-        """Draw the players of a fragment.
-
-        Args:
-            snakes: Number of players.
-            latest: Player with the champion's network, or with handcrafted weights.
-
-        Returns:
-            The players, and the indices of the players whose moves become samples.
-        """
-        drawn = self.rng.random()
-        if latest.evaluation is None or drawn < 0.6:
-            return [latest] * snakes, list(range(snakes))
-        others = snakes // 2 if self.rng.random() < 0.5 else 1
-        if drawn < 0.85 and self.earlier:
-            path = self.earlier[self.rng.integers(len(self.earlier))]
-            rival = replace(latest, evaluation=Evaluation.load(path))
-            return [latest] * (snakes - others) + [rival] * others, list(range(snakes))
-        rival = replace(latest, evaluation=None, weights=self.draw_weights())
-        return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
-
-    def draw_weights(self) -> Weights:
-        """Return handcrafted weights with random changes, limited to `_MAX_WEIGHT_VALUE`."""
-        now = Weights()
-        changed = {
-            name: min(
-                round(getattr(now, name) * math.exp(self.rng.normal(0, width))), _MAX_WEIGHT_VALUE
-            )
-            for name, width in _WEIGHT_LOG_STD.items()
-        }
-        return replace(now, **changed)
+def _draw_weights(rng: np.random.Generator) -> Weights:
+    """Return handcrafted weights with random changes, limited to `_MAX_WEIGHT_VALUE`."""
+    now = Weights()
+    changed = {
+        name: min(round(getattr(now, name) * math.exp(rng.normal(0, width))), _MAX_WEIGHT_VALUE)
+        for name, width in _WEIGHT_LOG_STD.items()
+    }
+    return replace(now, **changed)
 
 
 def _build_latest_player(
@@ -242,65 +236,51 @@ def game_mix_metadata() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SelfPlayFragment:
-    """Self-play games of one fragment, and their cost in CPU seconds."""
+    """Self-play games of one fragment."""
 
     games: SelfPlayBatch
-    cpu_seconds: float
-    champion: int = 0
+    champion: int
     """Number of promotions at the time of the request.
 
     The number identifies the champion that plays the fragment.
     """
 
 
+def _play_fragment(
+    seed: int,
+    setup: SelfPlaySettings,
+    players: Sequence[SearchPlayer],
+    learned: list[int],
+    moves: int,
+) -> SelfPlayBatch:
+    """Play games of ``players`` until the games have ``moves`` searched moves.
+
+    Only the moves of the players at the indices ``learned`` are returned.
+    """
+    return play_games(seed, setup, players, moves).select_players(learned)
+
+
+def _place_search(
+    evaluation: Evaluation, nodes: int, cpu_seconds: float, seed: int
+) -> ladder.Placement:
+    """Place a search with ``evaluation`` on the ladder."""
+    return ladder.run_placement(
+        lambda seed: Search(evaluation=evaluation),
+        settings=MatchSettings(nodes=nodes),
+        rungs=fast_ladder(_MAX_RUNG_CPU_S),
+        cpu_seconds=cpu_seconds,
+        precision_elo=20.0,
+        seed=seed,
+    )
+
+
 class _SelfPlayRunner:
     """Stateless Ray actor that plays games for the learner."""
 
-    def play_fragment(
-        self,
-        seed: int,
-        setup: SelfPlaySettings,
-        players: Sequence[SearchPlayer],
-        learned: list[int],
-        moves: int,
-    ) -> SelfPlayFragment:
-        """Play games of ``players`` until the games have ``moves`` searched moves.
-
-        Only the moves of the players at the indices ``learned`` are returned.
-        """
+    def call(self, function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+        """Return the result of a function, and its cost in CPU seconds."""
         began = time.process_time()
-        games = play_games(seed, setup, players, moves)
-        return SelfPlayFragment(games.select_players(learned), time.process_time() - began)
-
-    def play_game_pair(
-        self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
-    ) -> tuple[int, float]:
-        """Play one game pair.
-
-        Returns:
-            The outcome for ``one``, and the cost in CPU seconds.
-        """
-        began = time.process_time()
-        return play_pair(one, other, snakes, seed), time.process_time() - began
-
-    def run_placement(
-        self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
-    ) -> tuple[ladder.Placement, float]:
-        """Place a search with ``evaluation`` on the ladder.
-
-        Returns:
-            The placement, and its cost in CPU seconds.
-        """
-        began = time.process_time()
-        placement = ladder.run_placement(
-            lambda seed: Search(evaluation=evaluation),
-            settings=MatchSettings(nodes=positions),
-            rungs=fast_ladder(_MAX_RUNG_CPU_S),
-            cpu_seconds=cpu_seconds,
-            precision_elo=20.0,
-            seed=seed,
-        )
-        return placement, time.process_time() - began
+        return function(*arguments), time.process_time() - began
 
 
 class IterationStoppedError(RuntimeError):
@@ -381,15 +361,15 @@ class SelfPlay:
         played = 0
         while played < self._settings.moves_per_iteration:
             self.request_fragments(champion, promotions)
-            done, fragment = self._get_first(list(self._fragments))
+            done, (games, seconds) = self._get_first(list(self._fragments))
             asked = self._fragments.pop(done)
-            searched = int((fragment.games.rows["kind"] != ROW_RANDOM).sum())
+            searched = int((games.rows["kind"] != ROW_RANDOM).sum())
             self._schedule.add_moves(asked.kind, searched - self._moves_per_fragment)
-            self.progress.games += len(fragment.games.points)
+            self.progress.games += len(games.points)
             self.progress.moves += searched
-            self.progress.cpu_seconds += fragment.cpu_seconds
+            self.progress.cpu_seconds += seconds
             played += searched
-            yield replace(fragment, champion=asked.champion)
+            yield SelfPlayFragment(games, asked.champion)
 
     def request_fragments(self, champion: Evaluation | None, promotions: int) -> None:
         """Request fragments until each runner has `_MAX_FRAGMENTS_IN_FLIGHT` in flight."""
@@ -400,9 +380,8 @@ class SelfPlay:
                 # A fragment increments its seed for every game, so the seeds of fragments are far
                 # apart.
                 self.progress.seed += 10_000
-                reference = runner.play_fragment.remote(
-                    self.progress.seed, setup, players, learned, self._moves_per_fragment
-                )
+                seed, moves = self.progress.seed, self._moves_per_fragment
+                reference = runner.call.remote(_play_fragment, seed, setup, players, learned, moves)
                 self._fragments[reference] = _PendingFragment(number, kind, promotions)
 
     def choose_game(
@@ -423,8 +402,8 @@ class SelfPlay:
         setup = GAME_MIX[kind][1]
         root_noise = self._settings.root_noise
         player = _build_latest_player(champion, setup.num_snakes, deep, root_noise, random)
-        opponents = _SearchOpponentSampler(self._networks_dir, random)
-        return kind, setup, *opponents.draw_players(setup.num_snakes, player)
+        drawn = _draw_players(setup.num_snakes, player, self._networks_dir, random)
+        return kind, setup, *drawn
 
     def play_game_pairs(self, one: SearchPlayer, other: SearchPlayer) -> Iterator[int]:
         """Yield the outcomes of game pairs in order.
@@ -438,7 +417,7 @@ class SelfPlay:
                 number = len(references)
                 runner = self.runners[number % len(self.runners)]
                 snakes = (2, 4)[number % 2]
-                references.append(runner.play_game_pair.remote(one, other, snakes, base + number))
+                references.append(runner.call.remote(play_pair, one, other, snakes, base + number))
             _, (outcome, seconds) = self._get_first([references[index]])
             self.progress.cpu_seconds += seconds
             yield outcome
@@ -451,9 +430,8 @@ class SelfPlay:
         Returns:
             The placement, and its cost in CPU seconds.
         """
-        placing = self.runners[0].run_placement.remote(
-            champion, self._settings.ladder_nodes, cpu_seconds, self.progress.iterations
-        )
+        nodes, seed = self._settings.ladder_nodes, self.progress.iterations
+        placing = self.runners[0].call.remote(_place_search, champion, nodes, cpu_seconds, seed)
         self.request_fragments(champion, promotions)
         placement, seconds = self._get_first([placing])[1]
         self.progress.cpu_seconds += seconds
