@@ -239,7 +239,7 @@ def test_a_turn_that_only_shows_the_next_level_is_not_learned_from() -> None:
     assert runner.get_metrics()["num_episodes"].peek() == ended.sum()
 
 
-class DarkOrBright(procgen_ppo._SingleSeatProcgen):  # type: ignore[misc, name-defined]
+class DarkOrBright(procgen_ppo.VectorProcgen):  # type: ignore[misc, name-defined]
     """One action is rewarded on dark frames, another on bright ones; an episode has eight turns."""
 
     PAYS = np.array([3, 7])
@@ -265,7 +265,7 @@ class DarkOrBright(procgen_ppo._SingleSeatProcgen):  # type: ignore[misc, name-d
 def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setattr(procgen_ppo, "_SingleSeatProcgen", DarkOrBright)
+    monkeypatch.setattr(procgen_ppo, "VectorProcgen", DarkOrBright)
     torch.manual_seed(1)
     config = configured(games=32, rollout_fragment_length=18, minibatch_size=128, lr=2e-3)
     runner = procgen_ppo.ProcgenRunner(config=config, worker_index=0)

@@ -10,7 +10,7 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from battlesnake_rl.mabs.policy.q_network import has_native_bfloat16
+from battlesnake_rl.mabs.policy.q_network import uses_bfloat16
 
 _MAX_IMAGES_PER_CHUNK = {"cpu": 128, "cuda": 2048}
 """Maximum number of images per forward pass of the trunk, by device type.
@@ -148,8 +148,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 
         The trunk computes in bfloat16 if the processor supports bfloat16 natively.
         """
-        choice = self.settings["bfloat16"]
-        enabled = has_native_bfloat16(images.device) if choice == "auto" else bool(choice)
+        enabled = uses_bfloat16(self.settings, images.device)
         pieces = torch.split(images, _MAX_IMAGES_PER_CHUNK[images.device.type])
         with torch.autocast(images.device.type, torch.bfloat16, enabled=enabled):
             features = torch.cat([self.trunk(piece) for piece in pieces])

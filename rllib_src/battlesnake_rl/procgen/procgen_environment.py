@@ -52,6 +52,8 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    num_snakes = 1
+    """Number of seats per game; PPO's env runner reads it, and ``num_games``."""
     _provider: EnvpoolBatch | SequentialGames | OriginalGames | None = None
 
     def __init__(
@@ -64,7 +66,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         self.env_config = with_defaults(env_config or {})
-        self.num_envs = num_envs
+        self.num_envs = self.num_games = num_envs
         self.max_turns = GAMES[self.env_config["env_name"]].max_turns
         height, width, channels = FRAME_SHAPE
         stack = self.env_config["frame_stack"]

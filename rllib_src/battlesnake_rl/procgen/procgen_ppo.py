@@ -55,20 +55,6 @@ _UNUSED_SETTINGS = {
 """Settings of this project's PPO without an effect, with their defaults."""
 
 
-class _SingleSeatProcgen(VectorProcgen):
-    """Procgen games with the interface of multi-snake games.
-
-    PPO's env runner uses this interface.
-    """
-
-    num_snakes = 1
-
-    @property
-    def num_games(self) -> int:
-        """Return the number of parallel games."""
-        return self.num_envs
-
-
 class ProcgenRunner(PPOEnvRunner):
     """Env runner that samples actions and returns a `Rollout` with one seat per game.
 
@@ -81,7 +67,7 @@ class ProcgenRunner(PPOEnvRunner):
         """Create the games; the next call of `sample` starts new episodes."""
         config = self.config
         cpus = len(os.sched_getaffinity(0)) if config.num_env_runners == 0 else 1
-        games: Any = _SingleSeatProcgen(
+        games: Any = VectorProcgen(
             config.num_envs_per_env_runner, config.env_config, num_threads=cpus
         )
         self.env, self._board_size = games, None
