@@ -314,14 +314,12 @@ def _check_moves(kind: str, values: NDArray[np.float32], moves: NDArray[np.integ
 def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> ScoreFn:
     """Rewrite an ONNX model with the input and output of ``policy.onnx``.
 
-    The names and types of input and output change.
-
     Returns:
         The score function of the given model.
     """
     try:
         import onnx
-        from onnx import TensorProto, helper
+        from onnx import TensorProto
     except ModuleNotFoundError as error:
         raise PolicyError("onnx is missing; pip install onnx") from error
 
@@ -332,16 +330,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
             model = onnx.load(str(given_model))  # onnx.load also loads weights from separate files.
     except Exception as error:  # protobuf may raise any exception.
         raise PolicyError(f"not an ONNX model: {error}") from error
-    graph = model.graph
-    weights = {tensor.name for tensor in graph.initializer}
-    inputs = [one for one in graph.input if one.name not in weights]
-    if len(inputs) != 1:
-        named = ", ".join(one.name for one in inputs)
-        raise PolicyError(f"the model must have one input, the observation, but has {named}")
-    (given,) = inputs
-    if not graph.output:
-        raise PolicyError("the model has no output")
-    result = next((one for one in graph.output if one.name == OUTPUT), graph.output[0])
+    given, result = _find_ends(model.graph)
     kind = given.type.tensor_type.elem_type
     if kind not in (TensorProto.UINT8, TensorProto.FLOAT) or (
         kind == TensorProto.FLOAT and scale is None
@@ -366,33 +355,60 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         ]
         return np.concatenate(batches)[: len(frames)]
 
+    replace_ends(model.graph, scale if kind == TensorProto.FLOAT else None)
+    onnx.save(model, str(path))
+    return values
+
+
+def _find_ends(graph: Any) -> tuple[Any, Any]:
+    """Return the input and the output of an ONNX graph.
+
+    Raises:
+        PolicyError: If the graph has no output, or not exactly one input.
+    """
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [one for one in graph.input if one.name not in weights]
+    if len(inputs) != 1:
+        named = ", ".join(one.name for one in inputs)
+        raise PolicyError(f"the model must have one input, the observation, but has {named}")
+    if not graph.output:
+        raise PolicyError("the model has no output")
+    return inputs[0], next((one for one in graph.output if one.name == OUTPUT), graph.output[0])
+
+
+def replace_ends(graph: Any, scale: float | None = None) -> None:
+    """Replace the input and the output of an ONNX graph by those of ``policy.onnx``.
+
+    Args:
+        graph: ONNX graph, which is modified.
+        scale: Factor of a float input, or None to convert bytes without scaling.
+    """
+    from onnx import TensorProto, helper
+
+    given, result = _find_ends(graph)
     inner, outer = f"{INPUT}_given", f"{OUTPUT}_given"
     for node in graph.node:
         node.input[:] = [inner if name == given.name else name for name in node.input]
         node.input[:] = [outer if name == result.name else name for name in node.input]
         node.output[:] = [outer if name == result.name else name for name in node.output]
-    before = [helper.make_node("Identity", [INPUT], [inner])]
-    if kind == TensorProto.FLOAT:
-        assert scale is not None
+    given_type = given.type.tensor_type
+    converted = inner if scale is None else "battlesnake_floats"
+    before = [helper.make_node("Cast", [INPUT], [converted], to=given_type.elem_type)]
+    if scale is not None:
         factor = helper.make_tensor("battlesnake_scale", TensorProto.FLOAT, [], [scale])
         graph.initializer.append(factor)
-        before = [
-            helper.make_node("Cast", [INPUT], ["battlesnake_floats"], to=TensorProto.FLOAT),
-            helper.make_node("Mul", ["battlesnake_floats", "battlesnake_scale"], [inner]),
-        ]
+        before.append(helper.make_node("Mul", [converted, "battlesnake_scale"], [inner]))
     after = helper.make_node("Cast", [outer], [OUTPUT], to=TensorProto.FLOAT)
     nodes = [*before, *graph.node, after]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
-    sides = [side or None for side in dims[1:]]
+    sides = [dim.dim_value or None for dim in given_type.shape.dim[1:]]
     graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.UINT8, ["batch", *sides]))
     graph.output.append(
         helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
     )
     # The inferred shapes are valid only for batch size 1.
     del graph.value_info[:]
-    onnx.save(model, str(path))
-    return values
 
 
 def _score_fn_from_onnx(

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_compat import import_mxnet, removed_onnx_names
+from battlesnake_rl.onnx_export import replace_ends
 
 mx = import_mxnet()
 nn = mx.gluon.nn
@@ -175,27 +175,13 @@ def write_onnx(network: AttentionNetwork, shape: tuple[int, ...], path: Path) ->
             dynamic=True,
             dynamic_input_shapes=[("batch", *shape)],
         )
-        graph = onnx.load(f"{folder}/network.onnx").graph
-    used = {name for node in graph.node for name in node.input}
-    constants = {one.name: one for one in graph.initializer}
-    (planes,) = (one.name for one in graph.input if one.name not in constants)
-    (values,) = (one.name for one in graph.output)
-    model = helper.make_model(
-        helper.make_graph(
-            [
-                helper.make_node("Cast", ["observations"], [planes], to=TensorProto.FLOAT),
-                *graph.node,
-                helper.make_node("Identity", [values], ["q_values"]),
-            ],
-            "mxnet_dqn",
-            [helper.make_tensor_value_info("observations", TensorProto.UINT8, ["batch", *shape])],
-            [helper.make_tensor_value_info("q_values", TensorProto.FLOAT, ["batch", len(MOVES)])],
-            [one for name, one in constants.items() if name in used],
-        ),
-        producer_name="mxnet",
-        producer_version=mx.__version__,
-        opset_imports=[helper.make_opsetid("", _OPSET)],
-        ir_version=_IR_VERSION,
-    )
+        model = onnx.load(f"{folder}/network.onnx")
+    replace_ends(model.graph)
+    used = {name for node in model.graph.node for name in node.input}
+    constants = [one for one in model.graph.initializer if one.name in used]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(constants)
+    model.producer_name, model.producer_version = "mxnet", mx.__version__
+    model.opset_import[0].version, model.ir_version = _OPSET, _IR_VERSION
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
