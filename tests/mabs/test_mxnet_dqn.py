@@ -152,10 +152,10 @@ def test_an_iteration_counts_explores_less_and_moves_the_target(make: Any) -> No
 
 def test_a_training_that_diverges_keeps_the_weights_before(make: Any) -> None:
     baseline = make(lr=1e30)
-    before = baseline._get_weights()
+    before = baseline._get_export_weights()
     with pytest.raises(DivergedError, match="not finite"):
         baseline.train()
-    after = baseline._get_weights()
+    after = baseline._get_export_weights()
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
@@ -192,7 +192,7 @@ def test_the_onnx_files_equal_the_networks_and_the_best_is_kept(
     assert np.ptp(best, axis=0).min() > 1e-3  # It does tell boards apart.
     baseline.parameters["values.weight"].set_data(0 * baseline.parameters["values.weight"].data())
     latest = baseline._values(baseline.network, boards)
-    baseline._policy_from_weights(baseline._get_weights())  # As for a sample game.
+    baseline._policy_from_weights(baseline._get_export_weights())  # As for a sample game.
     baseline.save_to_path(str(tmp_path))
     for last, expected in ((False, best), (True, latest)):
         path = policy_loader.find_onnx(tmp_path, last)

@@ -28,8 +28,49 @@ from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import divergence
 
 
-class LadderEvaluationMixin(Algorithm):  # type: ignore[misc]
-    """Algorithm with ladder evaluation.
+class LadderPlayer:
+    """Algorithm whose policy plays ladder games and sample games.
+
+    Subclasses set ``config``, call `start_ladder`, and define `_get_export_weights` and
+    `_policy_from_weights`.
+    """
+
+    config: Any
+    training_iteration: Any
+
+    def start_ladder(self, fraction: float) -> None:
+        """Create the ladder evaluator, which may use a fraction of the CPU time."""
+        self.ladder_evaluator = LadderEvaluator(
+            self.config.env_config, ProcessTreeCpuClock(), fraction=fraction, seed=self.config.seed
+        )
+
+    def evaluate_on_ladder(self, *, at_end: bool = False) -> dict[str, Any]:
+        """Play ladder games if an evaluation is due, and return the ladder metrics."""
+        return self.ladder_evaluator.after_iteration(
+            self._get_export_weights, self._policy_from_weights, at_end=at_end
+        )
+
+    def conclude(self, results: dict[str, Any]) -> None:
+        """Evaluate the final weights after the last iteration, and update ``results``."""
+        results |= self.evaluate_on_ladder(at_end=True)
+
+    def play_sample_game(self) -> Replay:
+        """Play one game in which the exported policy has all seats."""
+        seed = (self.config.seed or 0) + self.training_iteration
+        values = self._policy_from_weights(self._get_export_weights())
+        return sample_game.play_sample_game(values, self.config.env_config, seed)
+
+    def _get_export_weights(self) -> Weights:
+        """Return the weights to evaluate and export."""
+        raise NotImplementedError
+
+    def _policy_from_weights(self, weights: Weights) -> ScoreFn:
+        """Return the policy with the given weights."""
+        raise NotImplementedError
+
+
+class LadderEvaluationMixin(LadderPlayer, Algorithm):  # type: ignore[misc]
+    """Algorithm of RLlib with ladder evaluation.
 
     In a list of base classes, this class must precede other algorithms. Each iteration
     reports the metrics of `ladder_evaluator.StrengthHistory`. Checkpoints include the measurements
@@ -44,12 +85,7 @@ class LadderEvaluationMixin(Algorithm):  # type: ignore[misc]
         """Build the algorithm and its ladder evaluator, and load the starting weights."""
         limit_torch_threads()
         super().setup(config)
-        self.ladder_evaluator = LadderEvaluator(
-            self.config.env_config,
-            ProcessTreeCpuClock(),
-            fraction=self.config.ladder_cpu_fraction,
-            seed=self.config.seed,
-        )
+        self.start_ladder(self.config.ladder_cpu_fraction)
         if self.config.start_from is not None:
             self._load_starting_weights(Path(self.config.start_from))
 
@@ -71,22 +107,7 @@ class LadderEvaluationMixin(Algorithm):  # type: ignore[misc]
         """
         results: dict[str, Any] = super().step()
         divergence.check_weights(self)  # NaN weights must not become the strongest weights.
-        results |= self.ladder_evaluator.after_iteration(
-            self._get_export_weights, self._policy_from_weights
-        )
-        return results
-
-    def conclude(self, results: dict[str, Any]) -> None:
-        """Evaluate the final weights after the last iteration, and update ``results``."""
-        results |= self.ladder_evaluator.after_iteration(
-            self._get_export_weights, self._policy_from_weights, at_end=True
-        )
-
-    def play_sample_game(self) -> Replay:
-        """Play one game in which the exported policy has all seats."""
-        seed = (self.config.seed or 0) + self.training_iteration
-        values = self._policy_from_weights(self._get_export_weights())
-        return sample_game.play_sample_game(values, self.config.env_config, seed)
+        return results | self.evaluate_on_ladder()
 
     def _get_export_weights(self) -> Weights:
         """Return the inference weights of the alphabetically first policy."""

@@ -34,15 +34,12 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_gym.env.seat_memory import ScoreFn
-from battlesnake_gym.replays.replay import Replay
 from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
+from battlesnake_rl.mabs.base.ladder_evaluation import LadderPlayer
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env, observation_bytes
 from battlesnake_rl.mabs.policy.policy_loader import BEST_ONNX_FILE, LATEST_ONNX_FILE, Weights
 from battlesnake_rl.mabs.settings.algorithm_settings import MXNETSettings
-from battlesnake_rl.mabs.strength import sample_game
-from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
-from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
 from sagemaker_rl.job.resources import BufferSize
 from sagemaker_rl.runs.divergence import DivergedError
 
@@ -120,7 +117,7 @@ class _MXNETProgress:
     updates: int = 0
 
 
-class MXNET:
+class MXNET(LadderPlayer):
     """The baseline, with the methods that the launcher calls on an algorithm."""
 
     env_runner_group = None
@@ -134,8 +131,7 @@ class MXNET:
         from battlesnake_rl.mabs.mxnet_dqn import mxnet_network
 
         self._networks, self._mx = mxnet_network, mxnet_network.mx
-        self.settings, self._env_config = config.settings, config.env_config
-        self._seed = config.seed
+        self.config, self.settings = config, config.settings
         self.random = np.random.default_rng(config.seed)
         if config.seed is not None:
             self._mx.random.seed(config.seed)
@@ -156,12 +152,7 @@ class MXNET:
         ]
         self._statistics = GameStatistics(1, self.env.num_snakes)
         self._recent_games = RecentGames(config.metrics_num_episodes_for_smoothing)
-        self.ladder_evaluator = LadderEvaluator(
-            config.env_config,
-            ProcessTreeCpuClock(),
-            fraction=self.settings.ladder_cpu_fraction,
-            seed=config.seed,
-        )
+        self.start_ladder(self.settings.ladder_cpu_fraction)
         self._reset_games()
 
     @property
@@ -184,9 +175,7 @@ class MXNET:
             self._set_arrays(*before)
             raise DivergedError("the network has weights that are not finite")
         self.progress.iterations += 1
-        return self._build_results() | self.ladder_evaluator.after_iteration(
-            self._get_weights, self._policy_from_weights
-        )
+        return self._build_results() | self.evaluate_on_ladder()
 
     # Playing
 
@@ -307,19 +296,7 @@ class MXNET:
             "epsilon": self.progress.epsilon,
         }
 
-    def conclude(self, results: dict[str, Any]) -> None:
-        """Evaluate the final weights after the last iteration, and update ``results``."""
-        results |= self.ladder_evaluator.after_iteration(
-            self._get_weights, self._policy_from_weights, at_end=True
-        )
-
-    def play_sample_game(self) -> Replay:
-        """Play one game in which the latest weights have all seats."""
-        policy = self._policy_from_weights(self._get_weights())
-        seed = (self._seed or 0) + self.training_iteration
-        return sample_game.play_sample_game(policy, self._env_config, seed)
-
-    def _get_weights(self) -> Weights:
+    def _get_export_weights(self) -> Weights:
         """Return the weights of the network."""
         return self._networks.get_weights(self.network)
 
