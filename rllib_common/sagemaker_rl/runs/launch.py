@@ -47,7 +47,6 @@ from sagemaker_rl.job.resources import (
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
-from sagemaker_rl.runs.run_summary import RunSummary
 from sagemaker_rl.runs.training_run import CPU_MINUTES_RESULT, CSV_COLUMNS, MAIN_CURVES, TrainingRun
 
 _HEALTH_PROBE_TIMEOUT_S = 1.0
@@ -64,16 +63,6 @@ _PARAMS_FILE = "params.json"
 
 The file contains the checkpoint's metadata.
 """
-
-
-def _report_summary(result: str, summary: RunSummary, folder: Path) -> None:
-    """Write the run report into ``folder``, and log the five summary lines of the run."""
-    page = _write_report(folder)
-    log_line(f"result: {result}")
-    log_line(f"strength: {summary.strength}")
-    log_line(f"model: {summary.model}")
-    log_line(f"report: {page}")
-    log_line(f"next: {summary.next_command}")
 
 
 _REPORT_ENTRY_POINTS = "battlesnake_gym.run_reports"
@@ -401,7 +390,12 @@ class Launch:
             call = f"download_artifacts(estimator, Path('runs/{run.job.name}'))"
             where = "sagemaker_rl.job.source_files"
             summary = replace(summary, next_command=f"{where}.{call} downloads the run")
-        _report_summary(result, summary, run.job.output_dir)
+        page = _write_report(run.job.output_dir)
+        log_line(f"result: {result}")
+        log_line(f"strength: {summary.strength}")
+        log_line(f"model: {summary.model}")
+        log_line(f"report: {page}")
+        log_line(f"next: {summary.next_command}")
 
 
 def _disk_full_message(run: TrainingRun, error: OSError) -> str:

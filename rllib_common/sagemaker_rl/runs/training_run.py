@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -263,7 +263,9 @@ class TrainingRun:
         try:
             if self.checkpoint is not None:
                 log_line(f"resuming from {self.checkpoint}")
-                with self._safe_checkpoint(self.checkpoint) as checkpoint:
+                # A copy without executable code is safe to load.
+                open_ = nullcontext if self.trust_checkpoint else checkpoints.numbers_only_copy
+                with open_(self.checkpoint) as checkpoint:
                     _restore_algorithm(algorithm, self.config, checkpoint)
             self._check_initial_weights(algorithm)
             folder = self.job.output_dir
@@ -307,17 +309,6 @@ class TrainingRun:
         if self._iterations and self.config.seed is not None:
             seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
             self.config.debugging(seed=seed)
-
-    def _safe_checkpoint(self, checkpoint: Path) -> AbstractContextManager[Path]:
-        """Return a context manager that yields a checkpoint that is safe to load.
-
-        If `trust_checkpoint` is False, the yielded checkpoint is a copy without executable code.
-        """
-        return (
-            nullcontext(checkpoint)
-            if self.trust_checkpoint
-            else checkpoints.numbers_only_copy(checkpoint)
-        )
 
     def _run_iterations(
         self,

@@ -160,6 +160,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
 
     config_class: ClassVar[Callable[[], AlgorithmConfig]]
     """Class of the algorithm's configuration."""
+    _last_restore_at = -math.inf
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
@@ -168,7 +169,6 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Build the env runners and the learners."""
-        self._last_restore_at = -math.inf
         super().setup(config)
         self._requests = FragmentRequests(self.env_runner_group, self.config)
 

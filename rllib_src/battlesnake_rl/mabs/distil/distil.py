@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
@@ -284,11 +283,7 @@ class DISTIL(BatchedAlgorithm):
 
     config: DISTILConfig
     config_class = DISTILConfig
-
-    def setup(self, config: AlgorithmConfig) -> None:
-        """Build the env runners, the learner and the ladder evaluator."""
-        super().setup(config)
-        self._learning_starts = 0
+    _learning_starts = 0
 
     def training_step(self) -> None:
         """Train on the labels that have arrived from the env runners.

@@ -141,11 +141,7 @@ class DQNLearner(BatchedLearner, DQNTorchLearner):  # type: ignore[misc]
     """
 
     per_move_columns = (q_network.NEW_ACTION_MASK,)
-
-    def build(self) -> None:
-        """Build the module and the optimizer."""
-        super().build()
-        self._td_errors: Callable[[], NDArray[Any]]
+    _td_errors: Callable[[], NDArray[Any]]
 
     def update(
         self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any

@@ -233,11 +233,7 @@ class PPOLearner(BatchedLearner):
 
     metric_names = "total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss"
     """Names of the reported metrics, which RLlib's PPO also uses."""
-
-    def build(self) -> None:
-        """Build the module and the optimizer."""
-        super().build()
-        self._start_module: Any = None
+    _start_module: Any = None
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """Train on ``rollouts`` for ``num_epochs`` epochs, in minibatches of moves.

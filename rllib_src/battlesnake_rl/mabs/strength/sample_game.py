@@ -9,7 +9,6 @@ import numpy as np
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
-from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import Evaluation
@@ -32,7 +31,8 @@ def play_sample_game(
     """
     vector = make_vector_env(1, {**env_config, "max_turns": turns})
     observations, infos = vector.reset(seed=seed)
-    replay, memory = Replay(_current_board(vector)), SeatMemory(vector)
+    board = Board.from_state(vector.games.state(0), vector.game)
+    replay, memory = Replay(board), SeatMemory(vector)
     for _ in range(turns):
         alive = infos["alive"][0]
         if not alive.any():
@@ -61,8 +61,3 @@ def play_search_duel(
     board = Board.new(11, 11, 2, game=Game(seed=seed))
     search = Search(evaluation=evaluation, nodes=_NODES_PER_MOVE)
     return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
-
-
-def _current_board(vector: VectorBattlesnake) -> Board:
-    """Return the current board of the first game."""
-    return Board.from_state(vector.games.state(0), vector.game)
