@@ -199,7 +199,10 @@ function showWinProbabilities() {
   }));
 }
 
-/** Returns the frame with a line: after a mistake the better line, else the first opponent's if lines are on. */
+/**
+ * Adds the expected moves of a snake to a frame.
+ * After a mistake, the line shows the better moves. Otherwise, it shows the first opponent's moves if lines are on.
+ */
 function withLine(frame) {
   const mistake = state.mistakes?.find(({ turn }) => turn === state.index);
   const assessment = mistake || $("sight").value === "lines" ? state.assessments.get(state.index) : null;

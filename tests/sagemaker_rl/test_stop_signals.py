@@ -130,6 +130,25 @@ def test_a_worker_leaves_its_cluster(
     assert signal.getsignal(number) == before
 
 
+@pytest.mark.parametrize(("kind", "status"), [(None, STOPPED_EXIT_STATUS), ("secondary", 0)])
+def test_a_stopped_primary_job_is_no_failure_of_the_secondary(
+    monkeypatch: pytest.MonkeyPatch, kind: str | None, status: int
+) -> None:
+    link = SimpleNamespace(
+        own_address="127.0.0.1", close=lambda: None, send=lambda message: None,
+        receive=lambda: {"shutdown": STOPPED_EXIT_STATUS, "reason": "a stop was requested"},
+    )  # fmt: skip
+    joined = SimpleNamespace(run_id="1", link=link, ray_address="127.0.0.1:1", token="")
+    node = SimpleNamespace(start=lambda give_up: None, is_running=False, stop=lambda: None)
+    monkeypatch.setattr(roles, "_make_discovery", lambda *_: None)
+    monkeypatch.setattr(roles, "join_cluster", lambda *_: joined)
+    monkeypatch.setattr(roles, "set_auth_token", lambda *_: None)
+    monkeypatch.setattr(roles.RayNode, "create_worker", lambda *_: node)
+    membership: Any = SimpleNamespace(name="algo-2", head="algo-1")
+    settings: Any = SimpleNamespace(rl_cluster_type=kind, rl_join_timeout_minutes=1)
+    assert roles.run_worker(membership, settings) == status
+
+
 def test_a_stop_waits_for_the_end_of_an_import(
     default_signals: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,8 @@ def run_head(
 def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
     """Join the cluster, run a Ray node until the run ends, and return the exit status.
 
+    A secondary job ends with status 0 if its primary job is stopped.
+
     Raises:
         ClusterError: If the head node did not respond in time, was lost, or has failed, its address
             cannot be read from S3, or Ray does not start on this instance.
@@ -125,7 +127,10 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
     set_auth_token(joined.token, _token_path())
     node = RayNode.create_worker(joined.link.own_address, joined.ray_address, num_local_cpus())
     try:
-        return _run_node_until_shutdown(membership, joined.link, node)
+        status = _run_node_until_shutdown(membership, joined.link, node)
+        # SageMaker would show a secondary job as failed if only its primary job was stopped.
+        is_stopped_secondary = settings.rl_cluster_type and status == STOPPED_EXIT_STATUS
+        return 0 if is_stopped_secondary else status
     finally:
         node.stop()
         joined.link.close()
