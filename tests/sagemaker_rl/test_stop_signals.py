@@ -22,6 +22,7 @@ import ray
 
 from sagemaker_rl.cluster import ray_node, roles
 from sagemaker_rl.cluster.membership import find_own_address
+from sagemaker_rl.cluster.ray_node import RayNode
 from sagemaker_rl.cluster.rendezvous import STOPPED_EXIT_STATUS
 from sagemaker_rl.job.stop_signals import (
     PendingSignals,
@@ -143,7 +144,7 @@ def test_a_stopped_primary_job_is_no_failure_of_the_secondary(
     monkeypatch.setattr(roles, "_make_discovery", lambda *_: None)
     monkeypatch.setattr(roles, "join_cluster", lambda *_: joined)
     monkeypatch.setattr(roles, "set_auth_token", lambda *_: None)
-    monkeypatch.setattr(roles.RayNode, "create_worker", lambda *_: node)
+    monkeypatch.setattr(RayNode, "create_worker", lambda *_: node)
     membership: Any = SimpleNamespace(name="algo-2", head="algo-1")
     settings: Any = SimpleNamespace(rl_cluster_type=kind, rl_join_timeout_minutes=1)
     assert roles.run_worker(membership, settings) == status
