@@ -41,6 +41,8 @@ typedef struct {
     uint32_t child;
 } Edge;
 
+#define EVAL_CACHE_SLOTS 4096 /* slots of the evaluation cache, a power of two */
+
 /* A search tree: an array of nodes and a hash table of edges. */
 typedef struct {
     Search *search;
@@ -51,6 +53,10 @@ typedef struct {
     size_t stats_offset, node_bytes;
     char *nodes;
     Edge *edges;
+    /* Evaluation cache of update_priors(): keys of edges, and the win probabilities of all snakes
+     * after each edge. */
+    uint64_t *cache_keys;
+    float *cache_win_probs;
     float c_puct;
     uint64_t random; /* random state for the root noise */
 } Tree;
@@ -64,12 +70,16 @@ static ActionStats *get_stats(const Tree *tree, const Node *node) {
     return (ActionStats *)((char *)node + tree->stats_offset);
 }
 
-/* Converts a value in 1/1000 cell to a win probability with the logistic function. The exponential
- * is approximated by (1 + x / 1024) ^ 1024, which every processor rounds in the same way. */
-static float win_probability(int value) {
-    float odds = 1 + clamp_abs(value, 8 * VALUE_PER_LOGIT) / (1024.0f * VALUE_PER_LOGIT);
-    for (int i = 0; i < 10; i++) odds *= odds;
-    return odds / (1 + odds);
+/* Converts four values in 1/1000 cell to win probabilities with the logistic function. The
+ * exponential is approximated by (1 + x / 1024) ^ 1024, which every processor rounds in the same
+ * way. The compiler computes the four values in the lanes of one vector. */
+static void win_probabilities(const int *values, float *win_probs) {
+    float odds[4];
+    for (int k = 0; k < 4; k++)
+        odds[k] = 1 + clamp_abs(values[k], 8 * VALUE_PER_LOGIT) / (1024.0f * VALUE_PER_LOGIT);
+    for (int i = 0; i < 10; i++)
+        for (int k = 0; k < 4; k++) odds[k] *= odds[k];
+    for (int k = 0; k < 4; k++) win_probs[k] = odds[k] / (1 + odds[k]);
 }
 
 /* Returns the smallest value, in 1/1000 cell, with at least this win probability. */
@@ -77,7 +87,10 @@ static int value_from_probability(float probability) {
     int low = -8 * VALUE_PER_LOGIT, high = 8 * VALUE_PER_LOGIT;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (win_probability(middle) < probability)
+        int values[4] = {middle};
+        float win_probs[4];
+        win_probabilities(values, win_probs);
+        if (win_probs[0] < probability)
             low = middle + 1;
         else
             high = middle;
@@ -89,10 +102,10 @@ static int value_from_probability(float probability) {
  * over, the last survivors have equal probabilities; `before` is the position one turn earlier. */
 static void evaluate_snakes(Search *search, const Position *before, const Position *pos,
                             float *win_probs) {
-    int alive[MAX_SNAKES] = {0}, count = 0;
-    Territory territory;
-    int16_t own[MAX_SNAKES + 1][SNAKE_INPUTS], inputs[NUM_INPUTS];
-    float total = 0;
+    int alive[MAX_SNAKES] = {0}, count = 0, values[MAX_SNAKES] = {0};
+    SnakeInputs all;
+    int16_t inputs[NUM_INPUTS];
+    float by_alive[MAX_SNAKES], total = 0;
     const Position *last = pos->living ? pos : before;
     for (int s = 0; s < search->request->snakes; s++) {
         win_probs[s] = pos->living < 2 && last->snake[s].alive ? 1.0f / last->living : 0;
@@ -100,121 +113,64 @@ static void evaluate_snakes(Search *search, const Position *before, const Positi
     }
     if (count < 2) return;
     search->leaf_evals++;
-    compute_snake_inputs(search, pos, alive, count, &territory, own);
+    compute_snake_inputs(search, pos, alive, count, &all);
     for (int i = 0; i < count; i++) {
-        assemble_inputs(search, pos, alive, count, &territory, own, i, inputs);
-        total += win_probs[alive[i]] = win_probability(
-            network_value(search->network_kernel, search->request->network, inputs, count));
+        assemble_inputs(search, count, &all, i, inputs);
+        values[i] =
+            network_value(search->network_kernel, search->request->network, inputs, count);
     }
-    for (int i = 0; i < count; i++) win_probs[alive[i]] /= total;
-}
-
-/* Returns whether the head of another snake of at least equal length is one step away from
- * `cell`. */
-static int is_contested(const Search *search, const Position *pos, int s, int cell) {
-    for (int o = 0; o < search->request->snakes; o++)
-        if (o != s && pos->snake[o].alive && pos->snake[o].length >= pos->snake[s].length &&
-            steps_between(search, cell, head_of(search, pos, o)) == 1)
-            return 1;
-    return 0;
+    for (int i = 0; i < count; i += 4) win_probabilities(values + i, by_alive + i);
+    for (int i = 0; i < count; i++) total += by_alive[i];
+    for (int i = 0; i < count; i++) win_probs[alive[i]] = by_alive[i] / total;
 }
 
 /* Writes the initial priors of snake `s`: uniform over its non-fatal moves, with less weight on
- * contested cells. */
-static void init_priors(Search *search, const Position *pos, int s, float *prior) {
-    uint8_t moves[4];
-    int count = generate_moves(search, pos, s, 4, moves);
+ * contested cells. `closed` contains the cells that stay occupied. If all moves are fatal, the
+ * prior of move 0 is 1. */
+static void init_priors(const Search *search, const Position *pos, int s, const Bits *closed,
+                        float *prior) {
+    int head = head_of(search, pos, s), rivals[MAX_SNAKES], count = 0;
     float total = 0;
-    for (int i = 0; i < count; i++) {
-        int cell = search->next[head_of(search, pos, s)][moves[i]];
-        int is_contested_cell = cell != OFF_BOARD && is_contested(search, pos, s, cell);
-        total += prior[moves[i]] = is_contested_cell ? CONTESTED_CELL_PRIOR : 1;
+    /* Only the heads of equal or longer snakes within two steps can contest a cell. */
+    for (int o = 0; o < search->request->snakes; o++)
+        if (o != s && pos->snake[o].alive && pos->snake[o].length >= pos->snake[s].length &&
+            steps_between(search, head, head_of(search, pos, o)) <= 2)
+            rivals[count++] = head_of(search, pos, o);
+    for (int move = 0; move < 4; move++) {
+        int cell = search->next[head][move], is_contested = 0;
+        if (cell == OFF_BOARD || bits_has(closed, cell)) continue;
+        for (int i = 0; i < count; i++)
+            is_contested |= steps_between(search, cell, rivals[i]) == 1;
+        total += prior[move] = is_contested ? CONTESTED_CELL_PRIOR : 1;
     }
-    for (int i = 0; i < count; i++) prior[moves[i]] /= total;
+    for (int move = 0; move < 4 && total > 0; move++) prior[move] /= total;
+    if (!(total > 0)) prior[0] = 1;
 }
 
-/* Writes the initial priors of all living snakes. simulate() calls this function when a node is
- * first visited after its evaluation, because most nodes are never visited again. */
-static void init_all_priors(Search *search, const Position *pos, ActionStats *stats) {
+/* Writes the initial priors of all living snakes, which must be 0. simulate() calls this function
+ * when a node is first visited after its evaluation, because most nodes are never visited again. */
+static void init_all_priors(const Search *search, const Position *pos, ActionStats *stats) {
+    Bits closed = bits_minus(pos->occupied, vacating_tails(search, pos));
     for (int s = 0; s < search->request->snakes; s++)
-        if (pos->snake[s].alive) init_priors(search, pos, s, stats[s].prior);
+        if (pos->snake[s].alive) init_priors(search, pos, s, &closed, stats[s].prior);
 }
 
 /* Returns whether the tree has room for another node. The last node is reserved for positions that
  * do not fit. */
 static int has_room(const Tree *tree) { return tree->count + 1 < tree->max_nodes; }
 
-/* Adds a node for `pos`, evaluates the position for all snakes, and returns the index of the node.
- * `before` is the position one turn earlier. If the tree is full, the function overwrites the
- * reserved node. */
-static uint32_t add_node(Tree *tree, const Position *before, const Position *pos) {
+/* Adds a node for `pos` and returns the index of the node. `win_probs` contains the win probability
+ * of every snake. If the tree is full, the function overwrites the reserved node. */
+static uint32_t add_node(Tree *tree, const Position *pos, const float *win_probs) {
     uint32_t index = has_room(tree) ? tree->count++ : tree->max_nodes - 1;
     Node *node = get_node(tree, index);
     ActionStats *stats = get_stats(tree, node);
-    float win_probs[MAX_SNAKES];
     memset(node, 0, tree->node_bytes);
     memcpy(&node->pos, pos, offsetof(Position, snake) + tree->snakes * sizeof(Body));
     node->terminal =
         pos->living < 2 || !(tree->search->request->all_snakes || pos->snake[0].alive);
-    evaluate_snakes(tree->search, before, pos, win_probs);
     for (int s = 0; s < tree->snakes; s++) stats[s].leaf_value = win_probs[s];
     return index;
-}
-
-/* Returns the most visited move with a positive prior, or 4 if there is none. */
-static int most_visited(const ActionStats *stats) {
-    int best = 4;
-    for (int move = 0; move < 4; move++)
-        if (stats->prior[move] > 0 && (best == 4 || stats->visits[move] > stats->visits[best]))
-            best = move;
-    return best;
-}
-
-/* Updates the priors of a node by a one-turn lookahead. The new weight of a move is its prior times
- * the odds of winning after the move. All other snakes play their most visited moves. */
-static void update_priors(Tree *tree, const Node *node) {
-    ActionStats *stats = get_stats(tree, node);
-    uint8_t moves[MAX_SNAKES] = {0};
-    Position to;
-    for (int s = 0; s < tree->snakes; s++)
-        if (node->pos.snake[s].alive) moves[s] = most_visited(&stats[s]);
-    for (int s = 0; s < tree->snakes; s++) {
-        float *prior = stats[s].prior, odds[4] = {0}, total = 0, win_probs[MAX_SNAKES];
-        uint8_t most_visited_move = moves[s];
-        for (moves[s] = 0; moves[s] < 4; moves[s]++) {
-            /* The prior of a fatal move or an only move does not change. */
-            if (!(prior[moves[s]] > 0) || prior[moves[s]] == 1) continue;
-            make_turn(tree->search, &node->pos, moves, &to);
-            evaluate_snakes(tree->search, &node->pos, &to, win_probs);
-            odds[moves[s]] = prior[moves[s]] * (win_probs[s] + 0.001f) / (1.001f - win_probs[s]);
-            total += odds[moves[s]];
-        }
-        moves[s] = most_visited_move;
-        for (int move = 0; move < 4 && total > 0; move++)
-            prior[move] =
-                OLD_PRIOR_WEIGHT * prior[move] + (1 - OLD_PRIOR_WEIGHT) * odds[move] / total;
-    }
-}
-
-/* Returns the move with the highest PUCT score: mean value + bonus * prior / (1 + visits).
- * Unvisited moves have the value of the node. */
-static int select_move(const ActionStats *stats, float bonus) {
-    float scores[4];
-    float best = -1;
-    int selected = 0;
-    /* Without branches, the compiler computes all four moves in the lanes of one vector. */
-    for (int move = 0; move < 4; move++) {
-        int32_t visits = stats->visits[move];
-        float mean = stats->value_sum[move] / visits;
-        mean = visits ? mean : stats->leaf_value;
-        scores[move] = mean + bonus * stats->prior[move] / (1 + visits);
-    }
-    for (int move = 0; move < 4; move++)
-        if (stats->prior[move] > 0 && scores[move] > best) {
-            best = scores[move];
-            selected = move;
-        }
-    return selected;
 }
 
 /* Returns the slot of the key in the hash table of edges, or a free slot for the key (linear
@@ -232,6 +188,101 @@ static Edge *find_edge(const Tree *tree, uint32_t node, const uint8_t *moves, ui
     return find_edge_slot(tree, *key);
 }
 
+/* Returns the slot of an edge in the evaluation cache, which is direct-mapped. */
+static uint32_t cache_slot(uint64_t key) { return mix64(key) >> 32 & (EVAL_CACHE_SLOTS - 1); }
+
+/* Writes the win probabilities after a joint move at a node. The function evaluates the position if
+ * neither a child node nor the evaluation cache has the values. Each call counts as one node, so
+ * that a node limit does not depend on the cache. */
+static void look_ahead(Tree *tree, const Node *node, const uint8_t *moves, float *win_probs) {
+    uint64_t key;
+    uint32_t index = ((const char *)node - tree->nodes) / tree->node_bytes;
+    const Edge *edge = find_edge(tree, index, moves, &key);
+    uint32_t slot = cache_slot(key);
+    float *cached = &tree->cache_win_probs[slot * tree->snakes];
+    if (edge->key) {
+        const ActionStats *stats = get_stats(tree, get_node(tree, edge->child));
+        for (int s = 0; s < tree->snakes; s++) win_probs[s] = stats[s].leaf_value;
+        tree->search->nodes++;
+        return;
+    }
+    if (tree->cache_keys[slot] == key) {
+        tree->search->nodes++;
+    } else {
+        Position to;
+        make_turn(tree->search, &node->pos, moves, &to);
+        evaluate_snakes(tree->search, &node->pos, &to, cached);
+        tree->cache_keys[slot] = key;
+    }
+    memcpy(win_probs, cached, tree->snakes * sizeof *win_probs);
+}
+
+/* Returns the most visited move with a positive prior, or 4 if there is none. */
+static int most_visited(const ActionStats *stats) {
+    int best = 4;
+    for (int move = 0; move < 4; move++)
+        if (stats->prior[move] > 0 && (best == 4 || stats->visits[move] > stats->visits[best]))
+            best = move;
+    return best;
+}
+
+/* Updates the priors of a node by a one-turn lookahead. The new weight of a move is its prior times
+ * the odds of winning after the move. All other snakes play their most visited moves. */
+static void update_priors(Tree *tree, const Node *node) {
+    ActionStats *stats = get_stats(tree, node);
+    uint8_t moves[MAX_SNAKES] = {0};
+    for (int s = 0; s < tree->snakes; s++)
+        if (node->pos.snake[s].alive) moves[s] = most_visited(&stats[s]);
+    for (int s = 0; s < tree->snakes; s++) {
+        float *prior = stats[s].prior, odds[4] = {0}, total = 0, win_probs[MAX_SNAKES];
+        uint8_t most_visited_move = moves[s];
+        for (moves[s] = 0; moves[s] < 4; moves[s]++) {
+            /* The prior of a fatal move or an only move does not change. */
+            if (!(prior[moves[s]] > 0) || prior[moves[s]] == 1) continue;
+            look_ahead(tree, node, moves, win_probs);
+            odds[moves[s]] = prior[moves[s]] * (win_probs[s] + 0.001f) / (1.001f - win_probs[s]);
+            total += odds[moves[s]];
+        }
+        moves[s] = most_visited_move;
+        for (int move = 0; move < 4 && total > 0; move++)
+            prior[move] =
+                OLD_PRIOR_WEIGHT * prior[move] + (1 - OLD_PRIOR_WEIGHT) * odds[move] / total;
+    }
+}
+
+/* Numbers of the four moves, in the lanes of one vector. */
+typedef float Float4 __attribute__((vector_size(16)));
+typedef int32_t Int4 __attribute__((vector_size(16)));
+
+/* Returns, in each lane, `a` if `mask` is -1 or `b` if `mask` is 0. */
+static inline ALWAYS_INLINE Float4 choose(Int4 mask, Float4 a, Float4 b) {
+    return (Float4)((mask & (Int4)a) | (~mask & (Int4)b));
+}
+
+/* Returns the move with the highest PUCT score: mean value + bonus * prior / (1 + visits).
+ * Unvisited moves have the value of the node. */
+static int select_move(const ActionStats *stats, float bonus) {
+    Int4 visits;
+    Float4 value_sum, prior;
+    memcpy(&visits, stats->visits, sizeof visits);
+    memcpy(&value_sum, stats->value_sum, sizeof value_sum);
+    memcpy(&prior, stats->prior, sizeof prior);
+    Float4 mean = value_sum / __builtin_convertvector(visits, Float4);
+    mean = choose(visits != 0, mean, (Float4){0} + stats->leaf_value);
+    mean += bonus * prior / __builtin_convertvector(1 + visits, Float4);
+    Float4 scores = choose(prior > 0.0f, mean, (Float4){-1, -1, -1, -1}); /* -1: fatal move */
+    /* Floats of at least 0 sort like their bits, and -1 is smaller. The low bits contain 3 - move,
+     * so that the first of equal moves wins. A maximum of integers needs no branches, which the
+     * processor could not predict. */
+    Int4 bits = (Int4)scores;
+    int64_t best = (int64_t)bits[0] * 4 + 3;
+    for (int move = 1; move < 4; move++) {
+        int64_t other = (int64_t)bits[move] * 4 + 3 - move;
+        best = other > best ? other : best;
+    }
+    return 3 - (best & 3);
+}
+
 /* Enlarges the table of edges to `size` slots, a power of two. The table starts small, because
  * short searches should use little memory. Returns 0, or -1 if out of memory. */
 static int grow_edge_table(Tree *tree, uint32_t size) {
@@ -247,18 +298,23 @@ static int grow_edge_table(Tree *tree, uint32_t size) {
 }
 
 /* Returns the index of the child node after the joint move. If the child does not exist, the
- * function adds the child and sets `is_new` to 1. */
+ * function evaluates and adds the child, and sets `is_new` to 1. */
 static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *is_new) {
     Search *search = tree->search;
     const Position *pos = &get_node(tree, index)->pos;
     Position to;
+    float win_probs[MAX_SNAKES];
     uint64_t key;
     Edge *edge = find_edge(tree, index, moves, &key);
     *is_new = !edge->key;
     if (*is_new) {
         make_turn(search, pos, moves, &to);
         if (has_room(tree)) *edge = (Edge){key, tree->count};
-        return add_node(tree, pos, &to);
+        uint32_t slot = cache_slot(key);
+        if (tree->cache_keys[slot] == key)
+            return add_node(tree, &to, &tree->cache_win_probs[slot * tree->snakes]);
+        evaluate_snakes(search, pos, &to, win_probs);
+        return add_node(tree, &to, win_probs);
     }
     const Position *next = &get_node(tree, edge->child)->pos;
     /* The rings may contain the bodies of another line, so the heads are written again. */
@@ -350,8 +406,8 @@ static void extract_visited_line(Tree *tree, SearchResult *result) {
     }
 }
 
-/* Allocates a tree and adds the root node. Returns 0, or -1 if out of memory; the caller frees
- * nodes and edges in both cases. */
+/* Allocates a tree and adds the root node. Returns 0, or -1 if out of memory; the caller frees the
+ * tree with free_tree() in both cases. */
 static int init_tree(Tree *tree, const Position *root) {
     const SearchRequest *request = tree->search->request;
     size_t position = offsetof(Position, snake) + request->snakes * sizeof(Body);
@@ -362,9 +418,23 @@ static int init_tree(Tree *tree, const Position *root) {
     if (request->max_nodes && request->max_nodes + 2 < tree->max_nodes)
         tree->max_nodes = request->max_nodes + 2;
     tree->nodes = malloc(tree->max_nodes * tree->node_bytes);
-    if (!tree->nodes || grow_edge_table(tree, 512)) return -1;
-    add_node(tree, root, root);
+    tree->cache_keys = calloc(EVAL_CACHE_SLOTS, sizeof *tree->cache_keys);
+    tree->cache_win_probs =
+        malloc(EVAL_CACHE_SLOTS * tree->snakes * sizeof *tree->cache_win_probs);
+    if (!tree->nodes || !tree->cache_keys || !tree->cache_win_probs || grow_edge_table(tree, 512))
+        return -1;
+    float win_probs[MAX_SNAKES];
+    evaluate_snakes(tree->search, root, root, win_probs);
+    add_node(tree, root, win_probs);
     return 0;
+}
+
+/* Frees the memory of a tree. */
+static void free_tree(Tree *tree) {
+    free(tree->cache_win_probs);
+    free(tree->cache_keys);
+    free(tree->edges);
+    free(tree->nodes);
 }
 
 /* Returns the mean value of a move, or the value of the node if the move has no visits. */
@@ -411,7 +481,6 @@ static int run_decoupled(Search *search, const Position *root, SearchResult *res
         if (check_stop(search, !(done & 15), !(done & 0xfff))) break;
     }
     if (!failed) export_visits(&tree, result);
-    free(tree.edges);
-    free(tree.nodes);
+    free_tree(&tree);
     return failed;
 }

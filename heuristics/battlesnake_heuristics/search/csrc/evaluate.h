@@ -47,15 +47,13 @@ static inline ALWAYS_INLINE int init_tails(const Search *search, const Position 
     return last_turn;
 }
 
-/* Returns the union of `free` and the cells that tails vacate on turn `turn`. The loop contains no
- * branches and no stores. */
-static inline ALWAYS_INLINE Bits free_tails(const Tail *tails, int count, unsigned turn,
-                                            Bits free) {
+/* Returns the union of `free` and the cells that tails vacate on turn `turn`. */
+static inline ALWAYS_INLINE Bits free_tails(const Search *search, const Tail *tails, int count,
+                                            unsigned turn, Bits free) {
     for (int i = 0; i < count; i++) {
         const Tail *tail = &tails[i];
-        int cell = tail->ring[(tail->ring_index + turn) & (RING - 1)];
-        uint64_t bit = (uint64_t)(turn - tail->first <= tail->last) << (cell & 63);
-        for (int w = 0; w < WORDS; w++) free.w[w] |= cell >> 6 == w ? bit : 0;
+        if (turn - tail->first > tail->last) continue;
+        free = bits_or(free, search->cell_bits[tail->ring[(tail->ring_index + turn) & (RING - 1)]]);
     }
     return free;
 }

@@ -31,9 +31,9 @@ static inline int board_fraction(const Search *search, int cells) {
     return cells * search->board_fraction_scale >> 16;
 }
 
-/* Writes the SNAKE_INPUTS inputs of snake `s`, which is alive[i]. */
+/* Writes the SNAKE_INPUTS inputs of snake `s`, which is alive[i], before they are clamped. */
 static void snake_inputs(const Search *search, const Position *pos, const Territory *territory,
-                         int i, int s, int16_t *in) {
+                         int i, int s, int32_t *raw) {
     const SearchRequest *request = search->request;
     const Body *body = &pos->snake[s];
     int head = head_of(search, pos, s);
@@ -41,30 +41,55 @@ static void snake_inputs(const Search *search, const Position *pos, const Territ
     int slack = body->health - (turns_to_food == UNREACHED ? 40 : turns_to_food);
     int hazard_damage = request->damage > 0 ? min_int(request->damage, 50) : 0;
     int in_hazard = hazard_damage ? bits_count(bits_and(territory->owned[i], search->hazard)) : 0;
-    int raw[SNAKE_INPUTS], *next = raw;
 #define BOARD(name, unit, formula)
-#define SNAKE(name, unit, formula) *next++ = formula;
+#define SNAKE(name, unit, formula) raw[SNAKE_##name] = formula;
 #include "input_table.h"
 #undef BOARD
 #undef SNAKE
-    for (int k = 0; k < SNAKE_INPUTS; k++) in[k] = clamp_abs(raw[k], MAX_ACTIVATION);
 }
 
-/* Writes the BOARD_INPUTS inputs from the perspective of a snake of length `length`. `longest` is
- * the length of the longest opponent. `longer` is our length lead over the nearest opponent, and
- * `head_distance` is the distance to its head. */
-static void board_inputs(const Search *search, const Territory *territory, int count, int length,
-                         int longest, int longer, int head_distance, int16_t *in) {
+/* Board inputs up to this one differ between the snakes; the others are equal for all snakes. */
+#define LAST_OWN_INPUT BOARD_threat
+
+/* The position of compute_snake_inputs(), from which assemble_inputs() builds the inputs of each
+ * snake. Arrays are indexed like `alive`. */
+typedef struct {
+    Territory territory;
+    int16_t by_snake[MAX_SNAKES][SNAKE_INPUTS];
+    int16_t sum[SNAKE_INPUTS];   /* sums of all snakes, if there are several opponents */
+    int16_t board[BOARD_INPUTS]; /* only the board inputs that are equal for all snakes */
+    int length[MAX_SNAKES]; /* number of segments */
+    int head_distance[MAX_SNAKES][MAX_SNAKES]; /* steps between two different heads */
+    int strongest, second; /* the two strongest snakes, if there are several opponents */
+} SnakeInputs;
+
+/* Writes the board inputs that are equal for all `count` snakes. */
+static void shared_board_inputs(const Search *search, const Territory *territory, int count,
+                                int16_t *in) {
     const SearchRequest *request = search->request;
-    int hazards = territory->num_hazards, lead = length - longest;
-    int threat = head_distance < 8 ? (8 - head_distance) * 64 : 0;
-    int raw[BOARD_INPUTS], *next = raw;
-#define BOARD(name, unit, formula) *next++ = formula;
+    const int lead = 0, longer = 0, head_distance = 0, threat = 0; /* not used by these inputs */
+    int hazards = territory->num_hazards, raw[BOARD_INPUTS] = {0};
+#define BOARD(name, unit, formula) \
+    if (BOARD_##name > LAST_OWN_INPUT) raw[BOARD_##name] = formula;
 #define SNAKE(name, unit, formula)
 #include "input_table.h"
 #undef BOARD
-#undef SNAKE
     for (int k = 0; k < BOARD_INPUTS; k++) in[k] = clamp_abs(raw[k], MAX_ACTIVATION);
+}
+
+/* Writes the board inputs that differ between the snakes. `lead` is our length lead over the
+ * longest opponent. `longer` is our length lead over the nearest opponent, and `head_distance` is
+ * the distance to its head. */
+static void own_board_inputs(const Search *search, const Territory *territory, int count, int lead,
+                             int longer, int head_distance, int16_t *in) {
+    const SearchRequest *request = search->request;
+    int hazards = territory->num_hazards;
+    int threat = head_distance < 8 ? (8 - head_distance) * 64 : 0;
+#define BOARD(name, unit, formula) \
+    if (BOARD_##name <= LAST_OWN_INPUT) in[BOARD_##name] = clamp_abs(formula, MAX_ACTIVATION);
+#include "input_table.h"
+#undef BOARD
+#undef SNAKE
 }
 
 /* Returns whether opponent `a` ranks before opponent `b`. The larger of `first_a` and `first_b`
@@ -86,19 +111,51 @@ static void count_board_cells(const Search *search, const Position *pos, int cou
     territory->num_hazards = search->request->damage > 0 ? bits_count(search->hazard) : 0;
 }
 
+/* Returns the strength of a snake from its inputs. */
+static inline int strength(const int16_t *in) { return in[SNAKE_cells] + in[SNAKE_length]; }
+
+/* Finds the two strongest snakes, one of which is the strongest opponent of every snake. */
+static void find_strongest(int count, SnakeInputs *all) {
+    all->strongest = all->second = -1;
+    for (int i = 0; i < count; i++) {
+        const int16_t *in = all->by_snake[i];
+        int own = strength(in);
+        if (all->strongest < 0 || ranks_before(own, strength(all->by_snake[all->strongest]), in,
+                                               all->by_snake[all->strongest])) {
+            all->second = all->strongest;
+            all->strongest = i;
+        } else if (all->second < 0 || ranks_before(own, strength(all->by_snake[all->second]), in,
+                                                   all->by_snake[all->second])) {
+            all->second = i;
+        }
+    }
+}
+
 /* Computes the territory and the inputs of the `count` living snakes, whose indices are in
- * `alive`. With several opponents, the row by_snake[count] contains the sums of all snakes. */
+ * `alive`. */
 static void compute_snake_inputs(const Search *search, const Position *pos, const int *alive,
-                                 int count, Territory *territory,
-                                 int16_t by_snake[][SNAKE_INPUTS]) {
-    compute_territory(search, pos, alive, count, territory);
-    count_board_cells(search, pos, count, territory);
-    for (int i = 0; i < count; i++) snake_inputs(search, pos, territory, i, alive[i], by_snake[i]);
+                                 int count, SnakeInputs *all) {
+    int32_t raw[MAX_SNAKES][SNAKE_INPUTS];
+    compute_territory(search, pos, alive, count, &all->territory);
+    count_board_cells(search, pos, count, &all->territory);
+    shared_board_inputs(search, &all->territory, count, all->board);
+    for (int i = 0; i < count; i++) {
+        int s = alive[i], head = head_of(search, pos, s);
+        all->length[i] = pos->snake[s].length;
+        snake_inputs(search, pos, &all->territory, i, s, raw[i]);
+        for (int o = 0; o < i; o++)
+            all->head_distance[i][o] = all->head_distance[o][i] =
+                steps_between(search, head, head_of(search, pos, alive[o]));
+    }
+    for (int i = 0; i < count; i++) /* the compiler vectorizes a separate loop */
+        for (int k = 0; k < SNAKE_INPUTS; k++)
+            all->by_snake[i][k] = clamp_abs(raw[i][k], MAX_ACTIVATION);
     if (count == 2) return;
+    find_strongest(count, all);
     int16_t sum[SNAKE_INPUTS] = {0}; /* the compiler vectorizes a local array */
     for (int i = 0; i < count; i++)
-        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += by_snake[i][k];
-    memcpy(by_snake[count], sum, sizeof sum);
+        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += all->by_snake[i][k];
+    memcpy(all->sum, sum, sizeof sum);
 }
 
 /* Returns value / 3, rounded toward zero. The compiler vectorizes the multiplication, but not a
@@ -107,35 +164,28 @@ static inline int16_t divide_by_3(int16_t value) { return (value * 21846 >> 16) 
 
 /* Writes all inputs from the perspective of snake alive[me], for `count` >= 2 living snakes. With
  * one opponent, the last two groups of `inputs` stay unchanged. */
-static void assemble_inputs(const Search *search, const Position *pos, const int *alive, int count,
-                            const Territory *territory, const int16_t by_snake[][SNAKE_INPUTS],
-                            int me, int16_t *inputs) {
-    int strongest = -1, nearest = -1, longest = 0;
-    int head_distances[MAX_SNAKES], strengths[MAX_SNAKES];
-    int length = pos->snake[alive[me]].length;
+static void assemble_inputs(const Search *search, int count, const SnakeInputs *all, int me,
+                            int16_t *inputs) {
+    const int *distances = all->head_distance[me];
+    int nearest = !me, longest = all->length[nearest];
     int16_t sum[SNAKE_INPUTS], *block = inputs + BOARD_INPUTS;
-    for (int i = 0; i < count; i++) {
+    for (int i = nearest + 1; i < count; i++) {
         if (i == me) continue;
-        longest = max_int(longest, pos->snake[alive[i]].length);
-        head_distances[i] =
-            steps_between(search, head_of(search, pos, alive[me]), head_of(search, pos, alive[i]));
-        strengths[i] = by_snake[i][SNAKE_cells] + by_snake[i][SNAKE_length];
-        if (strongest < 0 ||
-            ranks_before(strengths[i], strengths[strongest], by_snake[i], by_snake[strongest]))
-            strongest = i;
-        if (nearest < 0 || ranks_before(-head_distances[i], -head_distances[nearest], by_snake[i],
-                                        by_snake[nearest]))
+        longest = max_int(longest, all->length[i]);
+        if (ranks_before(-distances[i], -distances[nearest], all->by_snake[i],
+                         all->by_snake[nearest]))
             nearest = i;
     }
-    int longer = length - pos->snake[alive[nearest]].length;
-    board_inputs(search, territory, count, length, longest, longer, head_distances[nearest],
-                 inputs);
-    memcpy(block, by_snake[me], sizeof by_snake[0]);
-    memcpy(block += SNAKE_INPUTS, by_snake[strongest], sizeof by_snake[0]);
+    int strongest = count == 2 ? nearest : all->strongest == me ? all->second : all->strongest;
+    memcpy(inputs, all->board, sizeof all->board);
+    own_board_inputs(search, &all->territory, count, all->length[me] - longest,
+                     all->length[me] - all->length[nearest], distances[nearest], inputs);
+    memcpy(block, all->by_snake[me], sizeof all->by_snake[0]);
+    memcpy(block += SNAKE_INPUTS, all->by_snake[strongest], sizeof all->by_snake[0]);
     if (count == 2) return;
-    memcpy(block += SNAKE_INPUTS, by_snake[nearest], sizeof by_snake[0]);
+    memcpy(block += SNAKE_INPUTS, all->by_snake[nearest], sizeof all->by_snake[0]);
     block += SNAKE_INPUTS;
-    for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] = by_snake[count][k] - by_snake[me][k];
+    for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] = all->sum[k] - all->by_snake[me][k];
     if (count == 4)
         for (int k = 0; k < SNAKE_INPUTS; k++) block[k] = divide_by_3(sum[k]);
     else
@@ -145,8 +195,7 @@ static void assemble_inputs(const Search *search, const Position *pos, const int
 /* Computes the inputs from the perspective of snake 0, which must be alive[0]. */
 static void compute_inputs(const Search *search, const Position *pos, const int *alive, int count,
                            int16_t *inputs) {
-    Territory territory;
-    int16_t by_snake[MAX_SNAKES + 1][SNAKE_INPUTS];
-    compute_snake_inputs(search, pos, alive, count, &territory, by_snake);
-    assemble_inputs(search, pos, alive, count, &territory, by_snake, 0, inputs);
+    SnakeInputs all;
+    compute_snake_inputs(search, pos, alive, count, &all);
+    assemble_inputs(search, count, &all, 0, inputs);
 }

@@ -30,6 +30,7 @@ typedef struct {
     const SearchRequest *request;
     int cells;
     Bits board, left_column, right_column, hazard;
+    Bits cell_bits[MAX_CELLS];   /* the set of each single cell */
     uint16_t next[MAX_CELLS][4]; /* neighbor by move, or OFF_BOARD */
     uint8_t x[MAX_CELLS], y[MAX_CELLS];
     int16_t centrality[MAX_CELLS]; /* 0 in a corner, 256 in the center or on a wrapped board */
@@ -106,11 +107,12 @@ static int health_after(const Search *search, const Position *pos, int health, i
 }
 
 /* Moves every living snake and removes the eaten food. Writes the new cells to `targets`, or
- * OFF_BOARD for snakes eliminated by wall, hunger or hazard. */
+ * OFF_BOARD for eliminated snakes, also for those eliminated by wall, hunger or hazard. */
 static void move_snakes(Search *search, Position *pos, const uint8_t *moves, uint16_t *targets) {
     int fed = 0;
     for (int s = 0; s < search->request->snakes; s++) {
         Body *body = &pos->snake[s];
+        targets[s] = OFF_BOARD;
         if (!body->alive) continue;
         drop_tail(search, pos, s);
         int cell = search->next[head_of(search, pos, s)][moves[s]];
@@ -133,14 +135,19 @@ static void move_snakes(Search *search, Position *pos, const uint8_t *moves, uin
         }
 }
 
-/* Returns whether a collision eliminates snake `s`, which moved to a cell on the board. */
-static bool collides(const Search *search, const Position *pos, int s, const uint16_t *targets) {
-    if (bits_has(&pos->occupied, targets[s])) return true;
-    for (int o = 0; o < search->request->snakes; o++)
-        if (o != s && pos->snake[o].alive && targets[o] == targets[s] &&
-            pos->snake[o].length >= pos->snake[s].length)
-            return true;
-    return false;
+/* Sets `dies` for the living snakes that a collision eliminates. `targets` is OFF_BOARD for
+ * eliminated snakes. */
+static void find_collisions(const Search *search, const Position *pos, const uint16_t *targets,
+                            uint8_t *dies) {
+    for (int s = 0; s < search->request->snakes; s++) {
+        if (targets[s] == OFF_BOARD) continue;
+        dies[s] |= bits_has(&pos->occupied, targets[s]);
+        for (int o = 0; o < s; o++) {
+            if (targets[o] != targets[s]) continue;
+            dies[s] |= pos->snake[o].length >= pos->snake[s].length;
+            dies[o] |= pos->snake[s].length >= pos->snake[o].length;
+        }
+    }
 }
 
 /* Places the head of snake `s` on a cell. In constrictor games, the function also adds a
@@ -180,8 +187,7 @@ static void make_turn(Search *search, const Position *from, const uint8_t *moves
     /* Snakes eliminated by wall, hunger or hazard do not block other snakes on the same turn. */
     for (int s = 0; s < snakes; s++)
         if (to->snake[s].alive && targets[s] == OFF_BOARD) eliminate(search, to, s);
-    for (int s = 0; s < snakes; s++)
-        if (to->snake[s].alive) dies[s] = collides(search, to, s, targets);
+    find_collisions(search, to, targets, dies);
     for (int s = 0; s < snakes; s++) {
         if (!to->snake[s].alive) continue;
         if (dies[s])

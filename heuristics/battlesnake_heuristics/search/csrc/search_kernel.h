@@ -66,6 +66,7 @@ static void init_board(Search *search) {
         int edges = min_int(x, width - 1 - x) + min_int(y, height - 1 - y);
         search->centrality[cell] = request->wrapped ? 256 : edges * 512 / (width + height);
         bits_add(&search->board, cell);
+        bits_add(&search->cell_bits[cell], cell);
         if (x == 0) bits_add(&search->left_column, cell);
         if (x == width - 1) bits_add(&search->right_column, cell);
         if (request->hazards[cell]) bits_add(&search->hazard, cell);

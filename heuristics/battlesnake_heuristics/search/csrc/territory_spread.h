@@ -108,29 +108,29 @@ static inline ALWAYS_INLINE void LANE_FN(spread)(const Search *search, const Pos
     const LANE_SETS west = LANE_FN(in_all)(search->left_column);
     const LANE_SETS east = LANE_FN(in_all)(search->right_column);
     LANE_I64 length[ROWS];
-    LANE_U64 no_food_yet[ROWS], turns_without_food[ROWS], last_turn[ROWS];
+    LANE_U64 no_food_yet[ROWS], turns_without_food[ROWS], turns_without_cell[ROWS];
     const SearchRequest *request = search->request;
     const int rows = ROWS == 1 ? 1 : (count + LANES - 1) / LANES;
     for (int row = 0; row < rows; row++) {
         uint64_t head[WORDS][LANES], segments[LANES];
         for (int lane = 0; lane < LANES; lane++) {
             int i = row * LANES + lane, s = i < count ? alive[i] : 0;
-            int cell = head_of(search, pos, s);
+            Bits cell = i < count ? search->cell_bits[head_of(search, pos, s)] : bits_none();
             segments[lane] = i < count ? pos->snake[s].length : 0;
-            for (int w = 0; w < WORDS; w++)
-                head[w][lane] = i < count && cell >> 6 == w ? 1ull << (cell & 63) : 0;
+            for (int w = 0; w < WORDS; w++) head[w][lane] = cell.w[w];
         }
         for (int w = 0; w < WORDS; w++) owned[row].w[w] = LANE_FN(lanes)(head[w]);
         length[row] = (LANE_I64)LANE_FN(lanes)(segments);
-        turns_without_food[row] = last_turn[row] = (LANE_U64){0};
+        turns_without_food[row] = turns_without_cell[row] = (LANE_U64){0};
         no_food_yet[row] = ~(LANE_U64){0};
     }
     out->soon[0] = out->later[0] = 0; /* 0 means not set, because the own head is always one cell */
     Tail tails[MAX_SNAKES];
     const int last_vacated =
         request->constrictor ? 0 : init_tails(search, pos, alive, count, tails);
-    for (int turn = 1; turn < UNREACHED; turn++) {
-        if (turn <= last_vacated) free = free_tails(tails, count, turn, free);
+    int turn = 1;
+    for (; turn < UNREACHED; turn++) {
+        if (turn <= last_vacated) free = free_tails(search, tails, count, turn, free);
         LANE_SETS open = LANE_FN(minus)(LANE_FN(in_all)(free), reached_by_any);
         for (int row = 0; row < rows; row++)
             reached[row] = LANE_FN(beside)(owned[row], open, west, east, request->width,
@@ -149,8 +149,7 @@ static inline ALWAYS_INLINE void LANE_FN(spread)(const Search *search, const Pos
             owned[row] = LANE_FN(or)(owned[row], won[row]);
             no_food_yet[row] &= ~LANE_FN(any)(LANE_FN(and)(won[row], food));
             turns_without_food[row] -= no_food_yet[row];
-            LANE_U64 more = LANE_FN(any)(won[row]);
-            last_turn[row] = (last_turn[row] & ~more) | (more & (uint64_t)turn);
+            turns_without_cell[row] = (turns_without_cell[row] + 1) & ~LANE_FN(any)(won[row]);
         }
         if (turn == SOON_TURNS || turn == LATER_TURNS)
             for (int i = 0; i < count; i++)
@@ -162,7 +161,7 @@ static inline ALWAYS_INLINE void LANE_FN(spread)(const Search *search, const Pos
         out->owned[i] = LANE_FN(lane)(&owned[row], lane);
         out->turns_to_food[i] =
             no_food_yet[row][lane] ? UNREACHED : turns_without_food[row][lane] + 1;
-        out->last_turn[i] = last_turn[row][lane];
+        out->last_turn[i] = turn - 1 - (int)turns_without_cell[row][lane];
         out->cells[i] = bits_count(out->owned[i]);
     }
     out->reached_by_any = LANE_FN(lane)(&reached_by_any, 0);
