@@ -66,7 +66,7 @@ MUTANTS = [
                 "targets[s] == OFF_BOARD) eliminate(search, to, s);",
                 "0) ;",
             ),
-            ("nobody dies in a body", "if (bits_has(&pos->occupied, targets[s])) return true;", ""),
+            ("nobody dies in a body", "dies[s] |= bits_has(&pos->occupied, targets[s]);", ""),
             (
                 "heads of one length pass",
                 "pos->snake[o].length >= pos->snake[s].length",
@@ -75,8 +75,8 @@ MUTANTS = [
             ("the longer dies, too", "pos->snake[o].length >= pos->snake[s].length", "1"),
             (
                 "collisions one after the other",
-                "dies[s] = collides(search, to, s, targets);",
-                "if (collides(search, to, s, targets)) eliminate(search, to, s);",
+                "dies[o] |= pos",
+                "dies[o] |= !dies[s] && pos",
             ),
             (
                 "the dead still lie there",
