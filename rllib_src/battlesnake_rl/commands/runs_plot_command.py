@@ -104,7 +104,9 @@ def plot_curves(
             axis.annotate(label, (0.01, value), xycoords=("axes fraction", "data"), va="bottom")
         axis.set(xlabel=x_label or _X_LABELS[x_column], title=column)
         axis.grid(alpha=0.3)
-        axis.legend()
+        axis.margins(y=0.1)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(columns))
     write_atomically(target, lambda path: figure.savefig(path, format=target.suffix[1:], dpi=120))
     plt.close(figure)
 
