@@ -173,13 +173,25 @@ class Replay:
         Raises:
             ReplayError: If the game does not have this turn.
         """
+        self._check_turn(turn)
+        board = self.first.copy()
+        for played in self.turns[: turn - board.turn]:
+            played.play(board)
+        return board
+
+    def boards_until(self, turn: int) -> list[Board]:
+        """Return copies of the positions from the first to the position after ``turn``.
+
+        Raises:
+            ReplayError: If the game does not have this turn.
+        """
+        self._check_turn(turn)
+        return list(itertools.islice(self.boards(), turn - self.first.turn + 1))
+
+    def _check_turn(self, turn: int) -> None:
         start, end = self.first.turn, self.first.turn + len(self.turns)
         if not start <= turn <= end:
             raise ReplayError(f"turn must be between {start} and {end}, got {turn}")
-        board = self.first.copy()
-        for played in self.turns[: turn - start]:
-            played.play(board)
-        return board
 
     def snake_id(self, id_or_name: str) -> str:
         """Return the id of the snake that has this id or this unique name.

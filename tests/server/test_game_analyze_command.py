@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,12 +162,12 @@ def test_visitors_without_a_token_cannot_start_an_analysis(game: Path) -> None:
 
 def test_what_if_plays_other_moves() -> None:
     board = Board.from_text("A . . . . B\n. . . . . .\n. . . . . .")
-    after, played_on = what_if.play_branch(board, "rl-dd")
+    (*_, after), played_on = what_if.play_branch([board], "rl-dd")
     assert played_on == "rl-dd"
     assert [snake.head for snake in after.snakes] == [(1, 1), (4, 1)]
     assert after.turn == 2
     assert board.turn == 0
-    chosen, words = what_if.play_branch(board, "xl")
+    (*_, chosen), words = what_if.play_branch([board], "xl")
     assert words[1] == "l"
     assert chosen.snakes[0].head in {(1, 2), (0, 1)}
 
@@ -184,7 +185,32 @@ def test_what_if_plays_other_moves() -> None:
 def test_unplayable_moves_are_reported(groups: str, words: str) -> None:
     board = Board.from_text("A . . . . B\n. . . . . .")
     with pytest.raises(ValueError, match=words):
-        what_if.play_branch(board, groups)
+        what_if.play_branch([board], groups)
+
+
+def with_limited_view(text: str, turn: int) -> Board:
+    board = Board.from_text(text)
+    board.turn = turn
+    game = replace(board.game, settings=replace(board.game.settings, view_radius=2))
+    return Board.from_state(board, game)
+
+
+def search_values(*boards: Board) -> Any:
+    """Return the search values of the candidates of snake a, by move."""
+    assessment = what_if.describe_branch(boards, "")["snakes"]["a"]
+    return {one["move"]: one["value"] for one in assessment["candidates"]}
+
+
+def test_what_if_decides_by_the_visible_information() -> None:
+    """Hidden cells have no effect on a snake with limited view, but remembered cells do."""
+    rows = [". . . . . . . ."] * 6
+    beside = with_limited_view("\n".join(["> > A . . . . .", *rows, ". . . . B < < <"]), 5)
+    away = with_limited_view("\n".join(["> > A . . . . .", *rows, "> > > B . . . ."]), 5)
+    assert search_values(beside) == search_values(away)
+    moves = [what_if.play_branch([board], "xu")[1] for board in (beside, away)]
+    assert moves[0] == moves[1]
+    seen = with_limited_view("\n".join(["> > A . B < < <", *rows, ". . . . . . . ."]), 4)
+    assert search_values(seen, beside) != search_values(beside)
 
 
 def test_a_position_becomes_a_scenario(game: Path) -> None:

@@ -12,7 +12,7 @@ to then (`sample_turns`), so that hidden information counts for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from statistics import fmean, pstdev
@@ -263,16 +263,27 @@ def sample_turns(
     Each sample agrees with everything that its snake has seen so far. A game without limited view
     has no samples.
     """
+    samples = sample_positions(replay.boards(), snake_ids)
+    for board, turn, found in zip(replay.boards(), replay.turns, samples, strict=False):
+        yield board, turn.moves, found
+
+
+def sample_positions(boards: Iterable[Board], snake_ids: Collection[str]) -> Iterator[Samples]:
+    """Yield the samples of some snakes in consecutive positions of one game.
+
+    Each sample agrees with everything that its snake has seen since the first position. A game
+    without limited view has no samples.
+    """
     beliefs = {snake_id: Beliefs() for snake_id in snake_ids}
-    is_limited = replay.first.game.settings.view_radius is not None
-    for board, turn in zip(replay.boards(), replay.turns, strict=False):
+    for board in boards:
         samples = {}
-        for snake in board.living:
-            if is_limited and snake.id in beliefs and not unsupported_reason(board):
+        is_limited = board.game.settings.view_radius is not None and not unsupported_reason(board)
+        for snake in board.living if is_limited else ():
+            if snake.id in beliefs:
                 seen = board.without_seed()
                 seen.you_id = snake.id
                 samples[snake.id] = beliefs[snake.id].sample(seen.limited(), _NUM_SAMPLES)
-        yield board, turn.moves, samples
+        yield samples
 
 
 def _add_likely_moves(

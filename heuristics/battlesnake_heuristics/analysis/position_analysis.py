@@ -133,9 +133,12 @@ class PositionAnalyzer:
             for snake_id, candidates in found.items()
         }
 
-    def best_move(self, board: Board, snake_id: str) -> str:
-        """Return the best move of one snake."""
-        return self._find_candidates(snake_id, {board.without_seed(): 1})[0][0]
+    def best_move(
+        self, board: Board, snake_id: str, samples: Samples = MappingProxyType({})
+    ) -> str:
+        """Return the best move of one snake; see `analyze` for the samples."""
+        positions = samples.get(snake_id, {board.without_seed(): 1})
+        return self._find_candidates(snake_id, positions)[0][0]
 
     def _find_candidates(
         self, snake_id: str, samples: Mapping[Board, int]

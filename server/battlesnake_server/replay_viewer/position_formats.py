@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from flask import Response, abort, jsonify, request
 
@@ -17,14 +18,14 @@ A cell has at most 28 pixels.
 """
 
 
-def respond(board: Board, form: str) -> Response:
+def respond(boards: Sequence[Board], form: str) -> Response:
     """Return the response that contains a position in a format.
 
     The query parameter ``?if=`` selects turns to play from the position (see `what_if`). The query
     parameter ``?you=`` selects the snake ``you`` of the position.
 
     Args:
-        board: Position.
+        boards: Positions of the game up to the position.
         form: Format of `_render_position`, ``frame`` for the viewer, or ``scenario`` for a text
             file.
 
@@ -33,15 +34,17 @@ def respond(board: Board, form: str) -> Response:
     """
     groups = request.args.get("if", "")
     if form == "frame":
-        return jsonify(what_if.describe_branch(board, groups))
-    board, _ = what_if.play_branch(board, groups) if groups else (board.copy(), "")
+        return jsonify(what_if.describe_branch(boards, groups))
+    if groups:
+        boards, _ = what_if.play_branch(boards, groups)
+    board = boards[-1].copy()
     you = request.args.get("you")
     if you is None and form == "scenario":  # A scenario needs a snake that moves.
         you = next((snake.id for snake in board.living), None)
     if you is not None:
         board.you_id = board.snake(you).id
     if form == "scenario":
-        text = what_if.build_scenario(board).to_text()
+        text = what_if.build_scenario([*boards[:-1], board]).to_text()
         name = f"attachment; filename=turn-{board.turn}.txt"
         headers = {"Content-Disposition": name}
         return Response(text, mimetype="text/plain", headers=headers)

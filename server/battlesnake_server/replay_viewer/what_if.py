@@ -4,25 +4,30 @@ The query parameter ``?if=`` selects turns to play from the position. Each turn 
 letters, and a dash separates two groups. A group has one letter per snake in seat order: ``u``,
 ``d``, ``l`` or ``r`` for the snake's move, or ``.`` for an eliminated snake. In the last group,
 ``x`` selects the search's move.
+
+In a game with limited view, the search decides by the information that was visible to the snake.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_heuristics.analysis.game_analysis import MOVES_BY_LETTER, assessment_to_dict
-from battlesnake_heuristics.analysis.mistakes import MISTAKE_LOSS
+from battlesnake_heuristics.analysis.mistakes import MISTAKE_LOSS, Samples, sample_positions
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_server import replay_json
 
 _MAX_BRANCH_TURNS = 60
+_MAX_SEEN_TURNS = 50
+"""Number of latest turns that snakes with limited view remember, which bounds the response time."""
+
 _search_slots = threading.BoundedSemaphore(2)
 
 
@@ -45,36 +50,49 @@ def _acquire_analyzer() -> Iterator[PositionAnalyzer]:
         _search_slots.release()
 
 
-def play_branch(board: Board, groups: str) -> tuple[Board, str]:
-    """Play ``groups`` from ``board``, and replace each ``x`` with the search's move.
+def play_branch(boards: Sequence[Board], groups: str) -> tuple[list[Board], str]:
+    """Play ``groups`` from the last of ``boards``, and replace each ``x`` with the search's move.
 
     New food never appears, because the function removes the seed of the game.
 
+    Args:
+        boards: Positions of the game up to the position in which the branch starts.
+        groups: Moves of the branch.
+
     Returns:
-        The position after the moves, and the groups of the played moves.
+        The given positions and the positions after each turn, and the groups of the played moves.
 
     Raises:
         BoardError: If the groups are invalid.
         WhatIfBusyError: If all search slots are occupied.
     """
-    board = board.without_seed()
+    played = [*boards[:-1], boards[-1].without_seed()]
     played_groups = []
     turns = groups.split("-") if groups else []
     if len(turns) > _MAX_BRANCH_TURNS:
         raise BoardError(f"if: at most {_MAX_BRANCH_TURNS} turns, got {len(turns)}")
     for number, group in enumerate(turns):
-        if board.is_over():
+        if played[-1].is_over():
             raise BoardError(f"if: the game is over before turn {number + 1} of {len(turns)}")
         if "x" in group and number + 1 < len(turns):
             raise BoardError("if: only the last turn may contain x")
-        moves = _parse_moves(board, group)
+        moves = _parse_moves(played, group)
+        board = played[-1].copy()
         board.step(moves)
+        played.append(board)
         played_groups.append("".join(moves.get(s.id, ".")[0] for s in board.snakes))
-    return board, "-".join(played_groups)
+    return played, "-".join(played_groups)
 
 
-def _parse_moves(board: Board, group: str) -> dict[str, str]:
+def _sample_last(boards: Sequence[Board], snake_ids: Collection[str]) -> Samples:
+    """Return the samples of some snakes in the last position."""
+    *_, samples = sample_positions(boards[-_MAX_SEEN_TURNS:], snake_ids)
+    return samples
+
+
+def _parse_moves(boards: Sequence[Board], group: str) -> dict[str, str]:
     """Return the moves of the living snakes in a group of letters, by snake id."""
+    board = boards[-1]
     if len(group) != len(board.snakes):
         raise BoardError(
             f"if: give {len(board.snakes)} letters per turn, got {format_value(group)}"
@@ -85,26 +103,32 @@ def _parse_moves(board: Board, group: str) -> dict[str, str]:
             continue
         if letter != "x" and letter not in MOVES_BY_LETTER:
             raise BoardError(f"if: {format_value(letter)} is not one of u, d, l, r and x")
-        moves[snake.id] = MOVES_BY_LETTER.get(letter) or _best_move(board, snake.id)
+        moves[snake.id] = MOVES_BY_LETTER.get(letter) or _best_move(boards, snake.id)
     return moves
 
 
-def _best_move(board: Board, snake_id: str) -> str:
-    """Return the search's move for a snake."""
+def _best_move(boards: Sequence[Board], snake_id: str) -> str:
+    """Return the search's move for a snake in the last position."""
     with _acquire_analyzer() as analyzer:
-        return analyzer.best_move(board, snake_id)
+        return analyzer.best_move(boards[-1], snake_id, _sample_last(boards, [snake_id]))
 
 
-def describe_branch(board: Board, groups: str) -> dict[str, Any]:
-    """Return the position after ``groups`` in the viewer's JSON format.
+def describe_branch(boards: Sequence[Board], groups: str) -> dict[str, Any]:
+    """Return the position after ``groups`` in the viewer's JSON format; see `play_branch`.
 
     ``snakes`` contains the search's assessment of each snake (see
     `battlesnake_heuristics.analysis.game_analysis`).
     """
-    after, played = play_branch(board, groups)
+    positions, played = play_branch(boards, groups)
+    after = positions[-1]
     solo = after.game.solo or after.game.ruleset == "solo"
     with _acquire_analyzer() as analyzer:
-        assessments = {} if solo or unsupported_reason(after) else analyzer.analyze(after)
+        living = [snake.id for snake in after.living]
+        assessments = (
+            {}
+            if solo or unsupported_reason(after)
+            else analyzer.analyze(after, _sample_last(positions, living))
+        )
     return {
         "frame": replay_json.frame(after),
         "moves": played,
@@ -115,16 +139,18 @@ def describe_branch(board: Board, groups: str) -> dict[str, Any]:
     }
 
 
-def build_scenario(board: Board) -> Scenario:
-    """Return a scenario that allows the best move and almost equally good moves.
+def build_scenario(boards: Sequence[Board]) -> Scenario:
+    """Return a scenario of the last position, with the best move and almost equally good moves.
 
     The loss of an allowed move is less than `MISTAKE_LOSS`.
 
     Raises:
-        BoardError: If ``board.you`` is eliminated or has no opponents.
+        BoardError: If ``you`` is eliminated or has no opponents.
     """
+    board = boards[-1]
+    samples = _sample_last(boards, [board.you.id])
     candidates = (
-        PositionAnalyzer().analyze(board)[board.you.id].candidates
+        PositionAnalyzer().analyze(board, samples)[board.you.id].candidates
         if len(board.living) > 1 and board.you.alive and not unsupported_reason(board)
         else ()
     )

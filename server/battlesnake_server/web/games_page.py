@@ -297,7 +297,7 @@ def last(game_id: str) -> Response:
 def position(game_id: str, turn: int, form: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
     try:
-        return position_formats.respond(load_timeline(game_id).board_at(turn), form)
+        return position_formats.respond(load_timeline(game_id).boards_until(turn), form)
     except (GameNotFoundError, ValueError) as error:
         return error_response(error, 404)
     except WhatIfBusyError as error:

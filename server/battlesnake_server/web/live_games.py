@@ -47,10 +47,18 @@ class GameTimeline:
         Raises:
             ValueError: If the game does not contain the turn.
         """
+        return self.boards_until(turn)[-1].copy()
+
+    def boards_until(self, turn: int) -> list[Board]:
+        """Return the positions up to turn ``turn``, which the caller must not change.
+
+        Raises:
+            ValueError: If the game does not contain the turn.
+        """
         first, last = self.boards[0].turn, self.boards[-1].turn
         if not first <= turn <= last:
             raise ValueError(f"turn must be between {first} and {last}, got {turn}")
-        return self.boards[turn - first].copy()
+        return self.boards[: turn - first + 1]
 
     def add_turn(self, turn: Turn) -> None:
         """Append a turn."""

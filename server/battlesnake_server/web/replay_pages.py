@@ -166,7 +166,7 @@ def embed(key: str) -> Response:
 def position(turn: int, form: str, key: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
     try:
-        return position_formats.respond(_find_entry(key).load().board(turn), form)
+        return position_formats.respond(_find_entry(key).load().boards_until(turn), form)
     except ValueError as error:
         return error_response(str(error), 404)
     except WhatIfBusyError as error:
