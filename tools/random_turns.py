@@ -53,6 +53,7 @@ def random_games(rand: random.Random) -> Any:
         rand.choice((0, 1, 3, 700)),
         rand.choice((-200, -5, 0, 1, 14, 100, 10**6)),
         rand.choice((-1, 0, 1, 2, 3, 25)),
+        view_radius=rand.choice((None, None, 0, 1, 5, 30)),
     )
     game = Game(rand.choice(list(RULESETS)), board_map.id, settings, solo=rand.random() < 0.5)
     num_games = 1 if rand.random() < 0.3 else 40

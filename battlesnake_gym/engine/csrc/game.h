@@ -6,6 +6,13 @@
 #include "engine.h"
 #include "rand.h"
 
+/* Functions that are inlined even into code for larger vectors. */
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
 /* One game in the form that the rules and maps use. */
 typedef struct {
     const Layout *layout;

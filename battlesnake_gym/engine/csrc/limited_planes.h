@@ -3,85 +3,64 @@
  * The planes of a viewer are the shared planes of the game in the cells that the viewer sees. Only
  * the values of partly hidden bodies differ, because hidden segments count once per run. */
 
-/* Column and row of each cell, by board width. */
-static uint8_t column_of[MAX_SIDE + 1][MAX_CELLS + BLOCK];
-static uint8_t row_of[MAX_SIDE + 1][MAX_CELLS + BLOCK];
+/* Sum and difference of column and row of each cell, modulo 256, by board width. Their differences
+ * between two cells are both at most r exactly if the Manhattan distance is at most r. */
+static uint8_t diagonal_of[MAX_SIDE + 1][MAX_CELLS + BLOCK];
+static uint8_t antidiagonal_of[MAX_SIDE + 1][MAX_CELLS + BLOCK];
 
 /* Fills the tables. Not thread-safe. */
-static void fill_coordinates(void) {
+static void fill_diagonals(void) {
     for (int width = 1; width <= MAX_SIDE; width++)
         for (int cell = 0; cell < MAX_CELLS + BLOCK; cell++) {
-            column_of[width][cell] = (uint8_t)(cell % width);
-            row_of[width][cell] = (uint8_t)(cell / width);
+            diagonal_of[width][cell] = (uint8_t)(cell % width + cell / width);
+            antidiagonal_of[width][cell] = (uint8_t)(cell % width - cell / width);
         }
 }
 
-/* The cells that a snake sees, and the other cells of the board: 255, or 0. */
-typedef struct {
-    _Alignas(BLOCK) uint8_t visible[MAX_CELLS + BLOCK], hidden[MAX_CELLS + BLOCK];
-} Sight;
-
-INLINE void make_sight(const Record *record, const Snake *snake, int radius, int span,
-                       Sight *restrict sight) {
-    const uint8_t *restrict columns = column_of[record->width];
-    const uint8_t *restrict rows = row_of[record->width];
-    uint8_t x = (uint8_t)snake->x, y = (uint8_t)snake->y, most = (uint8_t)radius;
-    for (int cell = 0; cell < span; cell++) {
-        uint8_t across = columns[cell] > x ? columns[cell] - x : x - columns[cell];
-        uint8_t up = rows[cell] > y ? rows[cell] - y : y - rows[cell];
-        uint8_t on_board = (uint8_t)-(rows[cell] < record->height);
-        uint8_t near = (uint8_t)-((uint8_t)(across + up) <= most);
-        sight->visible[cell] = on_board & near;
-        sight->hidden[cell] = on_board & (uint8_t)~near;
+/* Writes 255 for the cells of a block that a snake sees, and 0 for the other cells. The cells have
+ * the values from `first` to `first + width` of `diagonal_of`, and likewise for the other table. */
+INLINE void sight_block(const uint8_t *restrict diagonals, const uint8_t *restrict antidiagonals,
+                        uint8_t first, uint8_t anti_first, uint8_t width,
+                        uint8_t *restrict visible) {
+    for (int cell = 0; cell < BLOCK; cell++) {
+        uint8_t near = (uint8_t)-((uint8_t)(diagonals[cell] - first) <= width);
+        uint8_t anti_near = (uint8_t)-((uint8_t)(antidiagonals[cell] - anti_first) <= width);
+        visible[cell] = near & anti_near;
     }
 }
 
-/* Returns whether a body has a cell in `cells`, which are 255 or 0. */
-INLINE bool has_cell_in(const Plane *body, const uint8_t *cells, int span) {
-    Block found = {0};
-    uint64_t words[BLOCK / 8], any = 0;
-    for (int start = 0; start < span; start += BLOCK)
-        found |= BLOCK_AT(body->cells + start) & BLOCK_AT(cells + start);
-    memcpy(words, &found, sizeof words);
-    for (int word = 0; word < BLOCK / 8; word++) any |= words[word];
-    return any;
+/* Writes 255 for the cells that a snake sees, and 0 for the other cells and for a word
+ * behind the board. */
+INLINE void make_sight(const Record *record, const Snake *snake, int radius, const Scene *scene,
+                       uint8_t *visible) {
+    uint8_t reach = (uint8_t)min_int(radius, 2 * MAX_SIDE), width = (uint8_t)(2 * reach);
+    uint8_t first = (uint8_t)(snake->x + snake->y - reach);
+    uint8_t anti_first = (uint8_t)(snake->x - snake->y - reach);
+    const uint8_t *diagonals = diagonal_of[record->width];
+    const uint8_t *antidiagonals = antidiagonal_of[record->width];
+    for (int start = 0; start < scene->span; start += BLOCK)
+        sight_block(diagonals + start, antidiagonals + start, first, anti_first, width,
+                    visible + start);
+    memset(visible + scene->cells, 0, 8);
 }
 
-enum { AGE_WORDS = MAX_CELLS / 64 + 1 };
-
-/* The body of an opponent in a request. `ages` has one bit per visible age. After list_elements(),
- * `elements` has one bit per element of the list: the visible ages, and the first age of each
- * hidden run. */
+/* How much of a body a snake sees. */
 typedef struct {
-    uint64_t ages[AGE_WORDS], elements[AGE_WORDS];
-    int num_elements, stacked;
-} SentBody;
+    uint64_t seen, hidden; /* 0 if no cell is visible, or no cell is hidden */
+} Sighting;
 
-/* Fills the other fields from `ages`. */
-INLINE void list_elements(const Snake *snake, SentBody *body) {
-    int last = (snake->extent - 1) / 64;
-    uint64_t carry = 1; /* the head starts a run */
-    body->num_elements = 0;
-    for (int word = 0; word <= last; word++) {
-        uint64_t seen = body->ages[word], elements = seen | seen << 1 | carry;
-        if (word == last) elements &= ~0ull >> (63 - (snake->extent - 1) % 64);
-        carry = seen >> 63;
-        body->elements[word] = elements;
-        body->num_elements += __builtin_popcountll(elements);
+/* Returns how much of a body is in the visible cells. Values behind the board can make a visible body
+ * count as partly hidden, which is slower but gives equal planes. */
+INLINE Sighting sight_body(const Plane *body, const uint8_t *visible, int span) {
+    Sighting sighting = {0, 0};
+    for (unsigned word = 0; word < (unsigned)span / BLOCK * (BLOCK / 8); word++) {
+        uint64_t cells, mask;
+        memcpy(&cells, body->cells + 8 * word, 8);
+        memcpy(&mask, visible + 8 * word, 8);
+        sighting.seen |= cells & mask;
+        sighting.hidden |= cells & ~mask;
     }
-    bool tail_is_seen = body->ages[last] >> (snake->extent - 1) % 64 & 1;
-    body->stacked = tail_is_seen ? snake->length - snake->extent : 0;
-}
-
-/* Returns the value of a visible cell of this age; the elements are numbered from the tail. */
-INLINE uint8_t sent_value(const Snake *snake, const SentBody *body, int age) {
-    int number = __builtin_popcountll(body->elements[age / 64] >> age % 64);
-    for (int word = age / 64 + 1; word <= (snake->extent - 1) / 64; word++)
-        number += __builtin_popcountll(body->elements[word]);
-    int stacked = min_int(body->stacked, MAX_BLOCKED_TURNS - 1);
-    if (age == 0) return HEAD_VALUE;
-    if (number == 1 && stacked == 0) return FREE_NEXT_TURN_VALUE;
-    return (uint8_t)(BLOCKED_VALUE + 4 * min_int(number + stacked, MAX_BLOCKED_TURNS));
+    return sighting;
 }
 
 /* Writes the visible cells of a body that is partly hidden, and its head if it is visible. */
@@ -90,12 +69,16 @@ INLINE void paint_sent_body(const Game *game, const Scene *scene, const uint8_t 
     const Record *record = game->record;
     const uint16_t *marks = record_marks(game->layout, record);
     const uint8_t *cells = scene->bodies[seat].cells;
+    uint8_t *others = planes + OTHER_BODIES_PLANE * size;
+    int radius = min_int(game->rules->view_reach - 1, MAX_SIDE);
     Snake snake = record->snakes[seat];
-    int16_t seen[MAX_CELLS];
-    int count = 0;
+    int16_t seen[MAX_CELLS]; /* visible cells by age */
+    int last = (snake.extent - 1) / 64;
     SentBody body;
-    memset(body.ages, 0, 8 * (size_t)((snake.extent - 1) / 64 + 1));
-    for (int start = 0; start < scene->cells; start += 8) {
+    for (int word = 0; word <= last; word++) body.ages[word] = 0;
+    int first = max_int(0, record->snakes[own].y - radius) * record->width & -8;
+    int end = min_int(record->height, record->snakes[own].y + radius + 1) * record->width;
+    for (int start = first; start < end; start += 8) {
         uint64_t word, mask;
         memcpy(&word, cells + start, 8);
         memcpy(&mask, visible + start, 8);
@@ -104,58 +87,68 @@ INLINE void paint_sent_body(const Game *game, const Scene *scene, const uint8_t 
             word &= ~(0xffull << 8 * byte);
             int age = mark_age(record, marks[start + byte]);
             body.ages[age / 64] |= 1ull << age % 64;
-            seen[count++] = (int16_t)(start + byte);
+            seen[age] = (int16_t)(start + byte);
         }
     }
     list_elements(&snake, &body);
-    for (int i = 0; i < count; i++)
-        planes[OTHER_BODIES_PLANE * size + seen[i]] =
-            sent_value(&snake, &body, mark_age(record, marks[seen[i]]));
-    snake.length = body.num_elements + body.stacked;
-    if (body.ages[0] & 1) paint_head(record, &snake, own, size, planes);
+    int number = body.stacked; /* of the element, from the end of the tail */
+    for (int word = last; word >= 0; word--)
+        for (uint64_t rest = body.elements[word]; rest;) {
+            int bit = 63 - __builtin_clzll(rest);
+            rest ^= 1ull << bit;
+            number++;
+            if (body.ages[word] >> bit & 1)
+                others[seen[64 * word + bit]] =
+                    number == 1 ? FREE_NEXT_TURN_VALUE
+                                : (uint8_t)(BLOCKED_VALUE + 4 * min_int(number, MAX_BLOCKED_TURNS));
+        }
+    if (!(body.ages[0] & 1)) return;
+    others[seen[0]] = HEAD_VALUE;
+    snake.length = number;
+    paint_head(record, &snake, own, size, planes);
 }
 
-/* Writes the visible food, and the food that appeared on this turn. */
-INLINE void paint_visible_food(const Game *game, const Scene *scene, const uint8_t *visible,
-                               int size, uint8_t *to) {
-    const Record *record = game->record;
-    const int16_t *food = side_food(game->side);
-    for (int start = 0; start < size; start += BLOCK) {
-        int from = min_int(start, size - BLOCK);
-        *(LooseBlock *)(to + from) = BLOCK_AT(scene->food.cells + from) & BLOCK_AT(visible + from);
-    }
-    for (int i = record->num_food - record->new_food; i < record->num_food; i++)
-        to[food[i]] = FOOD_VALUE;
+/* Writes the cells of a block that are in one of two planes, but not in both, and are visible. */
+INLINE void paint_visible_block(const uint8_t *plane, const uint8_t *except,
+                                const uint8_t *visible, uint8_t *restrict to) {
+    for (int cell = 0; cell < BLOCK; cell++)
+        to[cell] = (uint8_t)((plane[cell] ^ except[cell]) & visible[cell]);
 }
 
-/* Writes the visible cells of all other snakes, with the values of completely visible bodies. */
-INLINE void paint_visible_others(const Scene *scene, const uint8_t *visible, int own, int size,
-                                 uint8_t *to) {
-    const uint8_t *all = scene->all_bodies.cells, *mine = scene->bodies[own].cells;
-    for (int start = 0; start < size; start += BLOCK) {
-        int from = min_int(start, size - BLOCK);
-        *(LooseBlock *)(to + from) =
-            (BLOCK_AT(all + from) ^ BLOCK_AT(mine + from)) & BLOCK_AT(visible + from);
-    }
+/* Writes a block of the planes of food, of the own body and of other bodies; the latter show the
+ * values of completely visible bodies. */
+INLINE void paint_visible_planes(const Scene *scene, int own, int cell, const uint8_t *visible,
+                                 int size, uint8_t *planes) {
+    static const uint8_t nothing[BLOCK];
+    const uint8_t *body = scene->bodies[own].cells + cell;
+    paint_visible_block(scene->food.cells + cell, nothing, visible + cell,
+                        planes + FOOD_PLANE * size + cell);
+    *(LooseBlock *)(planes + OWN_BODY_PLANE * size + cell) = BLOCK_AT(body);
+    paint_visible_block(scene->all_bodies.cells + cell, body, visible + cell,
+                        planes + OTHER_BODIES_PLANE * size + cell);
 }
 
 /* Writes the changed planes that the snake at seat `own` sees, like paint_planes(). */
 INLINE void paint_limited_planes(const Game *game, const Record *before, const Scene *scene,
                                  int news, int own, int size, uint8_t *planes) {
     const Record *record = game->record;
-    Sight sight;
-    make_sight(record, &record->snakes[own], game->rules->view_reach - 1, scene->span, &sight);
+    int radius = game->rules->view_reach - 1;
+    _Alignas(BLOCK) uint8_t visible[MAX_CELLS + BLOCK];
+    make_sight(record, &record->snakes[own], radius, scene, visible);
     paint_numbers(before, record, scene, news & ~NEW_FOOD, own, size, planes);
-    paint_visible_food(game, scene, sight.visible, size, planes + FOOD_PLANE * size);
-    copy_plane(&scene->bodies[own], size, planes + OWN_BODY_PLANE * size);
-    paint_visible_others(scene, sight.visible, own, size, planes + OTHER_BODIES_PLANE * size);
+    for (int cell = 0; cell < size - BLOCK; cell += BLOCK)
+        paint_visible_planes(scene, own, cell, visible, size, planes);
+    paint_visible_planes(scene, own, size - BLOCK, visible, size, planes);
+    const int16_t *food = side_food(game->side);
+    for (int i = record->num_food - record->new_food; i < record->num_food; i++)
+        planes[FOOD_PLANE * size + food[i]] = FOOD_VALUE; /* visible everywhere */
     fill_plane(0, 2 * size, planes + LONGER_HEADS_PLANE * size);
     for (unsigned rest = record->alive_mask & ~(1u << own); rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
-        const Plane *body = &scene->bodies[seat];
-        if (!has_cell_in(body, sight.visible, scene->span)) continue;
-        if (has_cell_in(body, sight.hidden, scene->span))
-            paint_sent_body(game, scene, sight.visible, seat, own, size, planes);
+        Sighting sighting = sight_body(&scene->bodies[seat], visible, scene->span);
+        if (!sighting.seen) continue;
+        if (sighting.hidden)
+            paint_sent_body(game, scene, visible, seat, own, size, planes);
         else
             paint_head(record, &record->snakes[seat], own, size, planes);
     }

@@ -96,3 +96,27 @@ void limit_view(const Game *game, int seat, Record *out) {
     }
     show_new_food(game, out);
 }
+
+bool seems_shorter(const Game *game, int seat, int opponent) {
+    const Record *record = game->record;
+    const Snake *own = &record->snakes[seat], *snake = &record->snakes[opponent];
+    const uint16_t *marks = record_marks(game->layout, record);
+    uint16_t newest = (uint16_t)(opponent << CLOCK_BITS | record->clock), extent = snake->extent;
+    int radius = game->rules->view_reach - 1;
+    int certain = radius - abs(snake->x - own->x) - abs(snake->y - own->y) + 1;
+    /* The first `certain` segments are visible, and at least one element of the body follows. */
+    if (certain >= extent || certain + 1 >= own->length) return false;
+    SentBody body;
+    memset(body.ages, 0, 8 * (size_t)(extent / 64 + 1));
+    int top = min_int(record->height - 1, own->y + radius);
+    for (int y = max_int(0, own->y - radius); y <= top; y++) {
+        int reach = radius - abs(y - own->y);
+        int right = min_int(record->width - 1, own->x + reach);
+        for (int x = max_int(0, own->x - reach); x <= right; x++) {
+            uint16_t age = (uint16_t)(newest - marks[cell_at(record, x, y)]);
+            if (age < extent) body.ages[age / 64] |= 1ull << age % 64;
+        }
+    }
+    list_elements(snake, &body);
+    return body.num_elements + body.stacked < own->length;
+}

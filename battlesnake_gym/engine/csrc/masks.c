@@ -7,19 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns whether the head of an opponent of at least equal length is `least` to `most` steps away
- * from (x, y). */
-static bool has_opponent_head(const Rules *rules, const Record *record, int own, int x, int y,
-                              int least, int most) {
-    bool found = false;
-    for (int seat = 0; seat < record->num_snakes; seat++) {
+/* Returns the seats of `opponents`, as bits, that are at least as long as the snake at `own` and whose
+ * heads are `least` to `most` steps away from (x, y). */
+static unsigned opponents_near(const Rules *rules, const Record *record, unsigned opponents,
+                               int own, int x, int y, int least, int most) {
+    unsigned found = 0;
+    for (unsigned rest = opponents; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
         const Snake *other = &record->snakes[seat];
         int apart = distance(other->x, x, record->width, rules->wrapped) +
                     distance(other->y, y, record->height, rules->wrapped);
-        found |= (seat != own) & other->alive & (apart >= least) & (apart <= most) &
-                 (other->length >= record->snakes[own].length);
+        bool near = (apart >= least) & (apart <= most) &
+                    (other->length >= record->snakes[own].length);
+        found |= (unsigned)near << seat;
     }
     return found;
+}
+
+/* Returns the living opponents of a snake, as bits. */
+static unsigned opponents_of(const Record *record, int own) {
+    return record->alive_mask & ~(1u << own);
 }
 
 /* Returns the faults of a move to a cell of the board, except contested cells. */
@@ -35,9 +42,9 @@ static int faults_on(const Layout *layout, const Rules *rules, const Record *rec
     return neck * FAULT_NECK | stays * FAULT_BODY | fatal * FAULT_HEALTH;
 }
 
-/* Returns the faults of a move to (x, y); tests for contested cells only if `opponent_near`. */
+/* Returns the faults of a move to (x, y); only `opponents`, as bits, contest cells. */
 static int faults_at(const Layout *layout, const Rules *rules, const Record *record, int own, int x,
-                     int y, bool opponent_near) {
+                     int y, unsigned opponents) {
     int width = record->width, height = record->height;
     if (rules->wrapped) {
         x = wrap(x, width);
@@ -45,7 +52,7 @@ static int faults_at(const Layout *layout, const Rules *rules, const Record *rec
     }
     bool within = ((unsigned)x < (unsigned)width) & ((unsigned)y < (unsigned)height);
     int faults = faults_on(layout, rules, record, own, within ? y * width + x : 0);
-    if (opponent_near && has_opponent_head(rules, record, own, x, y, 1, 1)) faults |= FAULT_HEAD;
+    if (opponents_near(rules, record, opponents, own, x, y, 1, 1)) faults |= FAULT_HEAD;
     return within ? faults : FAULT_WALL;
 }
 
@@ -61,47 +68,56 @@ static int allowed(const int faults[4], const uint8_t *parts, int num_parts) {
     return moves;
 }
 
-int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
-                  const uint8_t *parts, int num_parts, bool opponent_near) {
+/* Returns the allowed moves of a living snake as bits; only `opponents` contest cells. */
+static int moves_among(const Layout *layout, const Rules *rules, const Record *record, int seat,
+                       const uint8_t *parts, int num_parts, unsigned opponents) {
     const Snake *snake = &record->snakes[seat];
     int faults[4];
     for (int move = 0; move < 4; move++)
         faults[move] = faults_at(layout, rules, record, seat, snake->x + DX[move],
-                                 snake->y + DY[move], opponent_near);
+                                 snake->y + DY[move], opponents);
     return allowed(faults, parts, num_parts);
 }
 
-/* Returns the allowed moves of a living snake as bits; `wanted` is the union of all parts. */
-static int mask_seat(const Layout *layout, const Rules *rules, const Record *record, int seat,
-                     const uint8_t *parts, int num_parts, int wanted) {
+int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
+                  const uint8_t *parts, int num_parts, bool opponent_near) {
+    unsigned opponents = opponent_near ? opponents_of(record, seat) : 0;
+    return moves_among(layout, rules, record, seat, parts, num_parts, opponents);
+}
+
+/* Returns the opponents, as bits, that contest a cell beside the head of a snake. */
+static unsigned rivals_of(const Rules *rules, const Record *record, int seat) {
     const Snake *snake = &record->snakes[seat];
-    bool opponent_near =
-        wanted & FAULT_HEAD && has_opponent_head(rules, record, seat, snake->x, snake->y, 0, 2);
-    return allowed_moves(layout, rules, record, seat, parts, num_parts, opponent_near);
+    return opponents_near(rules, record, opponents_of(record, seat), seat, snake->x, snake->y, 0,
+                          2);
 }
 
 /* Returns whether a snake with limited view sees all cells beside its head. */
-static bool sees_neighbors(const Rules *rules, const Record *record, const Snake *snake) {
+static bool sees_neighbors(const Rules *rules, const Record *record, int seat) {
+    const Snake *snake = &record->snakes[seat];
     bool inside = (snake->x > 0) & (snake->x < record->width - 1) & (snake->y > 0) &
                   (snake->y < record->height - 1);
     return (rules->view_reach > 1) & (!rules->wrapped | inside);
 }
 
-/* Returns the allowed moves of a living snake with limited view, like mask_seat(). Hidden segments
- * change only the lengths of opponents, which only FAULT_HEAD compares. A limited view never makes
- * an opponent longer. */
-static int mask_limited_seat(const Game *game, int seat, const uint8_t *parts, int num_parts,
-                             int wanted) {
+/* Returns the allowed moves of a living snake as bits; `wanted` is the union of all parts.
+ *
+ * With a limited view, hidden segments change only the lengths of opponents, which only FAULT_HEAD
+ * compares. A limited view never makes an opponent longer. */
+static int mask_seat(const Game *game, int seat, const uint8_t *parts, int num_parts, int wanted) {
     const Record *record = game->record;
-    const Snake *snake = &record->snakes[seat];
+    const Rules *rules = game->rules;
     RecordBuffer view;
-    if (!sees_neighbors(game->rules, record, snake) ||
-        (wanted & FAULT_HEAD &&
-         has_opponent_head(game->rules, record, seat, snake->x, snake->y, 0, 2))) {
+    unsigned rivals = wanted & FAULT_HEAD ? rivals_of(rules, record, seat) : 0;
+    if (rules->view_reach > 2 && !rules->wrapped) { /* the heads of all rivals are visible */
+        for (unsigned rest = rivals; rest; rest &= rest - 1)
+            if (seems_shorter(game, seat, __builtin_ctz(rest))) rivals ^= rest & -rest;
+    } else if (rules->view_reach && (rivals || !sees_neighbors(rules, record, seat))) {
         limit_view(game, seat, &view.record);
         record = &view.record;
+        rivals = wanted & FAULT_HEAD ? rivals_of(rules, record, seat) : 0;
     }
-    return mask_seat(game->layout, game->rules, record, seat, parts, num_parts, wanted);
+    return moves_among(game->layout, rules, record, seat, parts, num_parts, rivals);
 }
 
 void mask_game(const Game *game, const uint8_t *parts, int num_parts, bool *out) {
@@ -111,10 +127,7 @@ void mask_game(const Game *game, const uint8_t *parts, int num_parts, bool *out)
     for (int seat = 0; seat < game->layout->max_snakes; seat++, out += 4) {
         memset(out, true, 4);
         if (seat >= record->num_snakes || !record->snakes[seat].alive || !wanted) continue;
-        int moves = game->rules->view_reach
-                        ? mask_limited_seat(game, seat, parts, num_parts, wanted)
-                        : mask_seat(game->layout, game->rules, record, seat, parts, num_parts,
-                                    wanted);
+        int moves = mask_seat(game, seat, parts, num_parts, wanted);
         for (int move = 0; move < 4; move++) out[move] = moves >> move & 1;
     }
 }

@@ -10,12 +10,6 @@
 #include "limited_view.h"
 #include "territory.h"
 
-#if defined(__GNUC__)
-#define INLINE static inline __attribute__((always_inline))
-#else
-#define INLINE static inline
-#endif
-
 enum {
     STARTER_FOOD,
     STARTER_OWN,
@@ -519,7 +513,7 @@ bool set_observation_isa(const char *isa) {
     if (cpu_has(HAS_AVX512) && (best || !strcmp(isa, "avx512"))) found = observe_avx512;
 #endif
     if (found) selected = found;
-    fill_coordinates();
+    fill_diagonals();
 #ifdef X86_VECTORS
     territory_isa = selected == observe_avx512 ? ISA_AVX512
                     : selected == observe_avx2 ? ISA_AVX2
@@ -582,15 +576,9 @@ void observe_game(const Observation *observation, const Layout *layout, const Re
     update_memories(observation, before, record, record->width + record->height, out);
 }
 
-/* Writes the observations of all seats of one game with limited view, except memory planes. */
-static void observe_limited_views(const Observation *observation, const Game *game,
-                                  const Record *before, uint8_t *out) {
-    int values = observation->values;
-    if ((values == VALUES_PLANES || values == VALUES_MEMORY) && observation->frame_stack == 1 &&
-        is_whole(observation, game->record)) {
-        selected(observation, game->layout, before, game->record, ALL_SEATS, game, out);
-        return;
-    }
+/* Writes the observations of all seats of one game with limited view from one record per seat. */
+static void observe_limited_records(const Observation *observation, const Game *game,
+                                    const Record *before, uint8_t *out) {
     RecordBuffer view;
     for (unsigned rest = game->record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
@@ -604,6 +592,11 @@ void observe_limited_game(const Observation *observation, const Game *game, cons
     const Record *record = game->record;
     if (before && before->turn == record->turn) return; /* no turn was played */
     clear_the_dead(game->layout, before, record, observation_size(observation), out);
-    observe_limited_views(observation, game, before, out);
+    int values = observation->values;
+    if ((values == VALUES_PLANES || values == VALUES_MEMORY) && observation->frame_stack == 1 &&
+        is_whole(observation, record))
+        selected(observation, game->layout, before, record, ALL_SEATS, game, out);
+    else
+        observe_limited_records(observation, game, before, out);
     update_memories(observation, before, record, game->rules->view_reach - 1, out);
 }
