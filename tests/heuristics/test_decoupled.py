@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import Game
-from battlesnake_heuristics.search.evaluation import load_builtin
+from battlesnake_gym.rules import MOVES, Game
+from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import (
     SEARCH_CORES,
     Search,
@@ -101,6 +101,15 @@ def test_it_says_what_it_expects(four: Board) -> None:
     assert decision.line[four.you.id][0] == decision.move
     assert sorted(decision.scores) == sorted(four.safe_moves())
     assert "expected score" in decision.reasons[0].note
+
+
+def test_scores_are_the_mean_values_of_the_moves(four: Board) -> None:
+    decision, _ = champion(300).search(four)
+    stats = Tree(four, load_builtin(), 300).root.action_stats[four.you.id]
+    for move, score in decision.scores.items():
+        index = MOVES.index(move)
+        mean = stats.sum[index] / stats.visits[index] if stats.visits[index] else stats.value
+        assert score_to_probability(score) == pytest.approx(mean, abs=0.002)
 
 
 def test_it_goes_on_when_the_tree_is_full(four: Board) -> None:
