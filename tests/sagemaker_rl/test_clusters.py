@@ -191,7 +191,8 @@ def test_sigterm_to_the_head_stops_all_in_order(cluster: Cluster) -> None:
     until(lambda: instances[0].iterations >= 2, STARTED, instances[0])
     instances[0].process.send_signal(signal.SIGTERM)
     for one in instances:
-        assert one.wait(60) == 143, one.log
+        # SageMaker would show a secondary job with status 143 as failed.
+        assert one.wait(60) == (143 if one is instances[0] else 0), one.log
         assert not one.failure
 
 

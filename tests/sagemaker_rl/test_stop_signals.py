@@ -22,7 +22,6 @@ import ray
 
 from sagemaker_rl.cluster import ray_node, roles
 from sagemaker_rl.cluster.membership import find_own_address
-from sagemaker_rl.cluster.ray_node import RayNode
 from sagemaker_rl.cluster.rendezvous import STOPPED_EXIT_STATUS
 from sagemaker_rl.job.stop_signals import (
     PendingSignals,
@@ -131,23 +130,20 @@ def test_a_worker_leaves_its_cluster(
     assert signal.getsignal(number) == before
 
 
-@pytest.mark.parametrize(("kind", "status"), [(None, STOPPED_EXIT_STATUS), ("secondary", 0)])
-def test_a_stopped_primary_job_is_no_failure_of_the_secondary(
-    monkeypatch: pytest.MonkeyPatch, kind: str | None, status: int
+@pytest.mark.parametrize(("stopped_too", "status"), [(True, STOPPED_EXIT_STATUS), (False, 0)])
+def test_an_instance_ends_in_order_if_only_the_head_is_stopped(
+    default_signals: None, stopped_too: bool, status: int
 ) -> None:
-    link = SimpleNamespace(
-        own_address="127.0.0.1", close=lambda: None, send=lambda message: None,
-        receive=lambda: {"shutdown": STOPPED_EXIT_STATUS, "reason": "a stop was requested"},
-    )  # fmt: skip
-    joined = SimpleNamespace(run_id="1", link=link, ray_address="127.0.0.1:1", token="")
-    node = SimpleNamespace(start=lambda give_up: None, is_running=False, stop=lambda: None)
-    monkeypatch.setattr(roles, "_make_discovery", lambda *_: None)
-    monkeypatch.setattr(roles, "join_cluster", lambda *_: joined)
-    monkeypatch.setattr(roles, "set_auth_token", lambda *_: None)
-    monkeypatch.setattr(RayNode, "create_worker", lambda *_: node)
+    def receive() -> dict[str, Any]:
+        if stopped_too:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+        return {"shutdown": STOPPED_EXIT_STATUS, "reason": "a stop was requested"}
+
+    link: Any = SimpleNamespace(send=lambda message: None, receive=receive)
+    node: Any = SimpleNamespace(start=lambda give_up: None, is_running=True, stop=lambda: None)
     membership: Any = SimpleNamespace(name="algo-2", head="algo-1")
-    settings: Any = SimpleNamespace(rl_cluster_type=kind, rl_join_timeout_minutes=1)
-    assert roles.run_worker(membership, settings) == status
+    assert roles._run_node_until_shutdown(membership, link, node) == status
 
 
 def test_a_stop_waits_for_the_end_of_an_import(

@@ -114,8 +114,6 @@ def run_head(
 def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
     """Join the cluster, run a Ray node until the run ends, and return the exit status.
 
-    A secondary job ends with status 0 if its primary job is stopped.
-
     Raises:
         ClusterError: If the head node did not respond in time, was lost, or has failed, its address
             cannot be read from S3, or Ray does not start on this instance.
@@ -127,10 +125,7 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
     set_auth_token(joined.token, _token_path())
     node = RayNode.create_worker(joined.link.own_address, joined.ray_address, num_local_cpus())
     try:
-        status = _run_node_until_shutdown(membership, joined.link, node)
-        # SageMaker would show a secondary job as failed if only its primary job was stopped.
-        is_stopped_secondary = settings.rl_cluster_type and status == STOPPED_EXIT_STATUS
-        return 0 if is_stopped_secondary else status
+        return _run_node_until_shutdown(membership, joined.link, node)
     finally:
         node.stop()
         joined.link.close()
@@ -140,7 +135,7 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
     """Run a Ray node until a shutdown message or a stop signal arrives.
 
     Returns:
-        Exit status of the head node.
+        Exit status of this instance, which is 0 if only the head node was stopped.
 
     Raises:
         ClusterError: If the head node was lost or has failed, or Ray does not start on this
@@ -148,7 +143,7 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
     """
     end: Future[dict[str, Any]] = Future()
     threading.Thread(target=_receive_end, args=(link, end), daemon=True).start()
-    with _graceful_stop(link, end):
+    with _graceful_stop(link, end) as stop_signals:
         while not end.done():
             node.start(give_up=end.done)
             if not end.done():
@@ -167,7 +162,8 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
     if status not in (0, STOPPED_EXIT_STATUS):
         raise ClusterError(f"the head node {membership.head} has failed: {message.get('reason')}")
     log_line(f"{membership.name} ends: {message.get('reason')}")
-    return status
+    # SageMaker would show a secondary job with another status as failed.
+    return status if stop_signals else 0
 
 
 def _receive_end(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
@@ -180,22 +176,26 @@ def _receive_end(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
 
 
 @contextmanager
-def _graceful_stop(link: JsonConnection, end: Future[dict[str, Any]]) -> Iterator[None]:
+def _graceful_stop(link: JsonConnection, end: Future[dict[str, Any]]) -> Iterator[list[int]]:
     """Stop this instance at most `_STOP_TIMEOUT_S` after SIGTERM or SIGHUP.
+
+    Yields the signals that have arrived.
 
     If SageMaker stops all instances, the head node first writes a checkpoint, which needs the env
     runners of the worker nodes. The head node then ends the worker nodes. If SageMaker stops only
     this instance, training continues without the instance. A second signal ends this process.
     """
+    received: list[int] = []
 
     def on_signal(number: int) -> None:
+        received.append(number)
         signal.signal(number, signal.SIG_DFL)
         # A separate thread sends the message, because the interrupted thread may hold the sending
         # lock.
         threading.Thread(target=_leave_cluster, args=(link, end), daemon=True).start()
 
     with handled_signals(on_signal, (signal.SIGTERM, signal.SIGHUP)):
-        yield
+        yield received
 
 
 def _leave_cluster(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
