@@ -179,14 +179,20 @@ class Replay:
             played.play(board)
         return board
 
-    def boards_until(self, turn: int) -> list[Board]:
-        """Return copies of the positions from the first to the position after ``turn``.
+    def boards_until(self, turn: int, count: int) -> list[Board]:
+        """Return up to ``count`` consecutive positions, of which the last is after ``turn``.
 
         Raises:
             ReplayError: If the game does not have this turn.
         """
         self._check_turn(turn)
-        return list(itertools.islice(self.boards(), turn - self.first.turn + 1))
+        first = self.first.turn
+        boards = [self.board(max(first, turn - count + 1))]
+        for played in self.turns[boards[0].turn - first : turn - first]:
+            board = boards[-1].copy()
+            played.play(board)
+            boards.append(board)
+        return boards
 
     def _check_turn(self, turn: int) -> None:
         start, end = self.first.turn, self.first.turn + len(self.turns)

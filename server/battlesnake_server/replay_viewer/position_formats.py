@@ -25,7 +25,7 @@ def respond(boards: Sequence[Board], form: str) -> Response:
     parameter ``?you=`` selects the snake ``you`` of the position.
 
     Args:
-        boards: Positions of the game up to the position.
+        boards: Consecutive positions of the game; the last is the requested position.
         form: Format of `_render_position`, ``frame`` for the viewer, or ``scenario`` for a text
             file.
 

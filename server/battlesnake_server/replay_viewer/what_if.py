@@ -5,7 +5,8 @@ letters, and a dash separates two groups. A group has one letter per snake in se
 ``d``, ``l`` or ``r`` for the snake's move, or ``.`` for an eliminated snake. In the last group,
 ``x`` selects the search's move.
 
-In a game with limited view, the search decides by the information that was visible to the snake.
+In a game with limited view, the search uses only what the snake has seen in the last
+`MAX_SEEN_TURNS` turns.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_server import replay_json
 
 _MAX_BRANCH_TURNS = 60
-_MAX_SEEN_TURNS = 50
+MAX_SEEN_TURNS = 50
 """Number of latest turns that snakes with limited view remember, which bounds the response time."""
 
 _search_slots = threading.BoundedSemaphore(2)
@@ -86,7 +87,7 @@ def play_branch(boards: Sequence[Board], groups: str) -> tuple[list[Board], str]
 
 def _sample_last(boards: Sequence[Board], snake_ids: Collection[str]) -> Samples:
     """Return the samples of some snakes in the last position."""
-    *_, samples = sample_positions(boards[-_MAX_SEEN_TURNS:], snake_ids)
+    *_, samples = sample_positions(boards[-MAX_SEEN_TURNS:], snake_ids)
     return samples
 
 

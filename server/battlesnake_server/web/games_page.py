@@ -17,7 +17,7 @@ from battlesnake_server import replay_json
 from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import SURVIVED_KEY
 from battlesnake_server.replay_viewer import frame_stream, position_formats
-from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
+from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS, WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.leaderboard import (
@@ -297,7 +297,8 @@ def last(game_id: str) -> Response:
 def position(game_id: str, turn: int, form: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
     try:
-        return position_formats.respond(load_timeline(game_id).boards_until(turn), form)
+        boards = load_timeline(game_id).boards_until(turn, MAX_SEEN_TURNS)
+        return position_formats.respond(boards, form)
     except (GameNotFoundError, ValueError) as error:
         return error_response(error, 404)
     except WhatIfBusyError as error:

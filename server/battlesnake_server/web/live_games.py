@@ -47,10 +47,12 @@ class GameTimeline:
         Raises:
             ValueError: If the game does not contain the turn.
         """
-        return self.boards_until(turn)[-1].copy()
+        return self.boards_until(turn, 1)[0].copy()
 
-    def boards_until(self, turn: int) -> list[Board]:
-        """Return the positions up to turn ``turn``, which the caller must not change.
+    def boards_until(self, turn: int, count: int) -> list[Board]:
+        """Return up to ``count`` consecutive positions, of which the last is on turn ``turn``.
+
+        The caller must not change the positions.
 
         Raises:
             ValueError: If the game does not contain the turn.
@@ -58,7 +60,8 @@ class GameTimeline:
         first, last = self.boards[0].turn, self.boards[-1].turn
         if not first <= turn <= last:
             raise ValueError(f"turn must be between {first} and {last}, got {turn}")
-        return self.boards[: turn - first + 1]
+        end = turn - first + 1
+        return self.boards[max(0, end - count) : end]
 
     def add_turn(self, turn: Turn) -> None:
         """Append a turn."""

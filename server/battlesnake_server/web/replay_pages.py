@@ -31,7 +31,7 @@ from battlesnake_server.replay_viewer.replay_library import (
     LibraryEntry,
     TooLittleMemoryError,
 )
-from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
+from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS, WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.pages import error_response, query_integer
 
@@ -166,7 +166,8 @@ def embed(key: str) -> Response:
 def position(turn: int, form: str, key: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
     try:
-        return position_formats.respond(_find_entry(key).load().boards_until(turn), form)
+        boards = _find_entry(key).load().boards_until(turn, MAX_SEEN_TURNS)
+        return position_formats.respond(boards, form)
     except ValueError as error:
         return error_response(str(error), 404)
     except WhatIfBusyError as error:
