@@ -31,7 +31,7 @@ from sagemaker_rl.job.source_files import (
     PROJECT_DEPENDENCIES,
     SCRIPT_COMMAND,
     split_s3_uri,
-    training_image,
+    training_image_uri,
 )
 from sagemaker_rl.simulator.simulated_session import ROLE_NAME, SimulatedSession
 
@@ -44,7 +44,7 @@ def trainer(session: SimulatedSession, source_dir: str, **hyperparameters: Any) 
     return ModelTrainer(
         sagemaker_session=session,
         role=f"arn:aws:iam::{account}:role/{ROLE_NAME}",
-        training_image=training_image(session),
+        training_image=training_image_uri(session),
         source_code=SourceCode(
             source_dir=source_dir, command=SCRIPT_COMMAND.format(script="train-mabs.py")
         ),
@@ -111,7 +111,7 @@ def documented(session: SimulatedSession) -> dict[str, Any]:
         listing = listing.replace(here, there)
     account = session.account_id()
     names = {
-        "image_uri": training_image(session),
+        "image_uri": training_image_uri(session),
         "role": f"arn:aws:iam::{account}:role/{ROLE_NAME}",
         "folders": {
             "source_dir": ROOT / "rllib_src",

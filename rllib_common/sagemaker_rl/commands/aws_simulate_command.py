@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +11,8 @@ from typing import Any
 from battlesnake_gym.common.command_line import Parser, natural, output_dir, positive, print_error
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, log_line
-from sagemaker_rl.job.source_files import copy_project_sources, training_image
+from sagemaker_rl.job.process_environment import quiet_sagemaker_sdk
+from sagemaker_rl.job.source_files import copy_project_sources, training_image_uri
 from sagemaker_rl.job.stop_signals import handled_signals
 from sagemaker_rl.simulator.local_job import parse_channels, parse_hyperparameters
 
@@ -85,9 +84,7 @@ def _run_jobs(
         options: Sources and hyperparameters, as arguments of an estimator.
         channels: Path of each channel's data.
     """
-    os.environ["SAGEMAKER_SUPPRESS_V2_WARNING"] = "1"
-    for name in ("sagemaker", "sagemaker.config"):  # These loggers report each default.
-        logging.getLogger(name).setLevel(logging.WARNING)
+    quiet_sagemaker_sdk()
     from sagemaker_rl.simulator.simulated_session import SimulatedSession
 
     folder = arguments.job_dir.absolute()
@@ -136,7 +133,7 @@ def _start_jobs(
         role = {"rl_cluster_type": name} if secondary else {}
         RLEstimator(
             entry_point=arguments.entry_point,
-            image_uri=training_image(session),
+            image_uri=training_image_uri(session),
             role=session.get_caller_identity_arn(),
             sagemaker_session=session,
             instance_type=_INSTANCE_TYPE,

@@ -23,7 +23,7 @@ from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, PRIMARY_JOB, lo
 from sagemaker_rl.job.source_files import (
     PROJECT_DEPENDENCIES,
     copy_project_sources,
-    training_image,
+    training_image_uri,
 )
 
 _STARTER_PACK_FOLDERS = (
@@ -122,7 +122,7 @@ def _translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, An
     for name in toolkit:
         del values[name]
     if "sagemaker-rl" in str(values.get("image_uri", "sagemaker-rl")):
-        values["image_uri"] = training_image(session)
+        values["image_uri"] = training_image_uri(session)
         log_line(f"SageMaker's RLlib images end at Ray 1.6: using image_uri {values['image_uri']}")
     hyperparameters = dict(values.get("hyperparameters", {}))
     if hyperparameters.pop("rl.training.upload_dir", None):

@@ -1,4 +1,4 @@
-"""Environment variables, skipped imports and number of torch threads of training processes.
+"""Environment variables, skipped imports, log levels and number of torch threads of processes.
 
 OpenMP threads wait for each other in a busy loop. The loop stalls when another process needs the
 same core. Every training process therefore uses one thread unless ``OMP_NUM_THREADS`` is set.
@@ -6,6 +6,7 @@ same core. Every training process therefore uses one thread unless ``OMP_NUM_THR
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -25,6 +26,16 @@ _DEFAULT_VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 """Default values of environment variables, keyed by name."""
+
+
+def quiet_sagemaker_sdk() -> None:
+    """Hide the SageMaker SDK's notes about SDK 3 and about default settings.
+
+    A command must call this function before it imports the SDK.
+    """
+    os.environ["SAGEMAKER_SUPPRESS_V2_WARNING"] = "1"
+    for name in ("sagemaker", "sagemaker.config"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def set_default_variables() -> None:

@@ -27,7 +27,7 @@ A compiled file fits only one operating system and processor.
 """
 
 IMAGE_REPOSITORY = "battlesnake-training"
-"""Name of the training image's repository in docs/how-to/run-sagemaker-jobs.md."""
+"""Name of the Amazon ECR repository that contains the training image."""
 
 PROJECT_DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 """Folders of a clone that a job needs in addition to the training script."""
@@ -190,8 +190,8 @@ def add_compiled_modules(path: str) -> str:
     return os.pathsep.join(filter(None, folders))
 
 
-def training_image(session: Any) -> str:
-    """Return the URI of the training image in the ECR of a session's account."""
+def training_image_uri(session: Any) -> str:
+    """Return the URI of the training image in Amazon ECR, for the account of a session."""
     registry = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
     return f"{registry}/{IMAGE_REPOSITORY}:latest"
 

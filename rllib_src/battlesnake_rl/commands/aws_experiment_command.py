@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 import sys
 import time
 from pathlib import Path
@@ -26,10 +24,11 @@ from sagemaker_rl.cluster.roles import SIMULATED_CPUS_VARIABLE
 from sagemaker_rl.job import preflight
 from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, log_line, num_instance_vcpus
 from sagemaker_rl.job.network import find_network
+from sagemaker_rl.job.process_environment import quiet_sagemaker_sdk
 from sagemaker_rl.job.source_files import (
     copy_project_sources,
     download_artifacts,
-    training_image,
+    training_image_uri,
 )
 
 _PROG = "battlesnake-gym aws experiment"
@@ -102,9 +101,7 @@ class _Experiment:
     """The jobs of the experiment, in a simulated or in a real account."""
 
     def __init__(self, arguments: Any, x_column: str) -> None:
-        os.environ["SAGEMAKER_SUPPRESS_V2_WARNING"] = "1"
-        for name in ("sagemaker", "sagemaker.config"):  # These loggers report each default.
-            logging.getLogger(name).setLevel(logging.WARNING)
+        quiet_sagemaker_sdk()
         import sagemaker
 
         from sagemaker_rl.simulator.simulated_session import SimulatedSession
@@ -115,7 +112,7 @@ class _Experiment:
         self._session: Any = (
             SimulatedSession(arguments.dir) if self._simulated else sagemaker.Session()
         )
-        self._image_uri = arguments.image_uri or training_image(self._session)
+        self._image_uri = arguments.image_uri or training_image_uri(self._session)
         self._role = arguments.role or self._session.get_caller_identity_arn()
         self._sources = copy_project_sources()
 
