@@ -254,7 +254,7 @@ static void update_priors(Tree *tree, const Node *node) {
 typedef float Float4 __attribute__((vector_size(16)));
 typedef int32_t Int4 __attribute__((vector_size(16)));
 
-/* Returns, in each lane, `a` if `mask` is -1 or `b` if `mask` is 0. */
+/* Selects `a` in the lanes in which `mask` is -1, and `b` in the lanes in which `mask` is 0. */
 static inline ALWAYS_INLINE Float4 choose(Int4 mask, Float4 a, Float4 b) {
     return (Float4)((mask & (Int4)a) | (~mask & (Int4)b));
 }

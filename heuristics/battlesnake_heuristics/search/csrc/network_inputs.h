@@ -56,11 +56,11 @@ static void snake_inputs(const Search *search, const Position *pos, const Territ
 typedef struct {
     Territory territory;
     int16_t by_snake[MAX_SNAKES][SNAKE_INPUTS];
-    int16_t sum[SNAKE_INPUTS];   /* sums of all snakes, if there are several opponents */
-    int16_t board[BOARD_INPUTS]; /* only the board inputs that are equal for all snakes */
-    int length[MAX_SNAKES]; /* number of segments */
+    int16_t sum[SNAKE_INPUTS];                 /* sums of all snakes, if there are more than two */
+    int16_t board[BOARD_INPUTS];               /* only the inputs that are equal for all snakes */
+    int length[MAX_SNAKES];                    /* number of segments */
     int head_distance[MAX_SNAKES][MAX_SNAKES]; /* steps between two different heads */
-    int strongest, second; /* the two strongest snakes, if there are several opponents */
+    int strongest, second;                     /* the two strongest of more than two snakes */
 } SnakeInputs;
 
 /* Writes the board inputs that are equal for all `count` snakes. */
@@ -74,6 +74,7 @@ static void shared_board_inputs(const Search *search, const Territory *territory
 #define SNAKE(name, unit, formula)
 #include "input_table.h"
 #undef BOARD
+#undef SNAKE
     for (int k = 0; k < BOARD_INPUTS; k++) in[k] = clamp_abs(raw[k], MAX_ACTIVATION);
 }
 
@@ -87,6 +88,7 @@ static void own_board_inputs(const Search *search, const Territory *territory, i
     int threat = head_distance < 8 ? (8 - head_distance) * 64 : 0;
 #define BOARD(name, unit, formula) \
     if (BOARD_##name <= LAST_OWN_INPUT) in[BOARD_##name] = clamp_abs(formula, MAX_ACTIVATION);
+#define SNAKE(name, unit, formula)
 #include "input_table.h"
 #undef BOARD
 #undef SNAKE
@@ -111,21 +113,22 @@ static void count_board_cells(const Search *search, const Position *pos, int cou
     territory->num_hazards = search->request->damage > 0 ? bits_count(search->hazard) : 0;
 }
 
-/* Returns the strength of a snake from its inputs. */
-static inline int strength(const int16_t *in) { return in[SNAKE_cells] + in[SNAKE_length]; }
+/* Returns whether snake `a` is stronger than snake `b`, or `b` is negative. */
+static inline int is_stronger(const SnakeInputs *all, int a, int b) {
+    if (b < 0) return 1;
+    const int16_t *in = all->by_snake[a], *other = all->by_snake[b];
+    return ranks_before(in[SNAKE_cells] + in[SNAKE_length],
+                        other[SNAKE_cells] + other[SNAKE_length], in, other);
+}
 
 /* Finds the two strongest snakes, one of which is the strongest opponent of every snake. */
 static void find_strongest(int count, SnakeInputs *all) {
     all->strongest = all->second = -1;
     for (int i = 0; i < count; i++) {
-        const int16_t *in = all->by_snake[i];
-        int own = strength(in);
-        if (all->strongest < 0 || ranks_before(own, strength(all->by_snake[all->strongest]), in,
-                                               all->by_snake[all->strongest])) {
+        if (is_stronger(all, i, all->strongest)) {
             all->second = all->strongest;
             all->strongest = i;
-        } else if (all->second < 0 || ranks_before(own, strength(all->by_snake[all->second]), in,
-                                                   all->by_snake[all->second])) {
+        } else if (is_stronger(all, i, all->second)) {
             all->second = i;
         }
     }
