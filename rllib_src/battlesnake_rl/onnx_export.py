@@ -330,7 +330,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
             model = onnx.load(str(given_model))  # onnx.load also loads weights from separate files.
     except Exception as error:  # protobuf may raise any exception.
         raise PolicyError(f"not an ONNX model: {error}") from error
-    given, result = _find_ends(model.graph)
+    given, result = _find_input_and_output(model.graph)
     kind = given.type.tensor_type.elem_type
     if kind not in (TensorProto.UINT8, TensorProto.FLOAT) or (
         kind == TensorProto.FLOAT and scale is None
@@ -355,12 +355,12 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         ]
         return np.concatenate(batches)[: len(frames)]
 
-    replace_ends(model.graph, scale if kind == TensorProto.FLOAT else None)
+    replace_input_and_output(model.graph, scale if kind == TensorProto.FLOAT else None)
     onnx.save(model, str(path))
     return values
 
 
-def _find_ends(graph: Any) -> tuple[Any, Any]:
+def _find_input_and_output(graph: Any) -> tuple[Any, Any]:
     """Return the input and the output of an ONNX graph.
 
     Raises:
@@ -376,7 +376,7 @@ def _find_ends(graph: Any) -> tuple[Any, Any]:
     return inputs[0], next((one for one in graph.output if one.name == OUTPUT), graph.output[0])
 
 
-def replace_ends(graph: Any, scale: float | None = None) -> None:
+def replace_input_and_output(graph: Any, scale: float | None = None) -> None:
     """Replace the input and the output of an ONNX graph by those of ``policy.onnx``.
 
     Args:
@@ -385,7 +385,7 @@ def replace_ends(graph: Any, scale: float | None = None) -> None:
     """
     from onnx import TensorProto, helper
 
-    given, result = _find_ends(graph)
+    given, result = _find_input_and_output(graph)
     inner, outer = f"{INPUT}_given", f"{OUTPUT}_given"
     for node in graph.node:
         node.input[:] = [inner if name == given.name else name for name in node.input]

@@ -162,7 +162,8 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
     if status not in (0, STOPPED_EXIT_STATUS):
         raise ClusterError(f"the head node {membership.head} has failed: {message.get('reason')}")
     log_line(f"{membership.name} ends: {message.get('reason')}")
-    # SageMaker would show a secondary job with another status as failed.
+    # If only the head node was stopped, this instance has not failed. SageMaker reports a job with
+    # another status than 0 as failed, for example a secondary job.
     return status if stop_signals else 0
 
 
@@ -179,11 +180,12 @@ def _receive_end(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
 def _graceful_stop(link: JsonConnection, end: Future[dict[str, Any]]) -> Iterator[list[int]]:
     """Stop this instance at most `_STOP_TIMEOUT_S` after SIGTERM or SIGHUP.
 
-    Yields the signals that have arrived.
-
     If SageMaker stops all instances, the head node first writes a checkpoint, which needs the env
     runners of the worker nodes. The head node then ends the worker nodes. If SageMaker stops only
     this instance, training continues without the instance. A second signal ends this process.
+
+    Yields:
+        The stop signals received so far.
     """
     received: list[int] = []
 

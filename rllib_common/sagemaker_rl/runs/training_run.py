@@ -263,9 +263,9 @@ class TrainingRun:
         try:
             if self.checkpoint is not None:
                 log_line(f"resuming from {self.checkpoint}")
-                # A copy without executable code is safe to load.
-                open_ = nullcontext if self.trust_checkpoint else checkpoints.numbers_only_copy
-                with open_(self.checkpoint) as checkpoint:
+                # Loading the copy executes no code of the checkpoint.
+                prepare = nullcontext if self.trust_checkpoint else checkpoints.numbers_only_copy
+                with prepare(self.checkpoint) as checkpoint:
                     _restore_algorithm(algorithm, self.config, checkpoint)
             self._check_initial_weights(algorithm)
             folder = self.job.output_dir

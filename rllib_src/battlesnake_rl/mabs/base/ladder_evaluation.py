@@ -31,14 +31,14 @@ from sagemaker_rl.runs import divergence
 class LadderPlayer:
     """Algorithm whose policy plays ladder games and sample games.
 
-    Subclasses set ``config``, call `start_ladder`, and define `_get_export_weights` and
+    Subclasses set ``config``, call `create_ladder_evaluator`, and define `_get_export_weights` and
     `_policy_from_weights`.
     """
 
     config: Any
     training_iteration: Any
 
-    def start_ladder(self, fraction: float) -> None:
+    def create_ladder_evaluator(self, fraction: float) -> None:
         """Create the ladder evaluator, which may use a fraction of the CPU time."""
         self.ladder_evaluator = LadderEvaluator(
             self.config.env_config, ProcessTreeCpuClock(), fraction=fraction, seed=self.config.seed
@@ -85,7 +85,7 @@ class LadderEvaluationMixin(LadderPlayer, Algorithm):  # type: ignore[misc]
         """Build the algorithm and its ladder evaluator, and load the starting weights."""
         limit_torch_threads()
         super().setup(config)
-        self.start_ladder(self.config.ladder_cpu_fraction)
+        self.create_ladder_evaluator(self.config.ladder_cpu_fraction)
         if self.config.start_from is not None:
             self._load_starting_weights(Path(self.config.start_from))
 

@@ -152,7 +152,7 @@ class MXNET(LadderPlayer):
         ]
         self._statistics = GameStatistics(1, self.env.num_snakes)
         self._recent_games = RecentGames(config.metrics_num_episodes_for_smoothing)
-        self.start_ladder(self.settings.ladder_cpu_fraction)
+        self.create_ladder_evaluator(self.settings.ladder_cpu_fraction)
         self._reset_games()
 
     @property

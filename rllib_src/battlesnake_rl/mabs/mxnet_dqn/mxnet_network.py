@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_compat import import_mxnet, removed_onnx_names
-from battlesnake_rl.onnx_export import replace_ends
+from battlesnake_rl.onnx_export import replace_input_and_output
 
 mx = import_mxnet()
 nn = mx.gluon.nn
@@ -176,7 +176,7 @@ def write_onnx(network: AttentionNetwork, shape: tuple[int, ...], path: Path) ->
             dynamic_input_shapes=[("batch", *shape)],
         )
         model = onnx.load(f"{folder}/network.onnx")
-    replace_ends(model.graph)
+    replace_input_and_output(model.graph)
     used = {name for node in model.graph.node for name in node.input}
     constants = [one for one in model.graph.initializer if one.name in used]
     del model.graph.initializer[:]
