@@ -137,7 +137,7 @@ def _link_to_game(text: str, first: str, second: str) -> str:
 
 
 def _draw_elo_bar(placement: Mapping[str, Any]) -> str:
-    """Return the HTML of an Elo with its confidence interval, on a bar from 0 to 2500 Elo."""
+    """Return the HTML of an Elo and its confidence interval, on a bar up to `_MAX_BAR_ELO`."""
     if side := placement.get("out_of_range"):
         return f"The Elo is {side} the ladder."
     elo, low, high = (placement[name] for name in ("elo", "low", "high"))

@@ -3,8 +3,8 @@
  * The planes of a viewer are the shared planes of the game in the cells that the viewer sees. Only
  * the values of partly hidden bodies differ, because hidden segments count once per run. */
 
-/* Sum and difference of column and row of each cell, modulo 256, by board width. Their differences
- * between two cells are both at most r exactly if the Manhattan distance is at most r. */
+/* The sum x + y and the difference x - y of each cell, modulo 256, by board width. The Manhattan
+ * distance between two cells is the larger of the absolute differences of these two values. */
 static uint8_t diagonal_of[MAX_SIDE + 1][MAX_CELLS + BLOCK];
 static uint8_t antidiagonal_of[MAX_SIDE + 1][MAX_CELLS + BLOCK];
 
@@ -49,8 +49,8 @@ typedef struct {
     uint64_t seen, hidden; /* 0 if no cell is visible, or no cell is hidden */
 } Sighting;
 
-/* Returns how much of a body is in the visible cells. Values behind the board can make a visible body
- * count as partly hidden, which is slower but gives equal planes. */
+/* Returns how much of a body is in the visible cells. Values behind the board can make a visible
+ * body count as partly hidden, which is slower but gives equal planes. */
 INLINE Sighting sight_body(const Plane *body, const uint8_t *visible, int span) {
     Sighting sighting = {0, 0};
     for (unsigned word = 0; word < (unsigned)span / BLOCK * (BLOCK / 8); word++) {

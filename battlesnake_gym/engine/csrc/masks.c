@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the seats of `opponents`, as bits, that are at least as long as the snake at `own` and whose
- * heads are `least` to `most` steps away from (x, y). */
+/* Selects the `opponents` that are at least as long as the snake at `own`, and whose heads are
+ * `least` to `most` steps away from (x, y). Sets of opponents have one bit per seat. */
 static unsigned opponents_near(const Rules *rules, const Record *record, unsigned opponents,
                                int own, int x, int y, int least, int most) {
     unsigned found = 0;
