@@ -91,7 +91,10 @@ lint: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/mypy
 
 # One process a core; a file stays in one process, since its tests share a Ray or a server.
-PYTEST = $(BIN)/pytest -n auto --dist loadfile --durations=20
+# pytest-xdist 3.8 may wait forever after it restarts a worker that crashed. Without restarts, the
+# crash is one failed test, and the remaining tests of its file do not run.
+PROCESSES = -n auto --dist loadfile --max-worker-restart=0
+PYTEST = $(BIN)/pytest $(PROCESSES) --durations=20
 
 test: system-packages lint mxnet procgen-original
 	$(PYTEST) -m "not slow"
@@ -106,7 +109,7 @@ OTHER = .venv-$(notdir $(PYTHON))
 test-python:
 	$(PYTHON) -m venv $(OTHER)
 	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,mcp,dev]"
-	$(OTHER)/bin/pytest -n auto --dist loadfile -m "not slow" \
+	$(OTHER)/bin/pytest $(PROCESSES) -m "not slow" \
 		tests/battlesnake_gym tests/heuristics tests/server tests/mabs \
 		battlesnake_gym heuristics server rllib_src/battlesnake_rl/mabs
 

@@ -142,8 +142,8 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
             instance.
     """
     end: Future[dict[str, Any]] = Future()
-    threading.Thread(target=_receive_end, args=(link, end), daemon=True).start()
     with _graceful_stop(link, end) as stop_signals:
+        threading.Thread(target=_receive_end, args=(link, end), daemon=True).start()
         while not end.done():
             node.start(give_up=end.done)
             if not end.done():
