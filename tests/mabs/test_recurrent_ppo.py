@@ -1,6 +1,7 @@
 """RECURRENT_PPO: sequences, states, the critic, learning, checkpoints, export and serving."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -291,18 +292,23 @@ def test_the_file_has_the_scores_of_the_network_over_a_sequence(tmp_path: Path) 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recurrent policy.onnx for boards of 7x7, with limited view."""
+    return save_policy(tmp_path_factory.mktemp("policy"), network(), 7)
+
+
+def save_policy(folder: Path, made: Any, size: int) -> Path:
+    """Save a network as a policy.onnx for square boards with ``size`` cells per side."""
     from battlesnake_rl.onnx_export import write_onnx
 
     def write(draft: Path) -> dict[str, Any]:
-        write_onnx(network(), (10, 7, 7), draft)
+        write_onnx(made, (10, size, size), draft)
         games = {"ruleset": "standard", "map": "standard"}
         return {
             "observation": observations.get("planes").to_dict(),
-            "board_sizes": [[7, 7]],
+            "board_sizes": [[size, size]],
             "training": {"env_config": games},
         }
 
-    path = tmp_path_factory.mktemp("policy") / "policy.onnx"
+    path = folder / "policy.onnx"
     policy_file.save(path, write)
     return path
 
@@ -342,6 +348,31 @@ def test_interleaved_games_are_served_like_each_game_alone(policy: Path) -> None
     together = play([start(number) for number in range(1, 65)])
     assert together == [play([start(number)])[0] for number in range(1, 65)]
     assert len({tuple(moves) for moves in together}) > 8
+
+
+def test_interleaved_games_of_the_experiment_need_less_than_50_ms(tmp_path: Path) -> None:
+    from battlesnake_rl.mabs.policy.q_network import network_settings
+    from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
+    from battlesnake_server.live.app import create_app
+
+    settings = network_settings({"gru_size": 128, "head_crop": 11}) | {"head_plane": 6}
+    made = RecurrentPolicyNetwork((10, 15, 15), 4, **settings).eval()
+    path = save_policy(tmp_path, made, 15)
+    client = create_app({"POLICY": str(path)}).test_client()
+    boards = [
+        Board.new(15, 15, ["me", "a", "b", "c"], game=Game(seed=number, id=str(number)))
+        for number in range(1, 65)
+    ]
+    cpu_seconds = []
+    for _ in range(6):
+        for board in boards:
+            body = limit_view(board.to_api("me"), 5)
+            began = time.process_time()
+            move = client.post("/move", json=body).get_json()["move"]
+            cpu_seconds.append(time.process_time() - began)
+            others = {name: (board.safe_moves(name) or ["up"])[0] for name in "abc"}
+            board.step({"me": move, **others})
+    assert np.percentile(cpu_seconds[64:], 99) < 0.05
 
 
 def test_a_seated_policy_has_the_moves_of_the_live_snake(policy: Path) -> None:
