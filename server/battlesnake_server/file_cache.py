@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 def cache_by_file(maxsize: int) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
-    """Return a decorator that caches the results of a function of file paths.
+    """Return a decorator that caches the results of a function of file paths and options.
 
     A result is cached until one of the files changes or another file has its path.
 
@@ -21,12 +21,12 @@ def cache_by_file(maxsize: int) -> Callable[[Callable[..., _T]], Callable[..., _
 
     def decorate(load: Callable[..., _T]) -> Callable[..., _T]:
         @functools.lru_cache(maxsize)
-        def load_cached(*states: tuple[Path, *tuple[int, ...]]) -> _T:
-            return load(*(path for path, *_ in states))
+        def load_cached(*states: tuple[Path, *tuple[int, ...]], **options: Hashable) -> _T:
+            return load(*(path for path, *_ in states), **options)
 
         @functools.wraps(load)
-        def load_current(*paths: str | Path) -> _T:
-            return load_cached(*map(_file_state, paths))
+        def load_current(*paths: str | Path, **options: Hashable) -> _T:
+            return load_cached(*map(_file_state, paths), **options)
 
         return load_current
 

@@ -196,6 +196,18 @@ def test_other_hosts_require_a_token(
     assert "token" not in capsys.readouterr().out
 
 
+def test_the_view_radius_applies_to_the_viewer_and_to_positions(folder: Path) -> None:
+    """Games without a view radius get the radius of ``game watch --view-radius``."""
+    client = replay_pages.create_app([folder], view_radius=3).test_client()
+    key = "deep/story.jsonl.gz"
+    assert client.get(f"/data/{key}").get_json()["view_radius"] == 3
+    for query in ("", "?if=" + client.get(f"/turn/0/frame/{key}?if=xxx").get_json()["moves"]):
+        position = client.get(f"/turn/0/json/{key}{query}").get_json()
+        assert position["game"]["ruleset"]["settings"]["viewRadius"] == 3
+    unlimited = replay_pages.create_app([folder]).test_client()
+    assert unlimited.get(f"/data/{key}").get_json()["view_radius"] is None
+
+
 @pytest.mark.parametrize(
     "key", ["../deep/story.jsonl.gz", "deep/../official.jsonl", "./official.jsonl", "/etc/passwd",
             "link/story.jsonl.gz", "a\0.jsonl", "x" * 5000 + ".jsonl", "notes.txt", ""],

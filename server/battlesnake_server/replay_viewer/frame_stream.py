@@ -19,6 +19,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
 from battlesnake_server.file_cache import cache_by_file
+from battlesnake_server.replay_viewer.replay_library import set_default_view_radius
 
 _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
 """Sizes in bytes of the first chunk and of later chunks, before compression."""
@@ -32,8 +33,9 @@ class _FrameStream:
         OSError: If the file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, view_radius: int | None) -> None:
         self._replay, turns = Replay.stream(path)
+        set_default_view_radius(self._replay, view_radius)
         self._frames = self._iter_frames(self._replay.last, turns)
         self._chunks: dict[int, bytes] = {}
         self._next: int | None = 0
@@ -91,16 +93,20 @@ _dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 @cache_by_file(16)
-def _open_stream(path: Path) -> _FrameStream:
+def _open_stream(path: Path, view_radius: int | None) -> _FrameStream:
     """Return the frame stream of a replay file.
 
     Concurrent requests share the stream.
     """
-    return _FrameStream(path)
+    return _FrameStream(path, view_radius)
 
 
-def respond(path: Path) -> Response | None:
+def respond(path: Path, view_radius: int | None = None) -> Response | None:
     """Return the chunk that starts at the frame ``?since=`` of the current request.
+
+    Args:
+        path: Replay file.
+        view_radius: View radius if the game's settings have none; None for no limit.
 
     Returns:
         The response, or None if no chunk starts at that frame.
@@ -109,7 +115,9 @@ def respond(path: Path) -> Response | None:
         ReplayError: If the file is damaged.
         OSError: If the file cannot be read.
     """
-    chunk = _open_stream(path).chunk(max(0, request.args.get("since", 0, int)))
+    chunk = _open_stream(path, view_radius=view_radius).chunk(
+        max(0, request.args.get("since", 0, int))
+    )
     if chunk is None:
         return None
     if request.accept_encodings["gzip"] > 0:

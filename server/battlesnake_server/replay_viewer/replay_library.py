@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from battlesnake_gym.common.untrusted_text import path_text
@@ -29,12 +29,14 @@ class LibraryEntry:
         path: Path of the file.
         modified: Modification time as a Unix timestamp in seconds.
         size: Size of the file in bytes.
+        view_radius: View radius if the game's settings have none; None for no limit.
     """
 
     key: str
     path: Path
     modified: float
     size: int
+    view_radius: int | None
 
     def load(self) -> Replay:
         """Load the replay.
@@ -44,7 +46,7 @@ class LibraryEntry:
             OSError: If the file no longer exists.
         """
         try:
-            return _load_replay(self.path)
+            return _load_replay(self.path, view_radius=self.view_radius)
         except MemoryError:
             raise TooLittleMemoryError(f"{self.key} needs more memory than is available") from None
 
@@ -57,15 +59,17 @@ class Library:
     Args:
         roots: Files and directories, which need not exist yet; directories are searched
             recursively.
+        view_radius: View radius of games whose settings have none; None for no limit.
     """
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], view_radius: int | None = None) -> None:
         self.roots = list(roots)
+        self._view_radius = view_radius
 
     def entries(self) -> list[LibraryEntry]:
         """Return all files that may contain a recorded game, newest file first."""
         found = (
-            _make_entry(path_text(prefix + path.relative_to(parent).as_posix()), path)
+            self._make_entry(path_text(prefix + path.relative_to(parent).as_posix()), path)
             for prefix, root, parent in self._iter_roots()
             for path in _find_replays(root)
         )
@@ -84,7 +88,7 @@ class Library:
                 inside = path.parent.resolve().is_relative_to(parent.resolve())
                 named = inside and prefix + path.relative_to(parent).as_posix() == key
                 if named and (path == root or (root.is_dir() and _is_replay_name(path.name))):
-                    return _make_entry(key, path)
+                    return self._make_entry(key, path)
             except (OSError, ValueError):  # The key is not a valid path.
                 continue
         return None
@@ -95,15 +99,15 @@ class Library:
             prefix = f"{number}/" if len(self.roots) > 1 else ""
             yield prefix, root, root.parent if root.is_file() else root
 
-
-def _make_entry(key: str, path: Path) -> LibraryEntry | None:
-    """Return the entry of a file, or None if the file does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    is_file = stat.S_ISREG(status.st_mode)
-    return LibraryEntry(key, path, status.st_mtime, status.st_size) if is_file else None
+    def _make_entry(self, key: str, path: Path) -> LibraryEntry | None:
+        """Return the entry of a file, or None if the file does not exist."""
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return LibraryEntry(key, path, status.st_mtime, status.st_size, self._view_radius)
 
 
 def _find_replays(root: Path) -> list[Path]:
@@ -120,4 +124,16 @@ def _is_replay_name(name: str) -> bool:
     return name.endswith(REPLAY_SUFFIXES) and not name.startswith(".")
 
 
-_load_replay = cache_by_file(4)(Replay.load)
+def set_default_view_radius(replay: Replay, view_radius: int | None) -> None:
+    """Set the view radius of a game whose settings have none."""
+    if replay.game.settings.view_radius is None:
+        settings = replace(replay.game.settings, view_radius=view_radius)
+        replay.first.game = replace(replay.game, settings=settings)
+
+
+@cache_by_file(4)
+def _load_replay(path: Path, view_radius: int | None) -> Replay:
+    """Load a replay, with a view radius if the settings of the game have none."""
+    replay = Replay.load(path)
+    set_default_view_radius(replay, view_radius)
+    return replay

@@ -426,8 +426,6 @@ function formatMs(text) {
 /** Shows the game at the address of `root` after its first chunk; returns the player. */
 export async function openPlayer(root) {
   const game = await readJson(fetch(root.dataset.game));
-  const { viewRadius } = root.dataset; // of `game watch --view-radius`
-  game.view_radius ??= viewRadius ? Number(viewRadius) : null;
   root.hidden = false;
   $("message").hidden = true;
   return new Player(game, root.dataset.turn);

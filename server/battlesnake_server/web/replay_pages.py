@@ -77,6 +77,7 @@ def add_replay_pages(
     roots: Sequence[Path],
     prefix: str = "/replays",
     address_policy: AddressPolicy | None = None,
+    view_radius: int | None = None,
 ) -> None:
     """Add the pages of the games under ``roots`` to a site.
 
@@ -85,8 +86,9 @@ def add_replay_pages(
         roots: Files and directories of recorded games.
         prefix: Path of the pages.
         address_policy: Addresses from which visitors may fetch games; None uses the default policy.
+        view_radius: View radius of games whose settings have none; None for no limit.
     """
-    app.extensions["library"] = Library(roots)
+    app.extensions["library"] = Library(roots, view_radius)
     app.extensions["address_policy"] = address_policy or AddressPolicy()
     app.register_blueprint(blueprint, url_prefix=prefix)
 
@@ -113,9 +115,7 @@ def create_app(
         if not root.exists():
             raise ValueError(f"there is no file or directory {str(root)!r}; check the path")
     app = pages.create_application("Replays", token=token)
-    if view_radius is not None:
-        app.config["VIEW_RADIUS"] = view_radius
-    add_replay_pages(app, roots, "", address_policy)
+    add_replay_pages(app, roots, "", address_policy, view_radius)
     return app
 
 
@@ -148,7 +148,8 @@ def data(key: str) -> Response:
     `frame_stream` defines the format.
     """
     try:
-        return frame_stream.respond(_find_entry(key).path) or abort(404)
+        entry = _find_entry(key)
+        return frame_stream.respond(entry.path, entry.view_radius) or abort(404)
     except ReplayError as error:
         return error_response(str(error), 422)
 
