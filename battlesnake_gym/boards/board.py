@@ -207,10 +207,13 @@ class Board(State):
         >>> board.snake("b").head
         (5, 0)
         """
-        view_radius = self.game.settings.view_radius
-        if view_radius is None:
+        if self.game.settings.view_radius is None:
             return self
-        return type(self).from_api(limited_view.limit_view(self.to_api(), view_radius))
+        seen = type(self).from_api(self.to_limited_api())
+        # A request shows neither the result of the game nor the cause of an elimination.
+        seen.game = dataclasses.replace(self.game, seed=UNKNOWN_SEED)
+        seen.snakes = [_copy_snake(self.you) if s.id == self.you_id else s for s in seen.snakes]
+        return seen
 
     @property
     def living(self) -> list[Snake]:
@@ -372,6 +375,12 @@ class Board(State):
         return board_json.request_to_dict(
             self.game, self, None if name is None else self.snake(name)
         )
+
+    def to_limited_api(self) -> dict[str, Any]:
+        """Return the body of the request that ``you`` receives, with only what ``you`` sees."""
+        view_radius = self.game.settings.view_radius
+        request = self.to_api()
+        return request if view_radius is None else limited_view.limit_view(request, view_radius)
 
     def _comparison_key(self) -> tuple[object, ...]:
         return (

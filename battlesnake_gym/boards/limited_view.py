@@ -146,20 +146,18 @@ def limit_view(
     board = json_fields.child(request, "board", "")
     you = json_fields.child(request, "you", "")
     you_id = json_fields.string(you, "id", "you")
-    body = json_fields.points(you, "body", "you")
-    if not body:
-        raise BoardError("you.body is missing or empty; list its cells, head first")
+    head = _read_body(you, "you")[0]
     turn = json_fields.integer(request, "turn", "", 0)
     result["board"] = dict(board) | {
         "food": [
             food
             for i, food in enumerate(json_fields.items(board, "food", "board"))
-            if _is_food_visible(food, f"board.food[{i}]", turn, body[0], view_radius)
+            if _is_food_visible(food, f"board.food[{i}]", turn, head, view_radius)
         ],
         "snakes": [
             snake
             if snake.get("id") == you_id
-            else _limit_snake(snake, f"board.snakes[{i}]", body[0], view_radius, hidden)
+            else _limit_snake(snake, f"board.snakes[{i}]", head, view_radius, hidden)
             for i, value in enumerate(json_fields.items(board, "snakes", "board"))
             if (snake := json_fields.mapping(value, f"board.snakes[{i}]"))
             and json_fields.integer(snake, "health", f"board.snakes[{i}]", 1) > 0
@@ -184,6 +182,13 @@ def check_view_radius(view_radius: object, name: str) -> int | None:
     return view_radius
 
 
+def _read_body(snake: Mapping[str, Any], path: str) -> list[Point]:
+    body = json_fields.points(snake, "body", path)
+    if not body:
+        raise BoardError(f"{path}.body is missing or empty; list its cells, head first")
+    return body
+
+
 def _is_food_visible(food: object, path: str, turn: int, head: Point, view_radius: int) -> bool:
     cell = json_fields.point(food, path)
     spawn_turn = json_fields.integer(json_fields.mapping(food, path), "spawn_turn", path, 0)
@@ -198,7 +203,7 @@ def _limit_snake(
     hidden: Mapping[str, int] | None,
 ) -> dict[str, Any]:
     """Return the visible part of an opponent."""
-    cells = _limit_body(json_fields.points(snake, "body", path), head, view_radius)
+    cells = _limit_body(_read_body(snake, path), head, view_radius)
     sent = [
         {"x": cell[0], "y": cell[1]} if cell else (None if hidden is None else dict(hidden))
         for cell in cells

@@ -65,6 +65,28 @@ def test_new_food_is_visible_everywhere() -> None:
     assert limit_view(first, 2)["board"]["food"] == first["board"]["food"]
 
 
+def test_an_opponent_without_a_body_is_rejected() -> None:
+    sent = request(example(), "me")
+    del sent["board"]["snakes"][1]["body"]
+    with pytest.raises(BoardError, match=r"board\.snakes\[1\]\.body is missing or empty"):
+        limit_view(sent, 2)
+
+
+@pytest.mark.parametrize(
+    ("picture", "moves"),
+    [("A < . B <", ("left", "left")), ("> A . B <", ("right", "left"))],
+)
+def test_limited_boards_have_the_result_of_the_game(picture: str, moves: tuple[str, str]) -> None:
+    board = Board.from_text(f"view_radius=1\n{picture}")
+    board.step(dict(zip("ab", moves, strict=True)))
+    for snake in board.snakes:
+        board.you_id = snake.id
+        seen = board.limited()
+        assert seen.is_over()
+        assert (seen.winner and seen.winner.id) == (board.winner and board.winner.id)
+        assert seen.you.eliminated_cause == snake.eliminated_cause
+
+
 def test_without_a_radius_nothing_is_hidden() -> None:
     complete = request(example(), "me")
     seen = limit_view(complete, None)
