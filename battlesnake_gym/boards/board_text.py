@@ -49,6 +49,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board_json import UNKNOWN_SEED
 from battlesnake_gym.boards.json_fields import BoardError, format_value
+from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import (
     CAUSES,
@@ -294,10 +295,13 @@ def _parse_attributes(tokens: list[str], state: State, alone: bool) -> Game:
                 f"unknown attribute {key!r}; choose one of turn, {', '.join(defaults)}"
             )
         if isinstance(defaults[key], bool):
+            if text not in ("True", "False"):
+                raise BoardError(f"{key} must be True or False, got {format_value(text)}")
             values[key] = text == "True"
         else:
             is_text = isinstance(defaults[key], str)
             values[key] = text if is_text else _parse_int(text, key)
+    check_view_radius(values.get("view_radius"), "view_radius")
     values.setdefault("solo", alone)
     setting_names = {field.name for field in dataclasses.fields(Settings)}
     settings = Settings(**{key: value for key, value in values.items() if key in setting_names})

@@ -300,6 +300,8 @@ def test_more_snakes_than_letters() -> None:
         ("A B\nA: you\nB: you", r"\byou\b.* a, b"),
         ("A\nA: cause=boredom", r"A.* cause=boredom"),
         ("moon=full\nA", "'moon'"),
+        ("solo=true\nA", r"solo.* True or False.* 'true'"),
+        ("view_radius=-1\nA", r"view_radius.* at least 0.* -1"),
         ("turn=1 late\nA", r"'late'.* key=value"),
         ('A\nA: name="Ann', "'name=\"Ann'"),
         ("A\nx: 3", "letter"),
