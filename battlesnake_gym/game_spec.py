@@ -128,6 +128,8 @@ def _parse_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
     for name, value in settings.items():
         if name not in SETTING_NAMES:
             raise ValueError(unknown_name_message("setting", name, SETTING_NAMES))
-        if isinstance(value, bool) or not isinstance(value, int):
+        if name == "view_radius":
+            check_view_radius(value, f"setting {name}")
+        elif isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"setting {name} must be a whole number, got {value!r}")
     return Settings(**settings)

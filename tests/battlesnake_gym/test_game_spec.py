@@ -38,6 +38,11 @@ def test_an_error_names_the_path_and_the_value(content: dict[str, Any], message:
         parse_game_spec(content, "boards[1]", DEFAULTS)
 
 
+def test_no_view_radius_means_no_limit() -> None:
+    spec: GameSpec[int] = GameSpec(2, settings={"view_radius": None, "minimum_food": 2})  # type: ignore[dict-item]
+    assert spec.game.settings == Settings(minimum_food=2)
+
+
 def test_a_caller_restricts_the_values_and_the_settings() -> None:
     with pytest.raises(BoardError, match=r"^width must be between 3 and 9, got 11"):
         parse_game_spec({"width": 11}, "", DEFAULTS, {"width": (3, 9)})
