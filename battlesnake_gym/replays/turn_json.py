@@ -47,11 +47,14 @@ class Turn:
 
     def play(self, board: Board) -> None:
         """Play this turn on ``board``, in place."""
+        old_food = set(board.food)
         board.advance(self.moves)
         if self.snakes is not None:
             board.snakes = copy.deepcopy(self.snakes)
         if self.food is not None:
-            board.food = self.food[:]
+            # The recorder may list new food anywhere; in a `State`, new food is at the end.
+            board.food = sorted(self.food, key=lambda cell: cell not in old_food)
+            board.new_food = sum(cell not in old_food for cell in self.food)
         if self.hazards is not None:
             board.hazards = self.hazards[:]
         for snake in board.snakes:

@@ -476,6 +476,21 @@ def test_the_view_radius_is_optional_in_a_file(tmp_path: Path, view_radius: int 
     assert Replay.load(path).game.settings == settings
 
 
+def test_snakes_with_limited_view_see_the_new_food_of_every_file(tmp_path: Path) -> None:
+    settings = Settings(view_radius=2, food_spawn_chance=100)
+    replay = Replay(Board.new(snakes=2, game=Game(seed=5, settings=settings)))
+    for _ in range(6):
+        replay.append({s.id: replay.last.safe_moves(s.id)[0] for s in replay.last.living})
+    path = tmp_path / "official.jsonl"
+    official_format.save(replay.boards(), path)
+    seen = []
+    for board in (*replay.boards(), *Replay.load(path).boards()):
+        board.you_id = "snake_0"
+        seen.append(board.limited().food)
+    assert seen[:7] == seen[7:]
+    assert any(abs(x - 1) + abs(y - 1) > 9 for food in seen[1:7] for x, y in food)
+
+
 @pytest.mark.parametrize("lists_stacked_segments_once", [False, True])
 def test_replays_of_the_blackout_competition_are_read(
     tmp_path: Path, lists_stacked_segments_once: bool
