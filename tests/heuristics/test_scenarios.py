@@ -8,6 +8,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
+from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
     Scenario,
@@ -46,6 +47,19 @@ def test_careful_snakes_pass_with_any_seed(careful: str, scenario: Scenario) -> 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_no_scenario_lets_everything_pass(scenario: Scenario) -> None:
     assert any(not scenario.run(snakes.make("random", seed)).passed for seed in range(20))
+
+
+def test_snakes_see_only_the_cells_in_their_view() -> None:
+    board = Board.from_text("turn=1 view_radius=2\nA < . . * . B <")
+    board.you_id = "a"
+    seen: list[Board] = []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        seen.append(board)
+        return Decision("up")
+
+    Scenario("hidden", board, ("up",)).run(strategy)
+    assert (seen[0].food, seen[0].snake("b").head) == ([], (7, 0))
 
 
 def test_text_is_read() -> None:

@@ -99,7 +99,7 @@ class Scenario:
 
     def run(self, strategy: Strategy) -> ScenarioResult:
         """Return the decision of a strategy. The time budget is the timeout of the game."""
-        decision = strategy(self.board.copy(), self.board.game.timeout / 1000)
+        decision = strategy(self.board.copy().limited(), self.board.game.timeout / 1000)
         return ScenarioResult(self, decision)
 
     def to_text(self) -> str:

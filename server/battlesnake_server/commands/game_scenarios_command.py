@@ -110,7 +110,7 @@ def _run_with_url(
 
     If the snake does not respond, the move is ``""``.
     """
-    body = scenario.board.to_api()
+    body = scenario.board.to_limited_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
     return ScenarioResult(scenario, asyncio.run(request_single_move(body, url, addresses)))
 

@@ -113,12 +113,12 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
     """
     if entrant.is_remote:
         decision = asyncio.run(
-            request_single_move(board.to_api(), entrant.source, entrant.address_policy)
+            request_single_move(board.to_limited_api(), entrant.source, entrant.address_policy)
         )
     else:
         strategy = make_strategy(local_strategy_factory(entrant), board.game.seed)
         try:
-            decision = snakes.to_decision(strategy(board.copy(), time_s))
+            decision = snakes.to_decision(strategy(board.copy().limited(), time_s))
         except (
             BaseException
         ) as error:  # A user's snake may raise any exception, including SystemExit.
