@@ -36,12 +36,16 @@ class Sightings:
     """Last sightings of food, bodies and heads by one snake in one game.
 
     The object uses at most 16 kB, regardless of the requests. Nothing is remembered on boards of
-    more than 25x25 cells.
+    more than 25x25 cells. A board with another game id, or of another snake, starts a new memory.
     """
 
-    __slots__ = ("_contents", "_heads", "_snakes", "_turns", "_width")
+    __slots__ = ("_contents", "_game", "_heads", "_snakes", "_turns", "_width")
 
     def __init__(self) -> None:
+        self._game: int | None = None
+        self._clear()
+
+    def _clear(self) -> None:
         self._width = 0
         self._turns = array("i")
         self._contents = bytearray()
@@ -50,6 +54,10 @@ class Sightings:
 
     def update(self, board: Board) -> None:
         """Remember what ``board.you`` sees on this turn."""
+        game = hash((board.game.id, board.you_id))
+        if game != self._game:
+            self._game = game
+            self._clear()
         width, height = board.width, board.height
         if not self._turns and width * height <= MAX_SIZE**2:
             self._width = width

@@ -213,8 +213,9 @@ class SeatedOpponents:
     def _move_strategies(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
         games = self._vector.games
         # A strategy could predict future food from the seed, so the board does not contain the
-        # seed.
-        rules = replace(self._vector.game, seed=UNKNOWN_SEED)
+        # seed. A strategy that plays many games distinguishes them by their ids.
+        game_id = f"{game}-{self._vector.episodes[game]}"
+        rules = replace(self._vector.game, seed=UNKNOWN_SEED, id=game_id)
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
             board.you_id = board.snakes[seat].id

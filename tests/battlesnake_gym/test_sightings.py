@@ -83,6 +83,14 @@ def test_bodies_and_heads_are_remembered_with_their_turn() -> None:
     assert sightings.head(6, "it") == ((9, 9), 6)
 
 
+def test_another_game_starts_a_new_memory() -> None:
+    sightings = remembering([board_with(3, (1, 1), food=[(2, 2)])])
+    second = board_with(5, (8, 2))
+    second.game = replace(second.game, id="second")
+    sightings.update(second)
+    assert sightings.food(5) == {}
+
+
 def test_the_memory_is_bounded() -> None:
     sightings = Sightings()
     base = board_with(1, (5, 5))

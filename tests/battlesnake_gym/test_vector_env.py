@@ -56,6 +56,20 @@ def test_it_is_a_vector_environment_of_gymnasium() -> None:
     assert {len(DictInfoToList(envs).step(np.zeros(5, np.int64))[4])} == {5}
 
 
+def test_the_games_of_a_strategy_have_different_ids() -> None:
+    ids: dict[str, int] = {}
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        assert ids.setdefault(board.game.id, board.turn) <= board.turn
+        return careful(board, seconds)
+
+    envs = make(3, opponents=[strategy], max_turns=2)
+    envs.reset(seed=1)
+    for _ in range(5):
+        envs.step(np.zeros(3, np.int64))
+    assert len(ids) == 6
+
+
 @pytest.mark.parametrize("observation", ["planes", "facing"])
 def test_every_step_is_the_learners_part_of_the_batch(observation: str) -> None:
     envs = make(16, observation=observation, max_turns=40)
