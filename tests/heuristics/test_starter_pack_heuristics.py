@@ -76,6 +76,14 @@ def test_it_sees_what_the_pack_s_endpoint_showed() -> None:
     assert request["you"]["body"][0] == {"x": 0, "y": 0}
 
 
+def test_hidden_segments_are_not_on_the_board(old: Path) -> None:
+    board = Board.from_text(f"view_radius=1\n{CORNER}")
+    with snakes.capture_registrations():
+        register_starter_pack(old, "mine")
+        mask = masks.action_mask(board.game, board, "a", "mine")
+    assert mask.tolist() == [True, False, False, True]
+
+
 def test_it_plays_rules_and_masks(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])  # a directory there is named heuristics
     with snakes.capture_registrations():

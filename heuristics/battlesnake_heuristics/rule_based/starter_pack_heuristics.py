@@ -86,7 +86,7 @@ def starter_pack_arguments(board: Board) -> tuple[Any, int, int, dict[int, int],
     for x, y in board.food:
         inside[y, x, 0] = 1
     for snake in board.living:
-        for x, y in reversed(snake.body):
+        for x, y in filter(board.inside, reversed(snake.body)):  # Segments may be hidden.
             inside[y, x, 1 if snake is board.you else 2] = 5 if (x, y) == snake.head else 1
     array = np.pad(inside, ((border, border), (border, border), (0, 0)), constant_values=-1)
     health = dict(enumerate([board.you.health, *(snake.health for snake in board.living)]))
