@@ -21,6 +21,11 @@ def test_some_may_duel(capsys: pytest.CaptureFixture[str]) -> None:
     assert table[1].split() == ["territory", ".", "100%", "100%"]
 
 
+def test_a_snake_does_not_duel_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["random", "random", "--duels", "1"]) == 2
+    assert "two or more snakes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("as_file", [True, False])
 def test_own_files_are_listed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_file: bool

@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
         The exit status.
     """
     options = parser().parse_args(argv)
-    chosen = options.names or snakes.names()
+    chosen = list(dict.fromkeys(options.names)) or snakes.names()
     try:
         descriptions = {name: snakes.description(name) for name in chosen}
     except (ValueError, OSError) as error:
