@@ -166,6 +166,16 @@ def test_unknown_addresses(client: FlaskClient, address: str, status: int, words
     assert re.search(words, answer.text)
 
 
+def test_every_request_of_a_damaged_game_reports_the_damage(tmp_path: Path) -> None:
+    story().save(tmp_path / "game.jsonl")
+    lines = (tmp_path / "game.jsonl").read_text().splitlines()
+    (tmp_path / "game.jsonl").write_text("\n".join([*lines[:3], "{}", *lines[4:]]))
+    client = replay_pages.create_app([tmp_path]).test_client()
+    for _ in range(2):
+        answer = client.get("/data/game.jsonl")
+        assert (answer.status_code, "line 4" in answer.text) == (422, True)
+
+
 def test_new_and_changed_files_are_shown(tmp_path: Path) -> None:
     client = replay_pages.create_app([tmp_path]).test_client()
     assert client.get("/").status_code == 200

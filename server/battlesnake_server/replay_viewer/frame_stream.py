@@ -39,6 +39,7 @@ class _FrameStream:
         self._frames = self._iter_frames(self._replay.last, turns)
         self._chunks: dict[int, bytes] = {}
         self._next: int | None = 0
+        self._error: Exception | None = None
         self._lock = threading.Lock()
 
     def chunk(self, since: int) -> bytes | None:
@@ -46,12 +47,19 @@ class _FrameStream:
 
         A chunk is a JSON object. The keys are ``info``, ``deaths``, ``from``, ``frames``, ``over``
         and ``more``, and the keys of `replay_json.header`. ``deaths`` lists the eliminations known
-        so far. If ``more`` is true, another chunk follows.
+        so far. If ``more`` is true, another chunk follows. After an error, every request of a
+        later chunk raises the error again.
         """
         with self._lock:
             while since not in self._chunks and self._next is not None and self._next <= since:
+                if self._error is not None:
+                    raise self._error.with_traceback(None)
                 start = self._next
-                self._chunks[start] = self._build_chunk(start)
+                try:
+                    self._chunks[start] = self._build_chunk(start)
+                except Exception as error:  # The error ended the iterator of the frames.
+                    self._error = error
+                    raise
             return self._chunks.get(since)
 
     def _build_chunk(self, start: int) -> bytes:
