@@ -6,8 +6,10 @@ import contextlib
 import gzip
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,6 +136,32 @@ def test_a_failed_analysis_reports_the_reason(tmp_path: Path) -> None:
         runner.start(bad)
         until(lambda: runner.status_to_dict(bad)["state"] == "failed")
         assert "bad.jsonl, line 1" in runner.status_to_dict(bad)["error"]
+
+
+def test_a_killed_analysis_reports_its_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is "failed", although some turns are analyzed and standard error is empty."""
+    path = tmp_path / "game.jsonl"
+    played(turns=2).save(path)
+    GameAnalysis(game_analysis.file_sha256(path), 9, 0, 1, None).save(analysis_path(path))
+    killed = tmp_path / "python"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with contextlib.closing(AnalysisQueue()) as runner:
+        runner.start(path)
+        until(lambda: runner.status_to_dict(path)["state"] == "failed")
+        assert "status -9" in runner.status_to_dict(path)["error"]
+
+
+def test_a_scenario_needs_a_search_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = SimpleNamespace(acquire=lambda timeout: False)
+    monkeypatch.setattr(what_if, "_search_slots", busy)
+    board = Board.from_text("A . . . . B\n. . . . . .")
+    board.you_id = "a"
+    with pytest.raises(what_if.WhatIfBusyError):
+        what_if.build_scenario([board])
 
 
 def test_closing_stops_the_process(tmp_path: Path) -> None:

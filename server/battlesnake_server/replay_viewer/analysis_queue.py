@@ -89,15 +89,15 @@ class AnalysisQueue:
             message of a failed analysis.
         """
         analysis = _load_analysis(analysis_path(game), game)
-        running = game in self._queued
+        error = self._failed.get(game, "")
+        state = "failed" if error else "running" if game in self._queued else "none"
         if analysis is None:
-            state = "failed" if game in self._failed else "running" if running else "none"
-            return {"state": state, "error": self._failed.get(game, ""), "done": 0, "turns": []}
+            return {"state": state, "error": error, "done": 0, "turns": []}
         positions = list(analysis.positions.items())
-        state = "done" if analysis.is_complete else "running" if running else "none"
         return {
             **analysis.header_to_dict(),
-            "state": state,
+            "state": "done" if analysis.is_complete else state,
+            "error": error,
             "done": len(positions),
             "since": since,
             "turns": [
@@ -157,7 +157,9 @@ class AnalysisQueue:
             process.terminate()
         _, stderr = process.communicate()
         self._process = None
-        return stderr.strip()[-500:] if process.returncode else ""
+        if not process.returncode:
+            return ""
+        return stderr.strip()[-500:] or f"the analysis ended with exit status {process.returncode}"
 
 
 @cache_by_file(8)

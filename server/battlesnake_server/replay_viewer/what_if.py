@@ -147,16 +147,14 @@ def build_scenario(boards: Sequence[Board]) -> Scenario:
 
     Raises:
         BoardError: If ``you`` is eliminated or has no opponents.
+        WhatIfBusyError: If all search slots are occupied.
     """
     board = boards[-1]
-    samples = _sample_last(boards, [board.you.id])
-    candidates = (
-        PositionAnalyzer().analyze(board, samples)[board.you.id].candidates
-        if len(board.living) > 1 and board.you.alive and not unsupported_reason(board)
-        else ()
-    )
-    if not candidates:
+    if len(board.living) < 2 or not board.you.alive or unsupported_reason(board):
         raise BoardError("a scenario needs a living snake with an opponent; choose another turn")
+    with _acquire_analyzer() as analyzer:
+        assessments = analyzer.analyze(board, _sample_last(boards, [board.you.id]))
+    candidates = assessments[board.you.id].candidates
     best = candidates[0].win_probability
     allowed = [
         candidate.move
