@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
+from battlesnake_server.arena.database import open_database
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
@@ -54,6 +56,20 @@ def test_an_interrupted_ladder_reports_and_resumes(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["games"] == before
     assert time.monotonic() - began < 60 * 5
+
+
+def test_a_resumed_ladder_plays_only_missing_pairs(tmp_path: Path) -> None:
+    """Jobs in parallel store the pairs as they end, so an earlier pair can be missing."""
+    engine = open_database(f"sqlite:///{tmp_path / 'games.sqlite'}")
+    setup = ladder_command._tournament_settings(ladder_command.parser().parse_args(["random"]))
+    rung = ladder.load(2).rungs[0]
+    first, resumed = (ladder_command._RungMatches(engine, setup, True) for _ in range(2))
+    first.schedule_pair(rung)
+    first.store_pair(rung, ladder_command._play_pair((rung, *first.schedule_pair(rung))))
+    assert len(resumed.load_outcomes(rung)) == 1
+    scheduled = [resumed.schedule_pair(rung)[1] for _ in range(2)]
+    assert [[game.number for game in pair] for pair in scheduled] == [[0, 1], [4, 5]]
+    engine.dispose()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -146,9 +148,8 @@ def _play_pairs(
 ) -> None:
     """Play and store game pairs until the Elo is precise or the time limit is reached."""
     for rung in run.ladder.rungs:
-        for outcome, count in enumerate(matches.load_score(rung).pair_counts):
-            for _ in range(count):
-                run.add_pair(rung.name, outcome)
+        for outcome in matches.load_outcomes(rung):
+            run.add_pair(rung.name, outcome)
     ends = time.monotonic() + 60 * arguments.max_minutes
 
     def needs_games() -> bool:
@@ -158,7 +159,7 @@ def _play_pairs(
     def iter_pairs() -> Iterator[_Pair]:
         while needs_games():
             rung = run.next_rung()
-            yield rung, *matches.schedule_pair(rung, run.pairs_requested[rung.name] - 1)
+            yield rung, *matches.schedule_pair(rung)
 
     played, move_ms = 0, 0.0
     with pool, tqdm(unit="game", disable=None, initial=run.placement.games) as bar:
@@ -231,6 +232,7 @@ class _RungMatches:
         self._setup = setup
         self._resume = resume
         self._tournaments: dict[str, int] = {}
+        self._scheduled: defaultdict[str, set[int]] = defaultdict(set)  # Pairs by rung.
         self.games: list[StoredGame] = []
         self.errors: dict[str, str] = {}
 
@@ -238,29 +240,37 @@ class _RungMatches:
         """Return the settings of the games against a rung."""
         return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
 
-    def load_score(self, rung: Rung) -> MatchScore:
-        """Return the score of earlier games against a rung.
+    def load_outcomes(self, rung: Rung) -> list[int]:
+        """Return the outcomes of earlier game pairs against a rung.
 
-        The score is empty if the command does not resume an earlier run.
+        The list is empty if the command does not resume an earlier run. The numbers of the pairs
+        can have gaps, because pairs are stored as they end.
         """
         if not self._resume:
-            return MatchScore()
+            return []
         number = stored_tournament.find_resumable_tournament(
             self._engine, self._settings_against(rung)
         )
         if number is None:
-            return MatchScore()
+            return []
         self._tournaments[rung.name] = number
-        return MatchScore.from_games(
+        score = MatchScore.from_games(
             with_retries(self._engine, lambda session: load_games(session, number))
         )
+        pairs = {game // 2 for game in score.points}
+        self._scheduled[rung.name] |= pairs
+        return [
+            score.outcome(2 * pair) for pair in pairs
+            if {2 * pair, 2 * pair + 1} <= score.points.keys()
+        ]  # fmt: skip
 
-    def schedule_pair(
-        self, rung: Rung, index: int
-    ) -> tuple[TournamentSettings, list[ScheduledGame]]:
-        """Return the settings and the two scheduled games of the game pair ``index``."""
-        games: Iterator[ScheduledGame] = generate_match_schedule(
-            self._setup.game_spec.num_snakes, self._setup.seed, 2 * index
+    def schedule_pair(self, rung: Rung) -> tuple[TournamentSettings, list[ScheduledGame]]:
+        """Return the settings and the two games of the first game pair not yet scheduled."""
+        scheduled = self._scheduled[rung.name]
+        pair = next(pair for pair in itertools.count() if pair not in scheduled)
+        scheduled.add(pair)
+        games = generate_match_schedule(
+            self._setup.game_spec.num_snakes, self._setup.seed, 2 * pair
         )
         return self._settings_against(rung), [next(games), next(games)]
 
