@@ -111,7 +111,8 @@ def test_a_policy_may_reject_a_board(
     out = capsys.readouterr().out
     assert "pass  large" in out
     assert out.count("no move, not") == 2
-    assert "refused" in out
+    assert "exception  " in out
+    assert "PolicyError: " in out
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,17 @@ def test_a_snake_that_exits_is_rejected(tmp_path: Path, capsys: pytest.CaptureFi
     assert "SystemExit: 0" in capsys.readouterr().out
 
 
+def test_a_factory_that_fails_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new snake is rejected; an earlier version that cannot play is an invalid option."""
+    broken = written(tmp_path, "mine", GOOD.replace("pipeline = ", "pipeline = 1 / 0; ", 1))
+    assert snakes_check_command.main([broken]) == 1
+    assert "raises ZeroDivisionError" in capsys.readouterr().out
+    assert snakes_check_command.main(["hungry-blackout", "--against", broken]) == 2
+    assert re.search(r"mine\.py, line \d+: ZeroDivisionError", capsys.readouterr().err)
+
+
 def test_a_snake_may_return_the_name_of_its_move() -> None:
     def play(board: Board, seconds: float | None = None) -> Any:
         return "up"

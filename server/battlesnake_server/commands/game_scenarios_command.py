@@ -34,7 +34,7 @@ from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.players import check_responds, request_single_move
-from battlesnake_server.strategy_loader import strategy_factory
+from battlesnake_server.strategy_loader import describe_exception, strategy_factory
 
 SNAKE_HELP = "snake to test: a built-in name, a file, a policy or a URL"
 
@@ -95,12 +95,13 @@ def format_result(result: ScenarioResult) -> str:
 def _run_with_strategy(scenario: Scenario, number: int, factory: StrategyFactory) -> ScenarioResult:
     """Run a scenario with a new strategy.
 
-    If the strategy rejects the board, the move is ``""``.
+    If the strategy raises an exception, the move is ``""``.
     """
     try:
         return scenario.run(factory(number))
-    except ValueError as error:
-        return ScenarioResult(scenario, Decision("", (Reason("refused", note=str(error)),)))
+    except Exception as error:  # A user's snake may raise any exception.
+        reason = Reason("exception", note=describe_exception(error))
+        return ScenarioResult(scenario, Decision("", (reason,)))
 
 
 def _run_with_url(

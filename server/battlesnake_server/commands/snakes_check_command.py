@@ -25,6 +25,8 @@ from battlesnake_heuristics.rating.match import MatchSettings, play_pair
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate_elo
 from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
+from battlesnake_server.arena.guarded_strategy import make_strategy
+from battlesnake_server.strategy_loader import describe_exception
 
 _PROG = "battlesnake-gym snakes check"
 _NOT_WEAKER_SPRT = Sprt(-70, 0)
@@ -71,6 +73,10 @@ def main(argv: list[str] | None = None) -> int:
     except _SnakeCheckError as error:
         sys.stdout.write(f"REJECTED: {error}\n")
         return 1
+    except Exception as error:  # `checked_factory` handles the exceptions of the new snake.
+        if options.against is None:
+            raise
+        return print_error(_PROG, f"{options.against} cannot play: {describe_exception(error)}")
     sys.stdout.write("passed\n")
     return 0
 
@@ -115,7 +121,7 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
     """
 
     def factory(seed: int) -> Strategy:
-        strategy = make(seed)
+        strategy = make_strategy(make, seed)
 
         def decide(board: Board, seconds: float | None = None) -> Decision:
             began = time.process_time()

@@ -16,7 +16,7 @@ from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import request_single_move
 from battlesnake_server.arena.tournament import Entrant, local_strategy_factory, parse_entrants
 from battlesnake_server.bundle import Bundle
-from battlesnake_server.strategy_loader import PolicyFactory
+from battlesnake_server.strategy_loader import PolicyFactory, describe_exception
 
 
 class Roster:
@@ -122,8 +122,9 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
         except (
             BaseException
         ) as error:  # A user's snake may raise any exception, including SystemExit.
-            reason = str(error) or type(error).__name__
-            raise ValueError(f"{entrant.label} cannot play this position: {reason}") from error
+            raise ValueError(
+                f"{entrant.label} cannot play this position: {describe_exception(error)}"
+            ) from error
     if decision.move not in MOVES:
         reason = decision.reasons[0].rule if decision.reasons else format_value(decision.move)
         raise ValueError(f"{entrant.label} returned no move ({reason})")
