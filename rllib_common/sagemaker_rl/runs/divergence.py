@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -79,15 +78,11 @@ def restore_learner_state(algorithm: Any, state: Any) -> None:
     algorithm.learner_group.set_state(state)
 
 
-def find_likely_cause(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
+def find_likely_cause(config: AlgorithmConfig) -> str:
     """Return the name and value of the setting that probably made training diverge.
 
-    The function selects the user's setting with the largest ratio to its default. If the user
-    changed no suspect setting, the function selects the learning rate.
-
-    Args:
-        config: RLlib's configuration.
-        given: Settings that the user set, keyed by name.
+    The function selects the setting with the largest ratio to its default. If all suspect settings
+    have their defaults, the function selects the learning rate.
     """
     values, defaults = config.to_dict(), type(config)().to_dict()
 
@@ -95,10 +90,7 @@ def find_likely_cause(config: AlgorithmConfig, given: Mapping[str, Any]) -> str:
         value, default = _magnitude(values[name]), _magnitude(defaults[name])
         return abs(math.log(value / default)) if value > 0 and default > 0 else 0.0
 
-    names = [
-        name for name in _SUSPECT_SETTINGS if CONFIG_PREFIX + name in given and name in defaults
-    ]
-    name = max(names, key=deviation, default="lr")
+    name = max((name for name in _SUSPECT_SETTINGS if name in defaults), key=deviation)
     return f"{CONFIG_PREFIX}{name} {values[name]}"
 
 

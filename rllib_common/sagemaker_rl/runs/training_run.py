@@ -391,7 +391,7 @@ class TrainingRun:
                 error = cause
             else:
                 raise error
-        setting = divergence.find_likely_cause(self.config, self.settings)
+        setting = divergence.find_likely_cause(self.config)
         self.diverged = (
             f"training diverged in iteration {self._iterations + 1}: {error}; the likely cause is "
             f"{setting}; the checkpoint and the exported model have the weights of iteration "
