@@ -269,6 +269,27 @@ def test_a_long_iteration_is_aborted_for_the_checkpoint(
     assert json.loads((tmp_path / run_dir.RUN_FILE).read_text())["state"] == run_dir.STOPPED
 
 
+def test_a_stop_cancels_the_final_games_for_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def conclude(results: dict[str, Any]) -> None:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        time.sleep(60)
+
+    algorithm = Weighted(lambda *_: None)
+    monkeypatch.setattr(algorithm, "conclude", conclude, raising=False)
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
+    monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
+    run = _run(tmp_path)
+    began = time.monotonic()
+    with deferred_stop_signals(raise_immediately=True) as stop_signals:
+        run.train(stop_signals)
+    assert time.monotonic() - began < 30
+    assert run.checkpoint is not None
+    assert (run.checkpoint / "weights").read_text() == "5.0"
+    assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 5
+
+
 def test_a_resumed_run_draws_other_random_numbers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -353,8 +353,9 @@ class TrainingRun:
                 self._driver_cpu_s = driver_cpu_before_s + cpu_s
                 results["time_total_s"] = self._seconds
                 results["driver_cpu_minutes"] = self._driver_cpu_s / 60
-                if self._remaining_fraction() <= 0 and not stop_signals:
-                    getattr(algorithm, "conclude", lambda results: None)(results)
+                if self.is_finished and not stop_signals:
+                    with suppress(IterationAbortedError), stop_signals.abort_after(limit):
+                        getattr(algorithm, "conclude", lambda results: None)(results)
                 curves.add(results)
                 self._show_progress(bar, dict(flatten(results)))
                 if time.monotonic() - saved > 60 * self.checkpoint_minutes:
