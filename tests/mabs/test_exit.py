@@ -9,6 +9,8 @@ import re
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -329,6 +331,25 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         results: dict[str, object] = {}
         algorithm.conclude(results)
         assert results == algorithm.strength.to_metrics()
+
+
+def test_a_stop_request_cancels_the_last_placement() -> None:
+    from battlesnake_rl.mabs.exit.exit import EXIT
+    from battlesnake_rl.mabs.exit.exit_self_play import ExitProgress, IterationStoppedError
+    from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
+    from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
+
+    def stop(*_: object) -> None:
+        raise IterationStoppedError
+
+    algorithm: Any = EXIT.__new__(EXIT)
+    algorithm.settings, algorithm.strength = EXITSettings(), StrengthHistory()
+    algorithm.progress, algorithm.promotions = ExitProgress(cpu_seconds=1000.0), 1
+    algorithm.champion, algorithm.self_play = "champion", SimpleNamespace(run_placement=stop)
+    results: dict[str, float] = {}
+    algorithm.conclude(results)
+    assert results["cpu_minutes"] == pytest.approx(1000 / 60)
+    assert not algorithm.strength.measurements
 
 
 @pytest.mark.parametrize(

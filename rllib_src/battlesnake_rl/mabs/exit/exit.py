@@ -19,7 +19,6 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -182,9 +181,7 @@ class EXIT:
         match = self._play_match(candidate)
         if match["promoted"]:
             self._promote(candidate)
-        # The iteration is complete except for this placement.
-        with suppress(IterationStoppedError):
-            self._place_champion(least=_MIN_LADDER_CPU_S)
+        self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
         return self._build_results(fragments, [*losses, rounded], match)
 
@@ -325,7 +322,10 @@ class EXIT:
         owed -= self.strength.ladder_seconds
         if self.champion is None or owed < least:
             return
-        placement, seconds = self.self_play.run_placement(self.champion, self.promotions, owed)
+        try:
+            placement, seconds = self.self_play.run_placement(self.champion, self.promotions, owed)
+        except IterationStoppedError:  # The iteration is complete except for this placement.
+            return
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds
         self.strength.add(Measurement.from_placement(placement, self.progress.cpu_seconds / 60))
