@@ -167,6 +167,7 @@ def test_dotted_names_change_only_what_they_name() -> None:
         ("replay_buffer_config.capacitty", 1,
          r"rl\.training\.config\.replay_buffer_config\.capacity"),
         ("replay_buffer_config.inner.beta", 1, r"replay_buffer_config\.inner\.alpha\?"),
+        ("replay_buffer_config.iner.alpha", 1, r"did you mean \S+_buffer_config\.inner\?"),
         ("lr.schedule", 1, r"rl\.training\.config\.lr\.schedule"),
         ("lr", "fast", r"rl\.training\.config\.lr.* float.* 'fast'"),
         ("dueling", 1, r"rl\.training\.config\.dueling.* bool.* 1"),

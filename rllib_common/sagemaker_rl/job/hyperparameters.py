@@ -424,15 +424,13 @@ def _resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> 
         node: dict[str, Any] = changed
         node.setdefault(first, copy.deepcopy(config[first]))
         key = first
+        parent = CONFIG_PREFIX + first
         for part in path:
             node, key = node[key], part
             if not isinstance(node, dict) or key not in node:
-                known = (
-                    [f"{CONFIG_PREFIX}{name[: -len(part)]}{k}" for k in node]
-                    if isinstance(node, dict)
-                    else []
-                )
-                raise unknown_name_error(CONFIG_PREFIX + name, known)
+                keys = node if isinstance(node, dict) else ()
+                raise unknown_name_error(f"{parent}.{part}", [f"{parent}.{k}" for k in keys])
+            parent += f".{part}"
         node[key] = _convert_like(CONFIG_PREFIX + name, value, node[key])
     return changed
 
