@@ -145,6 +145,22 @@ def test_the_same_command_starts_jobs_in_an_account(
     account.close()
 
 
+def test_a_failed_job_does_not_end_the_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from battlesnake_rl.commands import aws_experiment_command as command
+
+    downloaded: list[Path] = []
+    experiment = command._Experiment.__new__(command._Experiment)
+    experiment._x_column, experiment._simulated, experiment._minutes = ACCOUNT_X, False, 1.0
+    monkeypatch.setattr(experiment, "_start", lambda arm, name: name)
+    monkeypatch.setattr(experiment, "_wait", lambda arm, estimator, title: arm is ARMS[1])
+    monkeypatch.setattr(command, "download_artifacts", lambda _, run: downloaded.append(run))
+    runs = {arm.name: tmp_path / arm.name for arm in ARMS}
+    assert experiment.run([*ARMS[1:3]], runs, TITLES)
+    assert downloaded == [tmp_path / ARMS[2].name]
+
+
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
 def test_an_account_accepts_the_jobs_of_an_arm(
     arm: Arm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

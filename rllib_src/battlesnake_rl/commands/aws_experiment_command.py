@@ -133,8 +133,10 @@ class _Experiment:
             if self._simulated:
                 failed |= self._wait(*started.pop(), titles[arm.name])
         for arm, estimator in started:
-            failed |= self._wait(arm, estimator, titles[arm.name])
-            download_artifacts(estimator, runs[arm.name])
+            if self._wait(arm, estimator, titles[arm.name]):
+                failed = True  # A failed job has no model artifacts.
+            else:
+                download_artifacts(estimator, runs[arm.name])
         return failed
 
     def _start(self, arm: Arm, job_name: str) -> Any:
