@@ -208,9 +208,10 @@ def _parse_rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
     played = ruleset.get("name") or sent.get("rulesetname")
     if not played:
         return None
+    keys = ("foodSpawnChance", "minimumFood", "hazardDamagePerTurn", "shrinkEveryNTurns")
     numbers = {
         key: int(ruleset[key.lower()])
-        for key in ("foodSpawnChance", "minimumFood", "hazardDamagePerTurn", "shrinkEveryNTurns")
+        for key in (*keys, VIEW_RADIUS_KEY)
         if str(ruleset.get(key.lower(), "")).lstrip("-").isdecimal()
     }
     settings: dict[str, Any] = {k: v for k, v in numbers.items() if k != "shrinkEveryNTurns"}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.replays import engine_frames
 from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import Settings
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament, find_tournament
 from battlesnake_server.arena.results import compute_standings, to_dicts
@@ -762,6 +765,10 @@ def test_open_boards_requests_and_builtin_scenarios(client: FlaskClient) -> None
         assert words in answer.get_json()["error"]
 
 
+def lower_keys(value: dict[str, Any]) -> dict[str, Any]:
+    return {key.lower(): one for key, one in value.items()}
+
+
 def test_engine_api(empty: Pages) -> None:
     board = web_site.announce(empty.broadcast, "on", 3)
     answer = empty.client.get("/games/on")
@@ -769,6 +776,12 @@ def test_engine_api(empty: Pages) -> None:
     assert (game["Status"], game["Width"], game["Height"]) == ("running", 6, 4)
     assert game["Ruleset"]["name"] == game["RulesetName"] == "standard"
     assert all(isinstance(value, str) for value in game["Ruleset"].values())
+    limited = replace(board.game, settings=Settings(view_radius=3, food_spawn_chance=40))
+    empty.broadcast.publish_event("limited", Board.from_state(board, limited))
+    sent = json.loads(empty.client.get("/games/limited").data, object_hook=lower_keys)
+    _, _, described = engine_frames.parse_description(sent, "limited")
+    assert described is not None
+    assert described["ruleset"]["settings"]["viewRadius"] == 3
     frames = empty.client.get("/games/on/frames?offset=1&limit=2")
     assert frames.get_json()["count"] == 2
     assert [frame["Turn"] for frame in frames.get_json()["frames"]] == [1, 2]

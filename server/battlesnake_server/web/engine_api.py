@@ -12,6 +12,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.draw import customization
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
@@ -70,7 +71,8 @@ def _game_to_dict(timeline: GameTimeline) -> dict[str, Any]:
             "damagePerTurn": str(settings.hazard_damage_per_turn),
             "shrinkEveryNTurns": str(settings.shrink_every_n_turns),
             "map": game.map,
-        },
+        }
+        | ({} if settings.view_radius is None else {VIEW_RADIUS_KEY: str(settings.view_radius)}),
         "SnakeTimeout": game.timeout,
         "Source": game.source,
         "RulesetName": game.ruleset,
