@@ -183,6 +183,19 @@ class Stacks:
         return self
 
 
+def test_missing_permissions_are_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Denied(Stacks):
+        def describe_stacks(self, **_: str) -> dict[str, Any]:
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, "DescribeStacks")
+
+    account = Account(Denied(), "us-west-2", "1")
+    monkeypatch.setattr(aws_undeploy_command, "account_from_environment", lambda: account)
+    assert aws_undeploy_command.main([]) == 2
+    assert re.search(r"AccessDenied.* DescribeStacks", capsys.readouterr().err)
+
+
 def test_a_stack_that_is_there_is_changed() -> None:
     for stacks in (Stacks(), Stacks("No updates are to be performed.")):
         outputs = Account(stacks, "us-west-2", "1").deploy_stack("x", "snake", {"Color": "#070809"})

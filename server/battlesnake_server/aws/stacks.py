@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -256,6 +256,18 @@ def account_from_environment() -> Account:
     except ModuleNotFoundError as error:
         raise StackError("boto3 is missing; install the extra: pip install '.[aws]'") from error
     return Account.from_session(boto3.Session())
+
+
+@contextmanager
+def converted_errors() -> Iterator[None]:
+    """Convert the errors of requests to AWS, such as missing permissions, to `StackError`."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (Boto3Error, BotoCoreError, ClientError) as error:
+        raise StackError(f"AWS rejects a request: {error}") from error
 
 
 def require_stack(account: Account, name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from battlesnake_gym.common.command_line import print_error
 from battlesnake_gym.rules import Game
 from battlesnake_server.aws.snake_stack import PROG, check_options, deploy
 from battlesnake_server.aws.snake_stack import parser as parser
-from battlesnake_server.aws.stacks import StackError, account_from_environment
+from battlesnake_server.aws.stacks import StackError, account_from_environment, converted_errors
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 
@@ -27,7 +27,9 @@ def main(argv: list[str] | None = None) -> int:
         if options.simulate:
             _simulate_deployment(options)
             return 0
-        sys.stdout.write(deploy(account_from_environment(), options) + "\n")
+        account = account_from_environment()
+        with converted_errors():
+            sys.stdout.write(deploy(account, options) + "\n")
     except (ValueError, OSError) as error:
         return print_error(PROG, error)
     return 0

@@ -14,6 +14,7 @@ from battlesnake_server.aws.stacks import (
     Account,
     account_from_environment,
     check_name,
+    converted_errors,
     require_stack,
 )
 
@@ -28,7 +29,9 @@ def main(argv: list[str] | None = None) -> int:
     options: argparse.Namespace = parser().parse_args(argv)
     try:
         check_name(options.name)
-        kept = undeploy(account_from_environment(), options.name)
+        account = account_from_environment()
+        with converted_errors():
+            kept = undeploy(account, options.name)
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     sys.stdout.write(f"{options.name} is deleted\n" + "".join(f"kept: {one}\n" for one in kept))
