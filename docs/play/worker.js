@@ -227,7 +227,7 @@ async function assessMove(turn, seat, onProgress) {
     const better = others.reduce((best, one) => (scores.get(one) > scores.get(best) ? one : best));
     found = { turn, move, better, before: scores.get(better), after: scores.get(move), scores };
     const losses = results.get(move).map((score, i) => results.get(better)[i] - score);
-    const loss = mean(losses);
+    const loss = lossOf(found);
     const deviation = Math.sqrt(mean(losses.map((one) => (one - loss) ** 2)));
     const error = Math.max(deviation, MISTAKES.minDeviation) / Math.sqrt(losses.length);
     const excess = (loss - MISTAKES.loss) / error;

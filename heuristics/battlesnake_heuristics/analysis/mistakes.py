@@ -209,7 +209,7 @@ def assess_move(
         better_move = max((tried for tried in scores if tried != move), key=scores.__getitem__)
         losses = [b - a for a, b in zip(results[move], results[better_move], strict=True)]
         error = max(pstdev(losses), MIN_DEVIATION) / sqrt(len(losses))
-        excess = (fmean(losses) - MISTAKE_LOSS) / error
+        excess = (scores[better_move] - scores[move] - MISTAKE_LOSS) / error
         enough = len(losses) >= MIN_MISTAKE_ROLLOUTS
         if excess < -MIN_STANDARD_ERRORS or (enough and excess > MIN_STANDARD_ERRORS):
             break
