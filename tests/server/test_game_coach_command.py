@@ -86,6 +86,10 @@ def test_missing_reasons_are_computed_again(
     assert "current snake" in capsys.readouterr().out
     assert game_coach_command.main(arguments) == 1
     assert "'mine'" in capsys.readouterr().out
+    broken = tmp_path / "broken.py"
+    broken.write_text("def move(state):\n    return {}[0]\n")
+    assert game_coach_command.main([*arguments, "--strategy", str(broken)]) == 1
+    assert re.search(r"broken\.py, line 2: KeyError", capsys.readouterr().out)
 
 
 def test_a_directory_is_grouped_by_type_of_death(
@@ -157,6 +161,10 @@ def test_puzzles_are_found_in_games(
     assert made.note.startswith("grade ")
     assert re.search(rf"\b1 .*{re.escape(str(out))}", capsys.readouterr().out)
     assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
+    assert game_puzzles_command.main([str(out)]) == 2
+    assert "--web" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        game_puzzles_command.main([str(game.parent), "--output", str(tmp_path)])
 
 
 def test_the_built_in_puzzles_are_saved_as_scenarios(tmp_path: Path) -> None:

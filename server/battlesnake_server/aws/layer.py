@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, print_error
+from battlesnake_gym.common.command_line import Parser, output_file, print_error
 from battlesnake_gym.common.files import create_zip, write_atomically
 from battlesnake_server.aws import find_deployment_file
 
@@ -178,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Build the layer for `battlesnake-gym aws deploy --layer`.",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("layer.zip"), help="zip file to write"
+        "-o", "--output", type=output_file, default=Path("layer.zip"), help="zip file to write"
     )
     options: argparse.Namespace = parser.parse_args(argv)
     try:

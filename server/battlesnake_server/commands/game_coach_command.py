@@ -35,6 +35,7 @@ from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis, analyze_
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
+from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
 from battlesnake_server.commands.game_scenarios_command import (
     SNAKE_HELP,
     format_result,
@@ -263,9 +264,12 @@ def _format_reasons(found: LossAnalysis, name: str) -> list[str]:
 
 
 def _current_decision(found: LossAnalysis, name: str) -> Decision | None:
-    """Return the current snake's decision on the losing position, or None."""
+    """Return the current snake's decision on the losing position, or None.
+
+    If the snake raises an exception, the decision is a fallback move that names the exception.
+    """
     try:
-        strategy = snakes.make(name)
+        strategy = GuardedStrategy(make_strategy(snakes.factory(name), 0))
     except ValueError:
         return None
     assert found.board is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, print_error
+from battlesnake_gym.common.command_line import Parser, output_file, print_error
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import puzzles, scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
@@ -59,6 +59,8 @@ def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
         if options.web:
             return found
     elif path.suffix in (".txt", ".json"):
+        if not options.web:
+            raise ValueError(f"{path} contains puzzles; give --web to solve them")
         return scenarios.load(path)
     else:
         found = _find_puzzles(path)
@@ -98,7 +100,8 @@ def parser() -> Parser:
     add = parser.add_argument
     add("games", type=Path, nargs="?", metavar="PATH",
         help="directory of replays, or file of puzzles (default: built-in puzzles)")  # fmt: skip
-    add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="file for the puzzles")
+    add("-o", "--output", type=output_file, default=Path("puzzles.txt"),
+        help="file for the puzzles")  # fmt: skip
     add("--web", action="store_true", help="serve a page on which you can solve the "
         "puzzles")  # fmt: skip
     add_page_options(parser, _DEFAULT_PORT)
