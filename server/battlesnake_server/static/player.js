@@ -366,8 +366,8 @@ export class Player {
     const { saveGif } = await import("./gif.js");
     const { frames } = this.game;
     $("gif").disabled = true;
-    await saveGif(frames.slice(0, this.index + 1), this.game, `battlesnake-${frames[this.index].turn}.gif`);
-    $("gif").disabled = false;
+    await saveGif(frames.slice(0, this.index + 1), this.game, `battlesnake-${frames[this.index].turn}.gif`)
+      .finally(() => { $("gif").disabled = false; });
   }
 
   listen() {
