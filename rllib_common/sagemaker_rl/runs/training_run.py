@@ -353,7 +353,7 @@ class TrainingRun:
                 self._driver_cpu_s = driver_cpu_before_s + cpu_s
                 results["time_total_s"] = self._seconds
                 results["driver_cpu_minutes"] = self._driver_cpu_s / 60
-                if self.is_finished and not stop_signals:
+                if self._remaining_fraction() <= 0 and not stop_signals:
                     with suppress(IterationAbortedError), stop_signals.abort_after(limit):
                         getattr(algorithm, "conclude", lambda results: None)(results)
                 curves.add(results)
