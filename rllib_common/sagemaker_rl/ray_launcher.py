@@ -48,10 +48,10 @@ class _TrainingHyperparameters(CheckedFields):
 
     algorithm: str = hyperparameter("DQN", "training algorithm")
     num_iters: int | None = hyperparameter(
-        None, "stop after this many training iterations (resumed iterations count)"
+        None, "stop after this many training iterations (resumed iterations count)", above=0
     )
     minutes: float | None = hyperparameter(
-        None, "stop after this many minutes of training (wall clock; resumed time counts)"
+        None, "stop after this many minutes of training (wall clock; resumed time counts)", above=0
     )
     cpu_minutes: float | None = hyperparameter(
         None,
@@ -59,10 +59,12 @@ class _TrainingHyperparameters(CheckedFields):
         above=0,
     )
     driver_cpu_minutes: float | None = hyperparameter(
-        None, "stop after this many minutes of CPU time of the driver, which runs the learner"
+        None,
+        "stop after this many minutes of CPU time of the driver, which runs the learner",
+        above=0,
     )
     env_steps: int | None = hyperparameter(
-        None, "stop after this many environment steps (turns of single games)"
+        None, "stop after this many environment steps (turns of single games)", above=0
     )
     checkpoint_minutes: float = hyperparameter(1.0, "minutes between checkpoints")
     num_env_runners: int | None = hyperparameter(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sagemaker_rl.job.hyperparameters import (
+    STOP_CONDITIONS,
     CheckedFields,
     HyperparameterError,
     _resolve_overrides,
@@ -20,6 +21,7 @@ from sagemaker_rl.job.hyperparameters import (
     repeats_sm_hps,
     setting,
 )
+from sagemaker_rl.ray_launcher import Hyperparameters
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,13 @@ def test_mistakes_in_dotted_names(name: str, value: Any, message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
         _resolve_overrides(CONFIG, {name: value})
     assert re.search(message, str(error.value))
+
+
+@pytest.mark.parametrize("name", STOP_CONDITIONS)
+def test_a_stop_condition_is_positive(name: str) -> None:
+    given: Any = {name: 0}
+    with pytest.raises(HyperparameterError, match=f"{name} must be more than 0, got 0"):
+        Hyperparameters(**given)
 
 
 @pytest.mark.parametrize(
