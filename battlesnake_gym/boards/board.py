@@ -272,10 +272,6 @@ class Board(State):
         x, y = cell[0] + dx, cell[1] + dy
         return (x % self.width, y % self.height) if wraps(self.game) else (x, y)
 
-    def inside(self, cell: Point) -> bool:
-        """Return whether ``cell`` is on the board."""
-        return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
-
     def safe_moves(self, snake_id: str | None = None) -> list[str]:
         """Return the moves of a snake that are not certainly fatal, in `MOVES` order.
 

@@ -81,7 +81,7 @@ def format_board(game: Game, state: State, you_id: str | None) -> str:
     ]
     hidden_food = []
     for cell in state.food:
-        if cell in picture or not _is_on_board(cell, state):
+        if cell in picture or not state.inside(cell):
             hidden_food.append(cell)
         else:
             picture[cell] = "*"
@@ -141,7 +141,7 @@ def _format_snake(
             attributes["length"] = snake.length
     else:
         attributes["at"] = "/".join(f"{x},{y}" for x, y in snake.body)
-        if snake.alive and _is_on_board(snake.head, state):
+        if snake.alive and state.inside(snake.head):
             picture.setdefault(snake.head, mark)
     if not snake.alive:
         attributes["cause"] = snake.eliminated_cause
@@ -169,7 +169,7 @@ def _draw_snake(snake: Snake, mark: str, game: Game, state: State) -> dict[Point
         if arrow is None or cell in cells:
             return None
         cells[cell] = arrow
-    return cells if all(_is_on_board(cell, state) for cell in cells) else None
+    return cells if all(map(state.inside, cells)) else None
 
 
 def _split_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
@@ -181,7 +181,7 @@ def _split_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
     layers: Counter[Point] = Counter()
     hidden = []
     for cell in state.hazards:
-        if _is_on_board(cell, state) and layers[cell] + 1 in _MARKS_BY_LAYERS:
+        if state.inside(cell) and layers[cell] + 1 in _MARKS_BY_LAYERS:
             layers[cell] += 1
         else:
             hidden.append(cell)
@@ -413,10 +413,6 @@ def _parse_cell(text: str, location: str) -> Point:
     if not comma:
         raise BoardError(f"{location}: a cell must be x,y, got {format_value(text)}")
     return _parse_int(x, location), _parse_int(y, location)
-
-
-def _is_on_board(cell: Point, state: State) -> bool:
-    return 0 <= cell[0] < state.width and 0 <= cell[1] < state.height
 
 
 def _arrow_target(cell: Point, arrow: str, game: Game, state: State) -> Point:

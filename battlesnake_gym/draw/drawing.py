@@ -103,7 +103,7 @@ def shapes(board: State, win_probabilities: Mapping[str, float] | None = None) -
 
 def _background_shapes(board: State) -> tuple[Shape, ...]:
     """Return the shapes of the cells and hazards."""
-    layers = Counter(_cells_on_board(board, board.hazards))
+    layers = Counter(filter(board.inside, board.hazards))
     return _ground_shapes(
         board.width, board.height, _image_size(board), tuple(sorted(layers.items()))
     )
@@ -121,8 +121,8 @@ def _foreground_shapes(
             found += _body_shapes(board, snake, blend(color, CELL_COLOR, 0.25))
     found += [
         shape
-        for x, y in _cells_on_board(board, board.food)
-        for shape in _food_shapes(_cell_center(board, (x, y)))
+        for cell in filter(board.inside, board.food)
+        for shape in _food_shapes(_cell_center(board, cell))
     ]
     for snake, color in snakes:
         if snake.alive:
@@ -150,10 +150,6 @@ def _box_shape(
     x: float, y: float, width: float, height: float, fill: str, radius: float = 0.0
 ) -> Polygon:
     return Polygon(((x, y), (x + width, y + height)), fill, radius)
-
-
-def _cells_on_board(board: State, cells: Iterable[Point]) -> list[Point]:
-    return [(x, y) for x, y in cells if 0 <= x < board.width and 0 <= y < board.height]
 
 
 @functools.lru_cache(maxsize=4)
@@ -246,7 +242,7 @@ def _tail_segment(
     return [Polygon(corners, fill), Disc(tip, fill, half)]
 
 
-def _head_direction(board: State, snake: Snake) -> tuple[float, float]:
+def _head_direction(snake: Snake) -> tuple[float, float]:
     """Return the direction of a head as (dx, dy) in image coordinates.
 
     The direction of a stacked body is up.
@@ -262,7 +258,7 @@ def _head_direction(board: State, snake: Snake) -> tuple[float, float]:
 
 def _head_shapes(board: State, snake: Snake, color: str) -> list[Shape]:
     """Return the shapes of the head selected by the snake's customization."""
-    center, ahead = _cell_center(board, snake.head), _head_direction(board, snake)
+    center, ahead = _cell_center(board, snake.head), _head_direction(snake)
     parts = customization.head_parts(snake.customizations.get("head", ""))
     return [place(part, center, ahead, customization.fill_colors(color)) for part in parts]
 

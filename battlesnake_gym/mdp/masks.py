@@ -31,12 +31,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.rulesets import wraps
-from battlesnake_gym.rules.stages import health_after, living_snakes
-from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
+from battlesnake_gym.rules.stages import find_snake, health_after, living_snakes
+from battlesnake_gym.rules.state import MOVES, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
 """Flags of the faults of a move, one bit per fault.
@@ -130,7 +131,7 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
         ValueError: If the kind or the snake is unknown.
     """
     state = limit_state(state, snake_id, game.settings.view_radius)
-    own = _find_snake(state, snake_id)
+    own = find_snake(state, snake_id)
     check_kind(kind)
     mask = np.ones(len(MOVES), np.bool_)
     found = [move_faults(game, state, snake_id, move) for move in MOVES] if own.alive else [0] * 4
@@ -149,39 +150,20 @@ def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
 
     For a move off the board, the result is only `WALL`.
     """
-    own, wrapped = _find_snake(state, snake_id), wraps(game)
-    x, y = own.head[0] + OFFSETS[move][0], own.head[1] + OFFSETS[move][1]
-    if wrapped:
-        x, y = x % state.width, y % state.height
-    if not (0 <= x < state.width and 0 <= y < state.height):
+    own, board = find_snake(state, snake_id), grid(state.width, state.height, wraps(game))
+    cell = board.step(own.head, move)
+    if cell is None:
         return WALL
-    cell = (x, y)
     players = living_snakes(state)
     others = [snake for snake in players if snake is not own]
     return (
         NECK * (own.length > 1 and cell == own.body[1] != own.head)
         | BODY * any(cell in snake.body[:-1] for snake in players)
         | HEALTH * (not _survives(game, state, own, cell))
-        | HEAD * any(_can_contest(state, own, other, cell, wrapped) for other in others)
+        | HEAD * any(s.length >= own.length and board.distance(s.head, cell) == 1 for s in others)
     )
-
-
-def _find_snake(state: State, snake_id: str) -> Snake:
-    for snake in state.snakes:
-        if snake.id == snake_id:
-            return snake
-    raise ValueError(f"unknown snake {snake_id!r} on this board")
 
 
 def _survives(game: Game, state: State, own: Snake, cell: Point) -> bool:
     layers = state.hazards.count(cell)
     return health_after(game, own.health, food=cell in state.food, layers=layers) > 0
-
-
-def _can_contest(state: State, own: Snake, other: Snake, cell: Point, wrapped: bool) -> bool:
-    if other.length < own.length:
-        return False
-    across, along = abs(other.head[0] - cell[0]), abs(other.head[1] - cell[1])
-    if wrapped:
-        across, along = min(across, state.width - across), min(along, state.height - along)
-    return across + along == 1

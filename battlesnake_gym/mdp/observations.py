@@ -40,7 +40,7 @@ from battlesnake_gym.boards.grid import cell_indices, first_reached_by_turn, gri
 from battlesnake_gym.boards.limited_view import HIDDEN_POINT, limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.rules.stages import default_move, living_snakes
+from battlesnake_gym.rules.stages import default_move, find_snake, living_snakes
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
 Bytes = NDArray[np.uint8]
@@ -348,7 +348,7 @@ class Observation:
             ValueError: If the snake is unknown or ``out`` does not fit.
         """
         state = limit_state(state, snake_id, view_radius)
-        snake = _find_snake(state, snake_id)
+        snake = find_snake(state, snake_id)
         shape = self.shape(state.width, state.height)
         if out is None:
             out = np.zeros(shape, np.uint8)
@@ -472,15 +472,7 @@ def facing(state: State, snake_id: str) -> int:
     wrapped board, head and neck may be on opposite edges. The rules play a move in this direction
     for a snake without a valid move.
     """
-    return MOVES.index(default_move(_find_snake(state, snake_id).body))
-
-
-def _find_snake(state: State, snake_id: str) -> Snake:
-    for snake in state.snakes:
-        if snake.id == snake_id:
-            return snake
-    known = ", ".join(repr(snake.id) for snake in state.snakes)
-    raise ValueError(f"unknown snake {snake_id!r}; this board has {known or 'none'}")
+    return MOVES.index(default_move(find_snake(state, snake_id).body))
 
 
 def _encode_planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
@@ -634,7 +626,7 @@ def _turns_until_free(snake: Snake) -> dict[Point, int]:
 def _add_hazards(plane: Bytes, state: State, step: int) -> None:
     """Add ``step`` to the value of each cell per hazard layer, for up to five layers."""
     for x, y in state.hazards:
-        if 0 <= x < state.width and 0 <= y < state.height:
+        if state.inside((x, y)):
             plane[y, x] = min(5 * step, int(plane[y, x]) + step)
 
 

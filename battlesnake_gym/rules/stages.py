@@ -40,6 +40,19 @@ def living_snakes(state: State) -> list[Snake]:
     return [snake for snake in state.snakes if not snake.eliminated_cause]
 
 
+def find_snake(state: State, snake_id: str) -> Snake:
+    """Return the snake with this id.
+
+    Raises:
+        ValueError: If no snake has this id.
+    """
+    for snake in state.snakes:
+        if snake.id == snake_id:
+            return snake
+    known = ", ".join(repr(snake.id) for snake in state.snakes)
+    raise ValueError(f"unknown snake {snake_id!r}; this board has {known or 'none'}")
+
+
 def move(game: Game, state: State, moves: Moves) -> None:
     """Move every living snake: add a head segment, and remove the last segment.
 
@@ -192,7 +205,7 @@ def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
     for snake in living_snakes(state):
         if snake.health <= 0:
             eliminate(snake, "out-of-health", turn)
-        elif _is_off_board(snake, state.width, state.height):
+        elif not all(map(state.inside, snake.body)):
             eliminate(snake, "wall-collision", turn)
     players = living_snakes(state)
     longest_first = sorted(players, key=lambda snake: -snake.length)
@@ -200,11 +213,6 @@ def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
     for snake, (cause, by) in collisions:
         if cause:
             eliminate(snake, cause, turn, by)
-
-
-def _is_off_board(snake: Snake, width: int, height: int) -> bool:
-    """Return whether any segment of ``snake`` is off the board."""
-    return any(not (0 <= x < width and 0 <= y < height) for x, y in snake.body)
 
 
 def find_collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:

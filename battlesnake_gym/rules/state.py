@@ -149,3 +149,7 @@ class State:
     hazards: list[Point] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     new_food: int = field(default=0, compare=False)
+
+    def inside(self, cell: Point) -> bool:
+        """Return whether ``cell`` is on the board."""
+        return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
