@@ -94,18 +94,16 @@ def parse_request(
     if not board:
         raise BoardError("board is missing; send the complete body of a /move request")
     state = State(
-        turn=reader.at_least(0, root, "turn", "", 0),
-        width=_read_board_size(board, "width"),
-        height=_read_board_size(board, "height"),
+        turn=reader.integer(root, "turn", "", 0, low=0),
+        width=json_fields.bounded_integer(board, "width", "board", 1, MAX_READABLE_BOARD_SIZE),
+        height=json_fields.bounded_integer(board, "height", "board", 1, MAX_READABLE_BOARD_SIZE),
         snakes=[],
         food=reader.points(board, "food", "board"),
         hazards=reader.points(board, "hazards", "board"),
     )
     if errors is not None:
-        state.food, state.hazards = (
-            _cells_on_board(state.food, state),
-            _cells_on_board(state.hazards, state),
-        )
+        state.food = list(filter(state.inside, state.food))
+        state.hazards = list(filter(state.inside, state.hazards))
     game = reader.read_game(
         reader.child(root, "game", ""),
         UNKNOWN_SEED if seed is None else seed,
@@ -240,31 +238,20 @@ class _RequestReader:
         """Return the text under ``key``, or "" if the text is missing or unreadable."""
         return self.attempt(lambda: json_fields.string(parent, key, path, ""), "")
 
-    def integer(self, parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
-        """Return the integer under ``key``, or ``default`` if the integer is unreadable."""
-        return self.attempt(lambda: _read_int32(parent, key, path, default), default)
-
-    def at_least(
-        self, minimum: int, parent: Mapping[str, Any], key: str, path: str, default: int
+    def integer(
+        self,
+        parent: Mapping[str, Any],
+        key: str,
+        path: str,
+        default: int,
+        low: int = -_MAX_INT32,
     ) -> int:
-        """Return the integer under ``key``, or ``default`` if it is too small.
+        """Return the integer under ``key``, or ``default`` if it is unreadable or below ``low``."""
 
-        Args:
-            minimum: Minimum value of the integer.
-            parent: JSON object that contains the field.
-            key: Name of the field.
-            path: JSON path of ``parent``, for error messages.
-            default: Value for a missing field or for an integer below ``minimum``.
-        """
-        value = self.integer(parent, key, path, default)
-        if value < minimum:
-            self.record_error(
-                BoardError(
-                    f"{json_fields.join_path(path, key)} must be {minimum} or more, got {value}"
-                )
-            )
-            return default
-        return value
+        def read() -> int:
+            return json_fields.bounded_integer(parent, key, path, low, _MAX_INT32, default)
+
+        return self.attempt(read, default)
 
     def points(self, parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
         """Return the readable cells of the list under ``key``."""
@@ -332,7 +319,7 @@ class _RequestReader:
             seed=seed,
             solo=name == "solo",
             id=self.text(game, "id", "game"),
-            timeout=self.at_least(0, game, "timeout", "game", 0) or Game().timeout,
+            timeout=self.integer(game, "timeout", "game", 0, low=0) or Game().timeout,
             source=self.text(game, "source", "game"),
         )
 
@@ -391,7 +378,7 @@ class _RequestReader:
     def _read_living_you(self, you: Mapping[str, Any], you_id: str, state: State) -> None:
         """Read ``you`` as a living snake, even if the position shows an eliminated snake."""
         sent = json_fields.points(you, "body", "you")
-        body = _cells_on_board(sent, state)
+        body = list(filter(state.inside, sent))
         if not body:
             raise BoardError("you.body has no cell on the board; list its cells, head first")
         if len(body) < len(sent):
@@ -419,7 +406,7 @@ class _RequestReader:
         snake.health = min(health, MAX_HEALTH)
         if health <= 0:
             _mark_eliminated(snake, state, "out-of-health")
-        elif not all(0 <= x < state.width and 0 <= y < state.height for x, y in body):
+        elif not all(map(state.inside, body)):
             _mark_eliminated(snake, state, "wall-collision")
         return snake
 
@@ -497,17 +484,6 @@ def _unstack(snake: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**snake, "body": body + body[-1:] * (length - len(body))}
 
 
-def _read_int32(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
-    """Return the integer under ``key``, which must fit in 32 bits."""
-    value = json_fields.integer(parent, key, path, default)
-    if abs(value) > _MAX_INT32:
-        raise BoardError(
-            f"{json_fields.join_path(path, key)} must be between -{_MAX_INT32} and {_MAX_INT32}, "
-            f"got {json_fields.format_value(value)}"
-        )
-    return value
-
-
 def _read_latency(value: Mapping[str, Any], path: str) -> str:
     """Return the latency in milliseconds as text, or "" if the latency is unknown."""
     latency = value.get("latency")
@@ -543,17 +519,6 @@ def _mark_eliminated(snake: Snake, state: State, cause: str, by: str = "") -> No
     snake.eliminated_cause = cause
     snake.eliminated_by = by
     snake.eliminated_on = state.turn
-
-
-def _cells_on_board(cells: list[Point], state: State) -> list[Point]:
-    return [(x, y) for x, y in cells if 0 <= x < state.width and 0 <= y < state.height]
-
-
-def _read_board_size(board: Mapping[str, Any], key: str) -> int:
-    size = json_fields.integer(board, key, "board")
-    if not 1 <= size <= MAX_READABLE_BOARD_SIZE:
-        raise BoardError(f"board.{key} must be between 1 and {MAX_READABLE_BOARD_SIZE}, got {size}")
-    return size
 
 
 def _cells_to_dicts(cells: list[Point]) -> list[dict[str, int]]:

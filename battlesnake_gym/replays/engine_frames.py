@@ -103,8 +103,9 @@ class EngineFrames:
             solo = len(self.positions[0].snakes) < 2
             game = board_json.parse_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
             rule_inference.check_rules(game, found)
-            for key, number in game.settings.to_dict().items():
-                limits.check_number(number, f"game.ruleset.settings.{key}")
+            settings = game.settings.to_dict()
+            for key in settings:
+                limits.read_number(settings, key, "game.ruleset.settings")
         if game.map == "snail_mode":
             self.positions = list(rule_inference.add_pending_trails(self.positions))
         return Board.from_state(self.positions[0], game)
@@ -231,9 +232,7 @@ def _parse_snake(value: Mapping[str, Any]) -> Snake:
     snake = Snake(
         id=json_fields.string(value, "id", "snakes[]"),
         body=json_fields.points(value, "body", "snakes[]"),
-        health=limits.check_number(
-            json_fields.integer(value, "health", "snakes[]"), "snakes[].health"
-        ),
+        health=limits.read_number(value, "health", "snakes[]"),
         name=json_fields.string(value, "name", "snakes[]", ""),
         latency=_get_text(value, "latency"),
         shout=_get_text(value, "shout"),

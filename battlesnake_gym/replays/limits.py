@@ -6,6 +6,9 @@ limit that the error message names, for example ``limits.MAX_REPLAY_TURNS = 200_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board_json import MAX_READABLE_BOARD_SIZE
 from battlesnake_gym.boards.json_fields import BoardError
@@ -59,16 +62,13 @@ def limit_error(problem: str, limit: str, maximum: int) -> BoardError:
     return BoardError(f"{problem}; the limit is {maximum} (battlesnake_gym.replays.limits.{limit})")
 
 
-def check_number(value: int, path: str) -> int:
-    """Return ``value``, which is the number at the JSON path ``path``.
+def read_number(parent: Mapping[str, Any], key: str, path: str) -> int:
+    """Return the integer under ``key`` of the object at the JSON path ``path``.
 
     Raises:
         BoardError: If the absolute value exceeds `MAX_NUMBER`.
     """
-    if abs(value) > MAX_NUMBER:
-        got = json_fields.format_value(value)
-        raise BoardError(f"{path} must be between -{MAX_NUMBER} and {MAX_NUMBER}, got {got}")
-    return value
+    return json_fields.bounded_integer(parent, key, path, -MAX_NUMBER, MAX_NUMBER)
 
 
 def check_start(state: State) -> None:
@@ -77,15 +77,10 @@ def check_start(state: State) -> None:
     Raises:
         BoardError: If the size or the turn is out of range.
     """
-    for name, side in (("width", state.width), ("height", state.height)):
-        if not 1 <= side <= MAX_READABLE_BOARD_SIZE:
-            raise BoardError(
-                f"first.{name} must be between 1 and {MAX_READABLE_BOARD_SIZE}, "
-                f"got {json_fields.format_value(side)}"
-            )
-    if not 0 <= state.turn <= MAX_NUMBER:
-        got = json_fields.format_value(state.turn)
-        raise BoardError(f"first.turn must be between 0 and {MAX_NUMBER}, got {got}")
+    sizes = {"width": state.width, "height": state.height}
+    for name in sizes:
+        json_fields.bounded_integer(sizes, name, "first", 1, MAX_READABLE_BOARD_SIZE)
+    json_fields.bounded_integer({"turn": state.turn}, "turn", "first", 0, MAX_NUMBER)
 
 
 def check_position(state: State) -> int:

@@ -128,7 +128,7 @@ def read_game(game: Mapping[str, Any]) -> Game:
     return Game(
         ruleset=json_fields.string(game, "ruleset", "game", defaults.ruleset),
         map=json_fields.string(game, "map", "game", defaults.map),
-        settings=Settings(**{key: _read_bounded_int(settings, key, path) for key in names}),
+        settings=Settings(**{key: limits.read_number(settings, key, path) for key in names}),
         seed=json_fields.integer(game, "seed", "game"),
         solo=game.get("solo") is True,
         id=json_fields.string(game, "id", "game", ""),
@@ -161,14 +161,7 @@ def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
     """Return a value in the memory of a map: a number or a list of cells."""
     if isinstance(memory[key], list):
         return _read_cells(memory, key, "first.memory")
-    return _read_bounded_int(memory, key, "first.memory")
-
-
-def _read_bounded_int(parent: Mapping[str, Any], key: str, path: str) -> int:
-    """Return the integer under ``key``, after a check of the limits of replays."""
-    return limits.check_number(
-        json_fields.integer(parent, key, path), json_fields.join_path(path, key)
-    )
+    return limits.read_number(memory, key, "first.memory")
 
 
 def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
@@ -191,7 +184,7 @@ def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
     return Snake(
         id=json_fields.string(value, "id", path),
         body=body,
-        health=_read_bounded_int(value, "health", path),
+        health=limits.read_number(value, "health", path),
         eliminated_cause=cause,
         eliminated_by=json_fields.string(value, "eliminated_by", path, ""),
         eliminated_on=json_fields.integer(value, "eliminated_on", path, 0),
