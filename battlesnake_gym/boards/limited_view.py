@@ -95,18 +95,14 @@ def limit_state(state: State, snake_id: str, view_radius: int | None) -> State:
         return replace(snake, body=body, health=0)
 
     first_new = len(state.food) - state.new_food
-    return State(
-        state.turn,
-        state.width,
-        state.height,
-        [s if s is own or not s.alive else limit_snake(s) for s in state.snakes],
-        [
+    return replace(
+        state,
+        snakes=[s if s is own or not s.alive else limit_snake(s) for s in state.snakes],
+        food=[
             cell
             for index, cell in enumerate(state.food)
             if index >= first_new or is_visible(cell, own.head, view_radius)
         ],
-        state.hazards,
-        state.memory,
     )
 
 

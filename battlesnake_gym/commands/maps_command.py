@@ -75,13 +75,13 @@ def parser() -> Parser:
     return parser
 
 
-def start_board(game_map: Map, snakes: int = 2) -> Board:
-    """Return a new board on ``game_map``.
+def start_board(game_map: Map) -> Board:
+    """Return a new board of two snakes on ``game_map``, if the map permits two snakes.
 
     The board has at least 11x11 cells if the map permits this size.
     """
     width, height = next((size for size in game_map.sizes if min(size) >= 11), game_map.sizes[0])
-    count = max(game_map.players[0], min(game_map.players[1], snakes))
+    count = max(game_map.players[0], min(game_map.players[1], 2))
     ruleset = {"royale": "royale", "solo_maze": "solo"}.get(game_map.id, "standard")
     game = Game(ruleset, game_map.id, Settings(shrink_every_n_turns=15), seed=4)
     return Board.new(width, height, count, game=game)

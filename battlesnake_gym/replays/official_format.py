@@ -16,6 +16,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from battlesnake_gym.boards import board_json, json_fields
@@ -136,7 +137,14 @@ def infer_turn(
     after.food, after.hazards = frame.food, frame.hazards
     for i, snake in enumerate(after.snakes):
         if snake.id in shown:
-            after.snakes[i] = _apply_recorded_state(snake, shown[snake.id])
+            after.snakes[i] = replace(
+                snake,
+                body=shown[snake.id].body,
+                health=shown[snake.id].health,
+                eliminated_cause="",
+                eliminated_by="",
+                eliminated_on=0,
+            )
         elif snake.alive:
             raise ValueError(
                 f"the snake {snake.id!r} is missing, but none of its moves is fatal in the ruleset "
@@ -187,19 +195,6 @@ def _count_mismatches(
     still_there = (eaten & Counter(frame.food)).total()
     missing = (Counter(after.food) - Counter(frame.food)).total()
     return lives, bodies, still_there + missing
-
-
-def _apply_recorded_state(snake: Snake, shown: Snake) -> Snake:
-    """Return a living copy of ``snake`` with the recorded body and health."""
-    return Snake(
-        id=snake.id,
-        body=shown.body,
-        health=shown.health,
-        name=snake.name,
-        latency=snake.latency,
-        shout=snake.shout,
-        customizations=snake.customizations,
-    )
 
 
 def parse_latencies_ms(texts: Mapping[str, str]) -> dict[str, float]:

@@ -227,13 +227,13 @@ class Replay:
         ]
         return sorted(found, key=lambda death: death[0])
 
-    def to_gif(self, cell_size_px: int = 12) -> bytes:
-        """Return the game as the bytes of an animated GIF."""
+    def to_gif(self) -> bytes:
+        """Return the game as the bytes of an animated GIF, with cells of 12 pixels."""
         from battlesnake_gym.draw import animation  # Imports the picture library.
 
         with temporary_dir("game") as folder:
             path = folder / "game.gif"
-            animation.save_gif(self.boards(), path, cell_size_px)
+            animation.save_gif(self.boards(), path, 12)
             return path.read_bytes()
 
     def save(self, path: str | os.PathLike[str]) -> None:
