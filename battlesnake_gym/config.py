@@ -60,7 +60,10 @@ class EnvConfig(GameSpec[IntPerGame]):
         Raises:
             ValueError: If a name is unknown.
         """
-        _check_option_names(options, [*(field.name for field in fields(cls)), *extra_names])
+        known = [*(field.name for field in fields(cls)), *extra_names]
+        for name in options:
+            if name not in known:
+                raise ValueError(unknown_name_message("option", name, known))
         return cls(**options)
 
     @property
@@ -112,18 +115,6 @@ class EnvConfig(GameSpec[IntPerGame]):
 
 TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
 """Default configuration of the trainers, which truncates every game at turn 500."""
-
-
-def _check_option_names(options: Iterable[str], known: Iterable[str]) -> None:
-    """Check that each name is in ``known``.
-
-    Raises:
-        ValueError: If a name is unknown.
-    """
-    known = list(known)
-    for name in options:
-        if name not in known:
-            raise ValueError(unknown_name_message("option", name, known))
 
 
 def _parse_cells(name: str, cells: Any, width: int, height: int) -> list[Point]:

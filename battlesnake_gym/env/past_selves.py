@@ -61,6 +61,9 @@ class PastSelves:
         self._wins: list[float] = []
         self._num_results: list[float] = []
         self._numbers: list[int] = []
+        self._columns: list[list[Any]] = [
+            self._weights, self._act_fns, self._wins, self._num_results, self._numbers,
+        ]  # fmt: skip
         self._num_offered = 0
         self._keep_interval = 1
 
@@ -85,13 +88,7 @@ class PastSelves:
             return
         if len(self) == MAX_PAST_SELVES:
             self._keep_interval *= 2
-            for part in (
-                self._weights,
-                self._act_fns,
-                self._wins,
-                self._num_results,
-                self._numbers,
-            ):
+            for part in self._columns:
                 del part[1::2]
             if (self._num_offered - 1) % self._keep_interval:
                 return
@@ -160,7 +157,7 @@ class PastSelves:
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `get_state`."""
         state = {_CURRENT_STATE_KEYS.get(name, name): value for name, value in state.items()}
-        for part in (self._weights, self._act_fns, self._wins, self._num_results, self._numbers):
+        for part in self._columns:
             part.clear()
         columns = (state[name] for name in ("weights", "numbers", "wins", "num_results"))
         for one in zip(*columns, strict=True):

@@ -57,9 +57,7 @@ class SeatedPolicy:
         policy = self.policy
         observation, facing = policy.observation, self._vector.games.facing[seats]
         self._vector.write_action_mask(policy.action_mask_kind, self._mask)
-        mask = self._mask[seats]
-        if observation.relative:
-            mask = observation.relative_mask(mask, facing)
+        mask = observation.relative_mask(self._mask[seats], facing)
         seen = self._vector.observe_as(observation, self._shape)[seats]
         states = self._memory.states(policy.state_size)
         before = states[seats]
@@ -68,8 +66,7 @@ class SeatedPolicy:
             for i in range(0, len(seen), _MAX_INFERENCE_BATCH)
         ]
         scores, states[seats] = map(np.concatenate, zip(*parts, strict=True))
-        actions = np.where(mask, scores, -np.inf).argmax(1).astype(np.uint8)
-        return observation.absolute_actions(actions, facing) if observation.relative else actions
+        return observation.absolute_actions(np.where(mask, scores, -np.inf).argmax(1), facing)
 
     @property
     def policy(self) -> OnnxPolicy:

@@ -434,10 +434,7 @@ class VectorBattlesnake:
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
         self.write_action_mask(self.action_mask_kind, self._masks)
-        mask = self._masks
-        if self.observation.relative:
-            mask = self.observation.relative_mask(mask, games.facing)
-        self._allowed = mask
+        mask = self._allowed = self.observation.relative_mask(self._masks, games.facing)
         return {
             "action_mask": mask,
             "alive": self._alive,

@@ -383,15 +383,9 @@ class SelfPlayVectorEnv(_BaseVectorEnv):
         )
 
     def _observations(self) -> Bytes:
-        observed: Bytes = self.games.observations.reshape(
-            self.num_envs, *self._observation_shape
-        ).copy()
+        shape = self.games.single_observation_space.shape
+        observed: Bytes = self.games.observations.reshape(self.num_envs, *shape).copy()
         return observed
-
-    @property
-    def _observation_shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = self.games.single_observation_space.shape
-        return shape
 
     def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return array.reshape(self.num_envs, *array.shape[2:])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,6 @@ from battlesnake_gym.rules.state import CAUSES
 Flags = NDArray[np.bool_]
 Counts = NDArray[Any]
 """Array with one number or bool per game and seat, [N, S]."""
-
-
-class _GameArrays(Protocol):
-    """Interface of `engine.Games`: the arrays from which events are computed."""
-
-    over: Flags
-    alive: Flags
-    ate: Flags
-    cause: NDArray[np.uint8]
-    killer: NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +61,6 @@ class TurnBatch:
     heads: NDArray[np.int16] | None = None
     length: NDArray[np.int32] | None = None
     health: NDArray[np.int16] | None = None
-
-    @classmethod
-    def from_games(cls, games: _GameArrays, acted: Flags, reversed_: Flags) -> TurnBatch:
-        """Create a batch from the arrays of ``games`` after a turn.
-
-        Args:
-            games: Games after the turn.
-            acted: bool [N, S], the seats that moved; other seats have no events.
-            reversed_: bool [N, S], the seats that moved back to their neck.
-        """
-        return cls(acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer)
 
     def select(self, which: Flags) -> TurnBatch:
         """Return the arrays of the games in ``which``, bool [N]."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,12 +32,18 @@ DEATHS = (
 )
 
 
+def batch(games: Games, acted: Any, reversed_: Any) -> TurnBatch:
+    return TurnBatch(
+        acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer
+    )
+
+
 def play_turn(games: Games, actions: np.ndarray) -> TurnBatch:
     """Step the games and return the turn."""
     acted = games.alive & ~games.over[:, None]
     reversed_ = reversals(actions, games.facing)
     games.step(actions)
-    return TurnBatch.from_games(games, acted, reversed_)
+    return batch(games, acted, reversed_)
 
 
 def events_of(
@@ -196,7 +204,7 @@ def test_weights_add_up() -> None:
     assert rewards.dtype == np.float32
     assert rewards.tolist() == [[1.5, 1.5]] * 2
     assert get("survival").compute(turn).tolist() == [[1.0, 1.0]] * 2
-    idle = TurnBatch.from_games(games, np.zeros((2, 2), np.bool_), turn.reversed)
+    idle = batch(games, np.zeros((2, 2), np.bool_), turn.reversed)
     assert not get("survival").compute(idle).any()
 
 
