@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -119,7 +120,7 @@ TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)
 
 def _parse_cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
     try:
-        points = [(int(x), int(y)) for x, y in cells]
+        points = [(index(x), index(y)) for x, y in cells]
     except (TypeError, ValueError):
         raise ValueError(
             f"{name} must be a list of cells such as [[1, 1], [5, 5]], got {cells!r}"

@@ -125,6 +125,8 @@ def _parse_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
         return Settings()
     if isinstance(settings, Settings):
         return settings
+    if not isinstance(settings, Mapping):
+        raise ValueError(f"settings must be a dictionary of numbers by name, got {settings!r}")
     for name, value in settings.items():
         if name not in SETTING_NAMES:
             raise ValueError(unknown_name_message("setting", name, SETTING_NAMES))

@@ -95,7 +95,7 @@ class VectorBattlesnake:
             raise ValueError(
                 f"max_turns must be a whole number of at least 1, or None, got {max_turns!r}"
             )
-        alone = np.equal(num_snakes, 1)
+        alone = np.asarray(num_snakes) == 1
         if alone.all():
             game = replace(game, solo=True)
         elif alone.any() and not (game.solo or game.ruleset == "solo"):
@@ -106,7 +106,6 @@ class VectorBattlesnake:
         self.game = game
         self.max_turns = max_turns
         self.observation = config.observation_encoder
-        self.rewards = get_seats(config.rewards, int(np.max(num_snakes)))
         self.action_mask_kind = masks.check_kind(config.action_mask)
         self.games = make_games(
             num_games,
@@ -117,7 +116,8 @@ class VectorBattlesnake:
             food_rng=config.food_rng,
         )
         self.num_games = num_games
-        self.num_snakes = int(np.max(num_snakes))
+        self.num_snakes = self.games.num_snakes
+        self.rewards = get_seats(config.rewards, self.num_snakes)
         sides = np.broadcast_arrays(width, height, np.empty(num_games))[:2]
         self.board_sizes: frozenset[tuple[int, int]] = frozenset(
             zip(*(side.tolist() for side in sides), strict=True)

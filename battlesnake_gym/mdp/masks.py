@@ -98,6 +98,10 @@ def check_kind(kind: str) -> str:
     Raises:
         ValueError: If a kind is unknown; the message suggests the nearest name.
     """
+    if not isinstance(kind, str):
+        raise ValueError(
+            f"action_mask must be text, got {kind!r}; choose one of {', '.join(KINDS)}"
+        )
     for name in kind.split("+"):
         if name not in _FAULTS_BY_KIND and name not in _custom_masks:
             extensions.load_all()

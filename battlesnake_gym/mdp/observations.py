@@ -443,6 +443,8 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
         return observation
     if isinstance(observation, str):
         return Observation(observation)
+    if not isinstance(observation, Mapping):
+        raise ValueError(f"observation must be a name or a dictionary, got {observation!r}")
     unknown = sorted(set(observation) - {"name", "frame_stack", "planes", "version"})
     if unknown:
         raise ValueError(

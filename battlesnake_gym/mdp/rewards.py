@@ -249,7 +249,7 @@ def get_seats(
     >>> get_seats(["survival", {"won": 1}], 2).by_seat[1].weights
     {'won': 1.0}
     """
-    if isinstance(rewards, str | Mapping | Rewards):
+    if isinstance(rewards, str) or not isinstance(rewards, Sequence):
         return get(rewards)
     if len(rewards) != seats:
         raise ValueError(
@@ -274,6 +274,8 @@ def get(rewards: RewardWeights) -> Rewards:
                 "or give weights, such as {'won': 1} (docs/reference/rewards.md)"
             )
         rewards = PRESETS[rewards]
+    if not isinstance(rewards, Mapping):
+        raise ValueError(f"rewards must be a preset or weights by event, got {rewards!r}")
     return Rewards({event: _to_float(weight) for event, weight in rewards.items()})
 
 

@@ -151,6 +151,12 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
             "start_positions",
         ),
         ({"start_positions": 3}, "cells"),
+        ({"start_positions": [[1.7, 1], [2, 2]]}, "cells"),
+        ({"num_snakes": "2"}, r"num_snakes.* '2'"),
+        *(
+            ({name: 5}, f"{name} must be .* got 5")
+            for name in ("observation", "rewards", "action_mask", "settings")
+        ),
         ({"settings": {"minimum_food": True}}, r"minimum_food.* True"),
     ],
     ids=str,
