@@ -124,6 +124,11 @@ class SearchResult(NamedTuple):
     visits: tuple[int, int, int, int]
 
 
+def _run_search(request: tuple[Any, ...]) -> SearchResult:
+    """Search in this thread until the search is complete or `SHOULD_STOP` stops the search."""
+    return SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
+
+
 class ThreadTuner:
     """Adjustment of the number of search threads to the available CPU time.
 
@@ -254,7 +259,7 @@ class _SearchCores:
         try:
             helpers = [self._start_helper(request, 1 + n, done) for n in range(1, taken)]
             try:
-                found = SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get())))
+                found = _run_search(request)
             finally:
                 done.set()
             # The wait is short, because the operating system may have suspended a helper thread.
@@ -437,10 +442,7 @@ class Search:
         """
         request, snakes, reason = self._build_request(board, seconds, nodes)
         if seconds is None:
-            result, helper_counts = (
-                SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get()))),
-                _NodeCounts(0, 0),
-            )
+            result, helper_counts = _run_search(request), _NodeCounts(0, 0)
         else:
             result, helper_counts = SEARCH_CORES.search(request)
         move, depth, proven, leaf_evals, nodes, scores, lines, _ = result
@@ -468,7 +470,7 @@ class Search:
         Without the decision's notes and lines, a search of 500 nodes takes a third less time.
         """
         request, _, _ = self._build_request(board, None)
-        scores = SearchResult(*_search.search(*(*request, 1, SHOULD_STOP.get()))).scores
+        scores = _run_search(request).scores
         return {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
 
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
@@ -484,7 +486,7 @@ class Search:
             if self.decoupled and not reason and len(snakes) > 2:
                 return
             with contextlib.suppress(InterruptedError):
-                _search.search(*(*request, 1, SHOULD_STOP.get()))
+                _run_search(request)
 
     def _build_request(
         self, board: Board, seconds: float | None, nodes: int | None = None
@@ -547,9 +549,7 @@ class FrozenSearch:
             b"",
             frozen=True,
         )
-        move, depth, proven, leaf_evals, _, scores, *_ = _search.search(
-            *(*request, 1, SHOULD_STOP.get())
-        )
+        move, depth, proven, leaf_evals, _, scores, *_ = _run_search(request)
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
         note = f"depth {depth}{', proven' if proven else ''}, {leaf_evals} leaf evaluations"
         return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
@@ -641,7 +641,7 @@ def _predict_board(board: Board, decision: Decision) -> Board | None:
 def _list_snakes_you_first(board: Board) -> list[Snake]:
     """Return up to 16 living snakes, with ``board.you`` first."""
     you = board.you
-    if you is None or not you.alive:
+    if not you.alive:
         raise ValueError(
             "board.you must be a living snake; set board.you_id to the id of a living snake"
         )
