@@ -1,13 +1,10 @@
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
@@ -130,24 +127,6 @@ def test_json_that_is_none_is_refused(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(ScenarioError, match=r"broken.json"):
         load(path)
-
-
-def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path: Path) -> None:
-    board = Board.new(11, 11, 2, game=Game(seed=4))
-    players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    replay = Replay.from_play(board, players, max_turns=12)
-    played = replay.turns[7].moves["snake_1"]
-    scenario = Scenario.from_replay(replay, 7, "snake_1", [played], note="As it was.")
-    assert scenario.board.turn == 7
-    assert scenario.board.you_id == "snake_1"
-    assert re.search("7.* snake_1", scenario.name)
-    path = tmp_path / "turn.txt"
-    save(path, [scenario])
-    assert load(path) == [scenario]
-    with pytest.raises(ValueError, match=r"turn.* 0.* 12"):
-        Scenario.from_replay(replay, 13, "snake_1", ["up"])
-    with pytest.raises(ValueError, match="'nobody'"):
-        Scenario.from_replay(replay, 7, "nobody", ["up"])
 
 
 def test_asking_leaves_the_scenario_as_it_is() -> None:

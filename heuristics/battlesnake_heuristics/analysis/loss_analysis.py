@@ -51,7 +51,7 @@ class LossAnalysis:
     @property
     def cause_text(self) -> str:
         """The cause of elimination as a phrase in English."""
-        words = CAUSE_PHRASES.get(self.cause, self.cause)
+        words = _CAUSE_PHRASES.get(self.cause, self.cause)
         if self.mistake is None:
             return f"{words}, outplayed long before"
         return words if self.eliminated_on - self.mistake.turn <= 1 else f"{words}, trapped before"
@@ -62,12 +62,12 @@ class LossAnalysis:
         assert self.mistake is not None
         board = self.board.copy()
         board.you_id = self.snake_id
-        cause = CAUSE_PHRASES.get(self.cause, self.cause)
+        cause = _CAUSE_PHRASES.get(self.cause, self.cause)
         note = f"{self.mistake.move} lost: {cause} on turn {self.eliminated_on}."
         return Scenario(name, board, tuple(self.better_moves), note)
 
 
-CAUSE_PHRASES = {
+_CAUSE_PHRASES = {
     "wall-collision": "hit the wall",
     "snake-self-collision": "bit itself",
     "snake-collision": "ran into a body",

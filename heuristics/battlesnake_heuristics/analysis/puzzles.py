@@ -24,7 +24,7 @@ from battlesnake_heuristics.analysis.win_probability import MIN_PROVEN_VALUE
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 
-BUILTIN_PUZZLES = Path(__file__).parent / "puzzles.jsonl"
+_BUILTIN_PUZZLES = Path(__file__).parent / "puzzles.jsonl"
 
 NODES_BY_GRADE = (100, 400, 1600)
 """Node limits with which a search solves a puzzle, for the grades 1, 2 and 3."""
@@ -118,7 +118,7 @@ class PuzzleGame:
 
 def load_builtin_puzzles() -> list[PuzzleGame]:
     """Load the games of the built-in puzzles."""
-    lines = BUILTIN_PUZZLES.read_text("utf-8").splitlines()
+    lines = _BUILTIN_PUZZLES.read_text("utf-8").splitlines()
     return [PuzzleGame(**json.loads(line)) for line in lines]
 
 

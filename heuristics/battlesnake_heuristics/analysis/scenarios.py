@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from typing import Any
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import parse_json, read_text, replace_unsafe
-from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 
@@ -69,33 +68,6 @@ class Scenario:
             )
         if self.board.you_id is None or not self.board.you.alive:
             raise ScenarioError(f"{self.name}: board.you must be a living snake; mark one with you")
-
-    @classmethod
-    def from_replay(
-        cls,
-        replay: Replay,
-        turn: int,
-        snake_id: str,
-        allowed: Sequence[str],
-        name: str = "",
-        note: str = "",
-    ) -> Scenario:
-        """Create a scenario from one turn of a recorded game.
-
-        Args:
-            replay: Recorded game.
-            turn: Turn of the position.
-            snake_id: Id or name of the snake to move.
-            allowed: Moves that pass.
-            name: Name of the scenario (default: a name with the turn and the snake).
-            note: Explanation of the good moves.
-
-        Raises:
-            ValueError: If the game does not have this turn or snake.
-        """
-        board = replay.board(turn).copy()
-        board.you_id = replay.snake_id(snake_id)
-        return cls(name or f"turn {turn} of {snake_id}", board, tuple(allowed), note)
 
     def run(self, strategy: Strategy) -> ScenarioResult:
         """Return the decision of a strategy. The time budget is the timeout of the game."""

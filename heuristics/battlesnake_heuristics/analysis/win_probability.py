@@ -57,11 +57,6 @@ def _compute_features(value: float, turn: int) -> tuple[float, float, float]:
     return near, near * min(turn, MAX_FEATURE_TURN) / MAX_FEATURE_TURN, float(decided)
 
 
-def _select_weights(learned: bool, living: int) -> tuple[float, float, float]:
-    """Return the weights for an evaluation and a number of living snakes."""
-    return WEIGHTS["learned" if learned else "handcrafted"][min(max(living, 2), 3)]
-
-
 def win_probabilities(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, float]:
     """Compute the win probability of each living snake.
 
@@ -75,7 +70,7 @@ def win_probabilities(values: Mapping[str, float], turn: int, learned: bool) -> 
     >>> 0.95 < win_probabilities({"a": 999.0, "b": -999.0}, turn=20, learned=True)["a"] < 1
     True
     """
-    weights = _select_weights(learned, len(values))
+    weights = WEIGHTS["learned" if learned else "handcrafted"][min(max(len(values), 2), 3)]
     scores = {
         name: sum(w * x for w, x in zip(weights, _compute_features(value, turn), strict=True))
         for name, value in values.items()
