@@ -15,6 +15,7 @@ from battlesnake_gym.common.command_line import (
     add_json_option,
     align_columns,
     colorize,
+    plural,
     print_json,
 )
 from battlesnake_gym.common.extras import install_remedy
@@ -157,6 +158,4 @@ def _check_packages(
     use = f" (for {commands})" if commands else ""
     if missing:
         return _ComponentStatus(part, bad, f"missing {', '.join(missing)}{use}", remedy)
-    return _ComponentStatus(
-        part, _GOOD, f"{len(names)} package{'' if len(names) == 1 else 's'}{use}"
-    )
+    return _ComponentStatus(part, _GOOD, plural(len(names), "package") + use)

@@ -356,6 +356,15 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> plural(1, "game"), plural(2, "game")
+    ('1 game', '2 games')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def align_columns(rows: Sequence[Sequence[str]]) -> str:
     r"""Return the rows of a table as text with aligned columns.
 

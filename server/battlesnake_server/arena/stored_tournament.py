@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
+from battlesnake_gym.common.command_line import plural
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_heuristics.rating.process_pool import TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
@@ -111,7 +112,7 @@ def play_missing_games(
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", desc="arena", disable=None) as bar,
     ):
-        count = "games" if total is None else f"{total} game{'' if total == 1 else 's'}"
+        count = "games" if total is None else plural(total, "game")
         bar.write(f"{count} between {', '.join(setup.labels)}, {jobs} at a time", sys.stderr)
         for result in results:
             if pool is not None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
+from battlesnake_gym.common.command_line import plural
 from battlesnake_server.address_policy import open_listener
 from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
@@ -173,6 +174,5 @@ def serve(
     """
     app = create_app(runs, create_token(host, names))
     listener = open_listener(host, port)
-    count = len(runs.refresh())
-    what = f"{count} run{'' if count == 1 else 's'}"
+    what = plural(len(runs.refresh()), "run")
     return pages.serve(app, listener, what, host=host, names=names, open_browser=open_browser)
