@@ -231,14 +231,6 @@ class Bundle:
         )
 
 
-def open_factory(path: str) -> StrategyFactory:
-    """Return the factory of the bundle at ``path``.
-
-    The factories of unchanged files are cached.
-    """
-    return _load_factory(path)
-
-
 def bundle_customization(snake: str | None) -> dict[str, str]:
     """Return the customization of a bundle or a Python file, or an empty dict for other snakes."""
     spec = SnakeSpec.parse(snake or "")
@@ -258,8 +250,11 @@ def _load_bundle(path: Path) -> Bundle:
 
 
 @cache_by_file(64)
-def _load_factory(path: Path) -> StrategyFactory:
-    """Load the factory of a bundle; the results are cached."""
+def open_factory(path: Path) -> StrategyFactory:
+    """Return the factory of the bundle at ``path``.
+
+    The factories of unchanged files are cached.
+    """
     return _load_bundle(path).factory()
 
 

@@ -38,11 +38,7 @@ def replay_to_json(replay: Replay) -> Iterator[str]:
 
     Only one position is in memory at a time.
     """
-    deaths = [
-        {"turn": turn, "id": snake_id, "cause": cause} for turn, snake_id, cause in replay.deaths()
-    ]
-    info = {key: str(value) for key, value in replay.info.items()}
-    yield _dumps({**header(replay.first), "info": info, "deaths": deaths})[:-1] + ', "frames": ['
+    yield _dumps(replay_header(replay))[:-1] + ', "frames": ['
     following: list[Turn | None] = [*replay.turns, None]
     for number, (board, turn) in enumerate(zip(replay.boards(), following, strict=True)):
         yield (", " if number else "") + _dumps(frame(board, turn))
@@ -50,6 +46,18 @@ def replay_to_json(replay: Replay) -> Iterator[str]:
 
 
 _dumps = functools.partial(json.dumps, allow_nan=False)
+
+
+def replay_header(replay: Replay) -> dict[str, Any]:
+    """Return the header of a game with its eliminations (``deaths``) and the replay's ``info``."""
+    return {
+        **header(replay.first),
+        "info": {key: str(value) for key, value in replay.info.items()},
+        "deaths": [
+            {"turn": turn, "id": snake_id, "cause": cause}
+            for turn, snake_id, cause in replay.deaths()
+        ],
+    }
 
 
 def header(board: Board) -> dict[str, Any]:

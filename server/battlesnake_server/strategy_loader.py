@@ -161,10 +161,7 @@ def open_factory(path: str, rules: str = "") -> PolicyFactory:
     return PolicyFactory(_load_policy(file), rules=steps)
 
 
-@cache_by_file(64)
-def _load_policy(path: Path) -> OnnxPolicy:
-    """Load a policy file; the results are cached."""
-    return OnnxPolicy.load(path)
+_load_policy = cache_by_file(64)(OnnxPolicy.load)
 
 
 class _DefaultPolicySnake(PolicySnake):

@@ -15,6 +15,7 @@ from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_server import replay_json
 from battlesnake_server.arena.tournament import TournamentSettings, play_tournament
 from battlesnake_server.live import decision_json
 
@@ -31,7 +32,7 @@ def answer(decision: object, move: str = "up") -> bytes:
 
 
 def test_what_is_written_is_read() -> None:
-    assert decision_json.parse_decision(answer(decision_json.to_dict(DECISION))) == DECISION
+    assert decision_json.parse_decision(answer(replay_json.decision_to_dict(DECISION))) == DECISION
 
 
 JSON = st.recursive(
@@ -48,7 +49,7 @@ def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
     found = decision_json.parse_decision(answer(told))
     assert found is None or found.move == "up"
     if found is not None:
-        json.dumps(decision_json.to_dict(found), allow_nan=False)
+        json.dumps(replay_json.decision_to_dict(found), allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
 )
 def test_no_snake_fills_the_disk(told: dict[str, Any], size: int) -> None:
     found = decision_json.parse_decision(answer(told))
-    assert len(json.dumps(decision_json.to_dict(found))) <= size if found else size == 0
+    assert len(json.dumps(replay_json.decision_to_dict(found))) <= size if found else size == 0
 
 
 @pytest.mark.parametrize("tells", [True, False])

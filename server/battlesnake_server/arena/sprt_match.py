@@ -225,16 +225,12 @@ def format_match(games: Sequence[StoredGame], settings: TournamentSettings, sprt
         one=one, other=other, elo0=sprt.elo0, elo1=sprt.elo1
     )
     counts = result["pairs"]
+    points = ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))
     return (
         f"{verdict} (LLR {result['llr']:.2f} of {_format_llr_bounds(sprt)})\n"
         f"{one} against {other}: {estimate_elo(counts)}, "
         f"score {result['score']:.1%} in {result['games']} games\n"
-        f"game pairs by points: {_format_outcome_counts(counts)}\n"
+        f"game pairs by points: {points}\n"
         "mean time per move: "
         f"{result['mean_move_ms'][0]} ms against {result['mean_move_ms'][1]} ms\n"
     )
-
-
-def _format_outcome_counts(counts: Sequence[int]) -> str:
-    """Format the number of game pairs with each score."""
-    return ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))

@@ -153,8 +153,11 @@ def _play_pairs(
     ends = time.monotonic() + 60 * arguments.max_minutes
 
     def needs_games() -> bool:
-        known = _is_precise_enough(run.placement, arguments.precision)
-        return not known and time.monotonic() < ends
+        placement = run.placement
+        is_precise = placement.games > 0 and placement.high - placement.low <= (
+            2 * arguments.precision
+        )
+        return not is_precise and time.monotonic() < ends
 
     def iter_pairs() -> Iterator[_Pair]:
         while needs_games():
@@ -195,11 +198,6 @@ def _play_pairs(
 
 _Pair = tuple[Rung, TournamentSettings, list[ScheduledGame]]
 """Rung, settings of the games, and the two scheduled games of a game pair."""
-
-
-def _is_precise_enough(placement: Placement, precision: float) -> bool:
-    """Return whether the confidence interval is at most +-``precision`` Elo."""
-    return placement.games > 0 and placement.high - placement.low <= 2 * precision
 
 
 def _show_progress(placement: Placement, bar: tqdm[Any], speed: str) -> None:

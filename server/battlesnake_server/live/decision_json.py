@@ -16,7 +16,6 @@ from typing import Any
 from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_server.replay_json import decision_to_dict
 
 MAX_DECISION_BYTES = 1 << 14
 """Maximum size in bytes of a response from which the arena reads a decision.
@@ -26,11 +25,6 @@ The response of a rule-based snake has about 1 kB.
 
 _MAX_REASONS, _MAX_LINE_SNAKES, _MAX_LINE_MOVES = 32, 16, 64
 _MAX_RULE_CHARS, _MAX_NOTE_CHARS = 60, 200
-
-
-def to_dict(decision: Decision) -> dict[str, Any]:
-    """Return the ``decision`` field of a ``/move`` response."""
-    return decision_to_dict(decision)
 
 
 def parse_decision(content: bytes) -> Decision | None:

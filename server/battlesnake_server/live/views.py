@@ -10,7 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from werkzeug.exceptions import BadRequest, HTTPException
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_server.live import decision_json, front_page
+from battlesnake_server import replay_json
+from battlesnake_server.live import front_page
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.live.sessions import Key
 
@@ -75,7 +76,7 @@ def move() -> Response:
         raise _bad_request(str(error)) from error
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
     if current_app.config["SEND_DECISIONS"]:
-        answer["decision"] = decision_json.to_dict(decision)
+        answer["decision"] = replay_json.decision_to_dict(decision)
     return jsonify(answer)
 
 

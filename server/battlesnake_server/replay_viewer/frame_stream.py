@@ -73,18 +73,8 @@ class _FrameStream:
                 break
             texts.append(text)
             size += len(text)
-        replay = self._replay
-        head = {
-            **replay_json.header(replay.first),
-            "info": {key: str(value) for key, value in replay.info.items()},
-            "deaths": [
-                {"turn": turn, "id": snake_id, "cause": cause}
-                for turn, snake_id, cause in replay.deaths()
-            ],
-            "from": start,
-            "over": True,
-            "more": more,
-        }
+        head = replay_json.replay_header(self._replay)
+        head |= {"from": start, "over": True, "more": more}
         self._next = start + len(texts) if more else None
         text = f'{_dumps(head)[:-1]}, "frames": [{", ".join(texts)}]}}'
         return gzip.compress(text.encode(), 6, mtime=0)

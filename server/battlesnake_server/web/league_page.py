@@ -72,12 +72,11 @@ def as_json() -> Response:
     """Return the table of the current season as JSON."""
     config = _league_config()
     with Session(current_arena().database) as session:
-        all_seasons = load_seasons(session, config.name)[:1]
-    table = _build_table(all_seasons[0] if all_seasons else None)
+        season = next(iter(load_seasons(session, config.name)), None)
     return jsonify(
         league=config.name,
-        season=all_seasons[0].number if all_seasons else None,
-        ends=all_seasons[0].ends.isoformat() if all_seasons else None,
+        season=season and season.number,
+        ends=season and season.ends.isoformat(),
         snakes=[
             {
                 "snake": row.name,
@@ -88,7 +87,7 @@ def as_json() -> Response:
                 "games": 0 if row.line is None else row.line.games,
                 "wins": 0 if row.line is None else row.line.wins,
             }
-            for row in table
+            for row in _build_table(season)
         ],
     )
 
@@ -146,10 +145,8 @@ def _build_table(season: Season | None) -> list[_LeagueRow]:
 
 def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> _LeagueRow:
     """Build the row of a snake in the league table."""
-    if row is None:
-        return _LeagueRow(name, line, "healthy")
-    if row.benched:
+    if row is not None and row.benched:
         return _LeagueRow(name, line, "benched")
-    if row.cooldown_until is None:
+    if row is None or row.cooldown_until is None:
         return _LeagueRow(name, line, "healthy")
     return _LeagueRow(name, line, "cooldown", str(row.reason), row.cooldown_until)

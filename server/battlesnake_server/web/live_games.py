@@ -41,14 +41,6 @@ class GameTimeline:
         if over:
             self.end()
 
-    def board_at(self, turn: int) -> Board:
-        """Return a copy of the board on turn ``turn``.
-
-        Raises:
-            ValueError: If the game does not contain the turn.
-        """
-        return self.boards_until(turn, 1)[0].copy()
-
     def boards_until(self, turn: int, count: int) -> list[Board]:
         """Return up to ``count`` consecutive positions, of which the last is on turn ``turn``.
 

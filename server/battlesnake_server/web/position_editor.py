@@ -191,7 +191,7 @@ def _load_requested_board() -> Board:
     game_id = request.args.get("game")
     if game_id is None:
         return Board.from_text(EXAMPLE_BOARD)
-    board = load_timeline(game_id).board_at(query_integer("turn", 0))
+    board = load_timeline(game_id).boards_until(query_integer("turn", 0), 1)[0].copy()
     you = request.args.get("you")
     if you is not None:
         board.you_id = board.snake(you).id
