@@ -4,6 +4,7 @@ import json
 import re
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,13 +136,17 @@ def test_instance_groups_are_checked(job: Any) -> None:
 
 
 def test_channels_are_checked(job: Any, session: Any, tmp_path: Path) -> None:
-    from sagemaker.inputs import TrainingInput
+    from sagemaker.inputs import FileSystemInput, TrainingInput
 
     bucket = session.default_bucket()
     key = f"{tmp_path.name}/model.tar.gz"
     session.boto_session.client("s3").put_object(Bucket=bucket, Key=key, Body=b"")
     there = f"s3://{bucket}/{key}"
     preflight.check(job(), {"policy": there, "opponents": TrainingInput(there)})
+    preflight.check(job(), {"policy": FileSystemInput("fs-1", "EFS", "/policies")})
+    source = SimpleNamespace(s3_uri=there)  # SDK 3 accepts an `S3DataSource` or its URI.
+    third = [SimpleNamespace(channel_name="policy", data_source=one) for one in (source, there)]
+    assert [preflight._channel_uris([one]) for one in third] == [{"policy": there}] * 2
     for inputs, message in (
         ({"policy": f"{there}.gz"}, f"channel 'policy': .*{re.escape(there)}\\.gz"),
         ({"policy": "s3://no-such-bucket/x"}, "channel 'policy': .*no-such-bucket"),

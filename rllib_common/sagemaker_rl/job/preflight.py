@@ -282,27 +282,32 @@ def _check_network(estimator: Any) -> Iterator[str]:
 
 
 def _channel_uris(inputs: Any) -> dict[str, str]:
-    """Return the S3 URI of each channel, keyed by channel name.
+    """Return the S3 URI of each channel, or "" for a file system, keyed by channel name.
 
     ``inputs`` is an argument of ``fit`` or ``train``.
     """
     if inputs is None:
         return {}
     if isinstance(inputs, list):  # SDK 3 passes a list.
-        return {one.channel_name: str(one.data_source) for one in inputs}
+        return {one.channel_name: _source_uri(one.data_source) for one in inputs}
     named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
-    return {
-        name: str(
-            one.config["DataSource"]["S3DataSource"]["S3Uri"] if hasattr(one, "config") else one
-        )
-        for name, one in named.items()
-    }
+    return {name: _source_uri(one) for name, one in named.items()}
+
+
+def _source_uri(source: Any) -> str:
+    """Return the S3 URI of a channel's data source, or "" for a file system."""
+    if hasattr(source, "config"):
+        source = source.config["DataSource"].get("S3DataSource", {}).get("S3Uri")
+    uri = getattr(source, "s3_uri", source)
+    return uri if isinstance(uri, str) else ""
 
 
 def _check_channel_data(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
     """Yield data channels whose S3 URI is invalid or has no data."""
     s3 = estimator.sagemaker_session.boto_session.client("s3")
     for name, address in addresses.items():
+        if not address:
+            continue
         try:
             bucket, key = split_s3_uri(address)
             found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)["KeyCount"]
