@@ -137,6 +137,7 @@ def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
     [
         ({"training_intensity": -1}, r"training_intensity.* -1"),
         ({"reward_scale": 0.0}, "reward_scale"),
+        ({"epsilon_per_game": [0.4]}, r"epsilon_per_game .*\[base, exponent\].* \[0\.4\]"),
         ({"replay_buffer_config": {"capacitty": 5}}, "capacitty"),
     ],
 )

@@ -140,6 +140,14 @@ class DQNSettings(BatchedSettings):
     grad_clip: float | None = _grad_clip(40.0)
     adam_epsilon: float = setting(1e-8, "epsilon of Adam", above=0)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        pair = self.epsilon_per_game
+        if pair is not None and [isinstance(one, int | float) for one in pair] != [True, True]:
+            raise HyperparameterError(
+                f"epsilon_per_game must be [base, exponent], such as [0.4, 7.0], got {pair}"
+            )
+
 
 @dataclass(frozen=True)
 class APEXSettings(DQNSettings):
