@@ -36,7 +36,6 @@ from sagemaker_rl.job.hyperparameters import (
 )
 from sagemaker_rl.job.job_environment import check_channels, report_failure
 from sagemaker_rl.job.utilization import ResourcePlan
-from sagemaker_rl.runs.run_summary import RunSummary
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -131,6 +130,15 @@ class Completion:
     help_flags: Sequence[str] = ()
     unknown_name: Callable[[str], HyperparameterError] | None = None
     check: Callable[[Any, Mapping[str, Any]], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """Text of a run's last log lines: strength, model files and next command."""
+
+    strength: str
+    model: str
+    next_command: str
 
 
 _SHORT_HELP_FLAGS = (

@@ -19,10 +19,7 @@ from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, ENV_NAME
-from battlesnake_rl.mabs.settings.algorithm_settings import (
-    missing_setting_error,
-    settings_class,
-)
+from battlesnake_rl.mabs.settings.algorithm_settings import missing_setting_error, settings_class
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import (
     CONFIG_PREFIX,
@@ -33,12 +30,7 @@ from sagemaker_rl.job.hyperparameters import (
 )
 from sagemaker_rl.job.job_environment import channel_folder, channel_names, log_line
 from sagemaker_rl.job.utilization import ResourcePlan
-from sagemaker_rl.ray_launcher import (
-    Completion,
-    Hyperparameters,
-    SageMakerRayLauncher,
-)
-from sagemaker_rl.runs.run_summary import RunSummary
+from sagemaker_rl.ray_launcher import Completion, Hyperparameters, RunSummary, SageMakerRayLauncher
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -245,16 +237,14 @@ def _check_early(
 
     chosen: Any = settings
     prefix = "env_config."
-    games = {
-        name.removeprefix(prefix): value
-        for name, value in overrides.items()
-        if name.startswith(prefix)
-    }
+    games: dict[str, Any] = {}
     for name, value in overrides.items():
         missing = missing_setting_error(algorithm, CONFIG_PREFIX + name)
         if missing and not chosen.all_fields:
             raise missing
-        if not name.startswith(prefix):
+        if name.startswith(prefix):
+            games[name.removeprefix(prefix)] = value
+        else:
             supported_settings.check_name(chosen, algorithm, name, value)
     env_config = chosen.env_config | games
     chosen.check_games(settings, algorithm, env_config, settings.policy_sharing)

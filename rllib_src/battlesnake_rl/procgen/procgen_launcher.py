@@ -29,12 +29,7 @@ from sagemaker_rl.job.hyperparameters import (
     parse_value,
 )
 from sagemaker_rl.job.utilization import ResourcePlan
-from sagemaker_rl.ray_launcher import (
-    Completion,
-    Hyperparameters,
-    SageMakerRayLauncher,
-)
-from sagemaker_rl.runs.run_summary import RunSummary
+from sagemaker_rl.ray_launcher import Completion, Hyperparameters, RunSummary, SageMakerRayLauncher
 
 DEFAULT_FRAME_STACKS = {PROCGEN_ENV_NAME: 1, "stacked_procgen_env": 4}
 """Default ``frame_stack`` for each environment name of the starter kit."""
@@ -205,15 +200,14 @@ def _check_network_settings(values: Mapping[str, Any]) -> None:
     Raises:
         HyperparameterError: If a setting without an effect exists.
     """
-    own_network = values.get("custom_model", "impala_cnn") is None
+    if values.get("custom_model", "impala_cnn") is None:
+        return
+    field = f"{CONFIG_PREFIX}model_config"
     for name in values:
-        if not name.startswith(CONFIG_PREFIX):
-            continue
-        field = name.removeprefix(CONFIG_PREFIX).split(".")[0]
-        if field == "model_config" and not own_network:
+        if f"{name}.".startswith(f"{field}."):
             raise HyperparameterError(
                 f"{name} would have no effect; set custom_options, or with custom_model null "
-                f"{CONFIG_PREFIX}model_config"
+                f"{field}"
             )
 
 
