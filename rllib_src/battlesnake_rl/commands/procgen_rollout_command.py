@@ -207,11 +207,7 @@ def parser() -> Parser:
         help="format of the videos",
     )
     add("--run", help="expected algorithm of the checkpoint")
-    add(
-        "--env",
-        choices=list(DEFAULT_FRAME_STACKS),
-        help="expected environment of the checkpoint",
-    )
+    add("--env", choices=list(DEFAULT_FRAME_STACKS), help="expected environment of the checkpoint")
     add_json_option(parser)
     return parser
 
@@ -261,11 +257,12 @@ def _format_generalization_gap(results: Mapping[str, Mapping[str, float]]) -> st
     The gap is the first mean reward minus the last mean reward. For fewer than two results, the
     line is "".
     """
-    (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
-    if len(levels) < 2:
+    levels = list(results)
+    first, last = levels[0], levels[-1]
+    if first == last:
         return ""
-    gap = first["reward"] - result["reward"]
-    return f"gap from {levels[0]} to {levels[-1]} levels: {gap:.2f}\n"
+    gap = results[first]["reward"] - results[last]["reward"]
+    return f"gap from {first} to {last} levels: {gap:.2f}\n"
 
 
 def _play_and_save(

@@ -16,10 +16,8 @@ from battlesnake_rl.procgen.procgen_games import GAMES
 from battlesnake_rl.procgen.providers import (
     FRAME_SHAPE,
     NUM_ACTIONS,
-    EnvpoolBatch,
-    OriginalGames,
+    Provider,
     ProviderStep,
-    SequentialGames,
     make_provider,
 )
 from sagemaker_rl.runs.progress import progress
@@ -54,14 +52,10 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
     num_snakes = 1
     """Number of seats per game; PPO's env runner reads it, and ``num_games``."""
-    _provider: EnvpoolBatch | SequentialGames | OriginalGames | None = None
+    _provider: Provider | None = None
 
     def __init__(
-        self,
-        num_envs: int,
-        env_config: Mapping[str, Any] | None = None,
-        *,
-        num_threads: int = 1,
+        self, num_envs: int, env_config: Mapping[str, Any] | None = None, *, num_threads: int = 1
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")

@@ -72,13 +72,10 @@ def play_episodes(
     finished: list[Episode] = []
     current = [Episode(int(level)) for level in infos["level_seed"]]
     started = np.ones(games.num_envs, dtype=np.bool_)
-    remaining = num_episodes or num_env_steps
-    with tqdm(
-        total=remaining,
-        unit="episodes" if num_episodes else "steps",
-        disable=None if show_progress else True,
-    ) as bar:
-        while remaining > 0:
+    done, wanted = 0, num_episodes or num_env_steps
+    unit = "episodes" if num_episodes else "steps"
+    with tqdm(total=wanted, unit=unit, disable=None if show_progress else True) as bar:
+        while done < wanted:
             actions = act(observations)
             frames = observations
             observations, rewards, terminations, truncations, infos = games.step(actions)
@@ -100,14 +97,8 @@ def play_episodes(
                     if not num_episodes or quota[i] > 0:
                         finished.append(episode)
                         quota[i] -= 1
-                        bar.update(1 if num_episodes else 0)
-            if not num_episodes:
-                bar.update(int(started.sum()))
-            remaining = (
-                sum(max(one, 0) for one in quota)
-                if num_episodes
-                else remaining - int(started.sum())
-            )
+            done = len(finished) if num_episodes else done + int(started.sum())
+            bar.update(done - bar.n)
             started = ~ended
     return finished
 

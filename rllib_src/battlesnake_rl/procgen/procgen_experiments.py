@@ -85,9 +85,7 @@ def _to_hyperparameters(body: Mapping[str, Any]) -> dict[str, Any]:
         if key in body:
             values[name] = body[key]
     for key, value in body.get("stop", {}).items():
-        values |= (
-            {"minutes": value / 60} if key == "time_total_s" else {_STOP_CONDITIONS[key]: value}
-        )
+        values[_STOP_CONDITIONS[key]] = value / 60 if key == "time_total_s" else value
     for key, value in config.pop("model", {}).items():
         plain = key in ("custom_model", "custom_options")
         values[key if plain else f"{CONFIG_PREFIX}model.{key}"] = value

@@ -44,7 +44,7 @@ class ProviderStep(NamedTuple):
 
 def make_provider(
     env_config: Mapping[str, Any], seeds: Sequence[int], num_threads: int
-) -> EnvpoolBatch | SequentialGames | OriginalGames:
+) -> Provider:
     """Create a provider with one game for each of ``seeds``.
 
     Args:
@@ -235,6 +235,10 @@ class OriginalGames:
         """Close the games."""
         for game in self._games:
             game.close()
+
+
+Provider = EnvpoolBatch | SequentialGames | OriginalGames
+"""Batch of games, of either package."""
 
 
 def _import_original() -> Any:
