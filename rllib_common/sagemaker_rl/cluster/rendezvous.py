@@ -378,11 +378,7 @@ def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float)
         ClusterError: If the head node did not respond in time, or rejected this instance
             permanently, or the address of the head node cannot be read from S3.
     """
-    hello = {
-        "name": membership.name,
-        "host": membership.host,
-        "workers": membership.workers,
-    }
+    hello = {"name": membership.name, "host": membership.host, "workers": membership.workers}
     deadline = time.monotonic() + timeout_s
     while True:
         try:

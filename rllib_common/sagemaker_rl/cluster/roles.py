@@ -25,12 +25,7 @@ from sagemaker_rl.cluster.membership import (
     S3Discovery,
     find_own_address,
 )
-from sagemaker_rl.cluster.ray_node import (
-    RayNode,
-    connect_to_ray,
-    find_free_port,
-    set_auth_token,
-)
+from sagemaker_rl.cluster.ray_node import RayNode, connect_to_ray, find_free_port, set_auth_token
 from sagemaker_rl.cluster.rendezvous import (
     STOP_REASON,
     STOPPED_EXIT_STATUS,

@@ -57,18 +57,8 @@ The dictionary contains only instance types with more than one GPU.
 """
 
 _MIN_GPU_CAPABILITY = 7.5
-_GPU_CAPABILITIES = {
-    "p2": 3.7,
-    "g3": 5.2,
-    "p3": 7.0,
-    "g4dn": 7.5,
-    "p4d": 8.0,
-    "g5": 8.6,
-    "g6": 8.9,
-    "p5": 9.0,
-    "p6": 10.0,
-}
-"""Compute capability of the GPUs, keyed by family, and the minimum of the training image's torch.
+_OLD_GPU_CAPABILITIES = {"p2": 3.7, "g3": 5.2, "p3": 7.0}
+"""Minimum compute capability of the training image's torch, and the families below the minimum.
 
 Source of the minimum: PyTorch's RELEASE.md, binaries of 2.11 and later for CUDA 13.
 """
@@ -200,13 +190,9 @@ def check_channels(
     """
     for name in channel_names(environ):
         if name not in script_channels:
-            known = (
-                f"it reads {', '.join(script_channels)}"
-                if script_channels
-                else "it reads no channels"
-            )
+            known = ", ".join(script_channels) or "no channels"
             raise HyperparameterError(
-                f"the script does not read the data channel {name!r}; {known}: rename the "
+                f"the script does not read the data channel {name!r}; it reads {known}: rename the "
                 "channel or omit it from fit()"
             )
 
@@ -277,23 +263,13 @@ def check_instance_gpus(instance_type: str) -> None:
     Raises:
         HyperparameterError: If torch has no kernels for the GPUs.
     """
-    match = re.match(r"ml\.([gp]\d)", instance_type)
-    generation = match[1] if match else ""
-    capability = next(
-        (value for family, value in _GPU_CAPABILITIES.items() if family[:2] == generation), math.inf
-    )
-    if capability >= _MIN_GPU_CAPABILITY:
-        return
-    nearest = min(
-        (value, family)
-        for family, value in _GPU_CAPABILITIES.items()
-        if value >= _MIN_GPU_CAPABILITY
-    )[1]
-    raise HyperparameterError(
-        f"torch has no kernels for the GPUs of {instance_type} (compute capability {capability}, "
-        f"but at least {_MIN_GPU_CAPABILITY} is needed); use ml.{nearest}, the nearest family that "
-        "works"
-    )
+    family = re.match(r"ml\.([gp]\d)", instance_type)
+    if family and (capability := _OLD_GPU_CAPABILITIES.get(family[1])):
+        raise HyperparameterError(
+            f"torch has no kernels for the GPUs of {instance_type} (compute capability "
+            f"{capability}, but at least {_MIN_GPU_CAPABILITY} is needed); use ml.g4dn, the "
+            "nearest family that works"
+        )
 
 
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -307,9 +283,7 @@ def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
     return [group for group in groups if {"instance_type", "hosts"} <= group.keys()]
 
 
-def assign_hosts(
-    groups: Iterable[tuple[str, str, int]],
-) -> tuple[list[str], list[dict[str, Any]]]:
+def assign_hosts(groups: Iterable[tuple[str, str, int]]) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the host names of a job, and its instance groups as in ``SM_RESOURCE_CONFIG``.
 
     Args:

@@ -118,9 +118,8 @@ def _translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, An
     for name in _SDK1_ARGUMENT_NAMES.keys() & given.keys():
         log_line(f"{name} is now {_SDK1_ARGUMENT_NAMES[name]}")
     values["sagemaker_session"] = session
-    toolkit = [name for name in ("toolkit", "toolkit_version", "framework") if name in values]
-    for name in toolkit:
-        del values[name]
+    for name in ("toolkit", "toolkit_version", "framework"):
+        values.pop(name, None)
     if "sagemaker-rl" in str(values.get("image_uri", "sagemaker-rl")):
         values["image_uri"] = training_image_uri(session)
         log_line(f"SageMaker's RLlib images end at Ray 1.6: using image_uri {values['image_uri']}")

@@ -143,25 +143,15 @@ class SimulatedSession(Session):  # type: ignore[misc]
         """
         return str(self.boto_session.client("iam").get_role(RoleName=ROLE_NAME)["Role"]["Arn"])
 
-    def logs_for_job(
-        self,
-        job_name: str,
-        wait: bool = False,
-        poll: int = 10,
-        log_type: str = "All",
-        timeout: int | None = None,
-    ) -> dict[str, Any]:
+    def logs_for_job(self, job_name: str, wait: bool = False, *_: Any, **__: Any) -> dict[str, Any]:
         """Print the log lines of a job.
 
-        The SDK's own method polls every 30 seconds.
+        The SDK's own method polls every 30 seconds. The method ignores its other arguments.
 
         Args:
             job_name: Name of the training job.
             wait: Whether to print all lines until the job ends; False prints only the existing
                 lines.
-            poll: Ignored.
-            log_type: Ignored.
-            timeout: Ignored.
 
         Returns:
             Description of the job.

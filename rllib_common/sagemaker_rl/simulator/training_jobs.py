@@ -35,14 +35,8 @@ _METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 """CloudWatch namespace of the metrics of training jobs."""
 _MAX_METRICS = 500
 """Maximum number of metric values per request; CloudWatch accepts 1,000 values."""
-_FULLY_REPLICATED = "FullyReplicated"
-"""Data distribution type that copies all data of a channel to each instance."""
-JOB_COMPLETED, JOB_FAILED, JOB_STOPPED, JOB_IN_PROGRESS = (
-    "Completed",
-    "Failed",
-    "Stopped",
-    "InProgress",
-)
+JOB_COMPLETED, JOB_FAILED = "Completed", "Failed"
+JOB_STOPPED, JOB_IN_PROGRESS = "Stopped", "InProgress"
 _MAX_RUNTIME_STATUS = "MaxRuntimeExceeded"
 """Secondary status of a job that was stopped after ``max_run`` seconds."""
 _DEFAULT_MAX_RUNTIME_S = 86_400
@@ -190,13 +184,9 @@ class TrainingJob(BackgroundJob):
 
     def _secondary_status(self) -> str:
         """Return the secondary status in the format of AWS."""
-        if self._status == JOB_IN_PROGRESS:
-            return "Training"
-        return (
-            _MAX_RUNTIME_STATUS
-            if self._out_of_time and self._status == JOB_STOPPED
-            else self._status
-        )
+        if self._out_of_time and self._status == JOB_STOPPED:
+            return _MAX_RUNTIME_STATUS
+        return "Training" if self._status == JOB_IN_PROGRESS else self._status
 
     def _stop_at_max_runtime(self) -> None:
         """Stop the job because its maximum runtime has expired."""
@@ -227,14 +217,10 @@ class TrainingJob(BackgroundJob):
                 )
             self._publish_metrics()
             self._upload_artifacts()
-            self._failure = "" if self._stop_requested else self._failure_reason()
-            status = (
-                JOB_STOPPED
-                if self._stop_requested
-                else JOB_FAILED
-                if self._failure
-                else JOB_COMPLETED
-            )
+            status = JOB_STOPPED
+            if not self._stop_requested:
+                self._failure = self._failure_reason()
+                status = JOB_FAILED if self._failure else JOB_COMPLETED
         except _ChannelDataError as error:
             self._failure, status = str(error), JOB_FAILED
         except Exception as error:
@@ -464,10 +450,7 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     )
     channels = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
     container = request.get("AlgorithmSpecification", {})
-    program = [
-        *container.get("ContainerEntrypoint", ()),
-        *container.get("ContainerArguments", ()),
-    ]
+    program = [*container.get("ContainerEntrypoint", ()), *container.get("ContainerArguments", ())]
     return [
         Instance(
             host,
@@ -496,21 +479,18 @@ def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
         ValueError: If the simulator does not support a setting of a channel.
     """
     for channel in channels:
-        name, source = channel["ChannelName"], channel["DataSource"].get("S3DataSource", {})
-        for what, got, wanted in (
-            ("S3DataType", source.get("S3DataType"), "S3Prefix"),
-            (
-                "distribution",
-                source.get("S3DataDistributionType", _FULLY_REPLICATED),
-                _FULLY_REPLICATED,
-            ),
-            ("input_mode", channel.get("InputMode", "File"), "File"),
-            ("compression", channel.get("CompressionType", "None"), "None"),
-            ("record_wrapping", channel.get("RecordWrapperType", "None"), "None"),
+        source = channel["DataSource"].get("S3DataSource", {"S3DataType": None})
+        for what, settings, key, wanted in (
+            ("S3DataType", source, "S3DataType", "S3Prefix"),
+            ("distribution", source, "S3DataDistributionType", "FullyReplicated"),
+            ("input_mode", channel, "InputMode", "File"),
+            ("compression", channel, "CompressionType", "None"),
+            ("record_wrapping", channel, "RecordWrapperType", "None"),
         ):
-            if got != wanted:
+            if (got := settings.get(key, wanted)) != wanted:
                 raise ValueError(
-                    f"the channel {name!r} with {what} {got} cannot be simulated; use {wanted}"
+                    f"the channel {channel['ChannelName']!r} with {what} {got} cannot be "
+                    f"simulated; use {wanted}"
                 )
 
 

@@ -265,14 +265,11 @@ def _check_request(request: Mapping[str, Any]) -> None:
     if definition is None:
         raise ValueError("TrainingJobDefinitions cannot be simulated; give the tuner one estimator")
     resources = definition.get("HyperParameterTuningResourceConfig", {})
+    strategy = config["Strategy"]
     for asked, what, hint in (
         (request.get("WarmStartConfig"), "WarmStartConfig", "leave out warm_start_config"),
         (request.get("Autotune"), "Autotune", "leave out autotune"),
-        (
-            config["Strategy"] not in _SUPPORTED_STRATEGIES,
-            config["Strategy"],
-            "use the strategy Random",
-        ),
+        (strategy not in _SUPPORTED_STRATEGIES, strategy, "use the strategy Random"),
         (resources.get("InstanceConfigs"), "InstanceConfigs", "use instance_type"),
         (
             definition.get("CheckpointConfig"),
