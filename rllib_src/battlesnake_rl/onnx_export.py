@@ -41,6 +41,9 @@ NUM_CHECK_GAMES, _NUM_TURNS = 16, 40
 _MIN_POSITIONS = 500
 """Minimum number of positions in the check of an export."""
 
+_RECORDED_OPTIONS = ("num_snakes", "width", "height", "ruleset", "map", "action_mask")
+"""Options of the games that the metadata contain."""
+
 _TOLERANCE = 1e-3
 """Maximum relative difference between the file's values and the policy's values.
 
@@ -126,14 +129,9 @@ def export(
             "training": {
                 "algorithm": kind,
                 "env_config": {
-                    "num_snakes": num_snakes,
-                    "width": width,
-                    "height": height,
-                    "ruleset": rulesets[0],
-                    "map": map,
+                    **{name: getattr(config, name) for name in _RECORDED_OPTIONS},
                     "settings": {},
                     "observation": encoder.to_dict(),
-                    "action_mask": action_mask,
                 },
             },
             "strength": None,
@@ -484,11 +482,9 @@ def _first_alone(values: ScoreFn) -> ScoreFn:
             return np.concatenate(answers)
         return tuple(map(np.concatenate, zip(*answers, strict=True)))
 
-    return (
-        RecurrentPolicy(evaluate, values.state_size)
-        if isinstance(values, RecurrentPolicy)
-        else evaluate
-    )
+    if isinstance(values, RecurrentPolicy):
+        return RecurrentPolicy(evaluate, values.state_size)
+    return evaluate
 
 
 def _check_scores(said: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:

@@ -192,9 +192,8 @@ def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any
         )
     _check_observation_range(kind, module.observation_space, scale)
     if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
-        return scale_input(
-            played, scale
-        ), None  # This project's networks return the scores directly.
+        # This project's networks return the scores directly.
+        return scale_input(played, scale), None
 
     def to_batch(planes: Any) -> dict[str, Any]:
         """Return RLlib's batch for observations, which are scaled if ``scale`` is set."""

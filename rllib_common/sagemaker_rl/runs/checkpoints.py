@@ -45,15 +45,12 @@ _SAFE_GLOBALS = {
     ("collections", "OrderedDict"),
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
-    *(
-        (f"numpy.{core}.{module}", name)
-        for core in ("core", "_core")
-        for module, name in (
-            ("multiarray", "_reconstruct"),
-            ("multiarray", "scalar"),
-            ("numeric", "_frombuffer"),
-        )
-    ),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy.core.multiarray", "scalar"),
+    ("numpy.core.numeric", "_frombuffer"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.numeric", "_frombuffer"),
 }
 """Module and name of each function and class that a pickle may use."""
 
@@ -161,15 +158,13 @@ def find_checkpoint(path: Path) -> Path:
     """
     if _read_metadata_file(path) is not None:
         return path
-    found = newest_checkpoint(path / "checkpoints", _print_warning) or newest_checkpoint(
-        path, _print_warning
+    for folder in (path / "checkpoints", path):
+        if (found := newest_checkpoint(folder, _print_warning)) is not None:
+            return found
+    raise CheckpointError(
+        f"{path} is neither a checkpoint nor a directory of checkpoints; a checkpoint contains "
+        f"{CHECKPOINT_METADATA_FILE}, and the checkpoints of a run are in checkpoints/"
     )
-    if found is None:
-        raise CheckpointError(
-            f"{path} is neither a checkpoint nor a directory of checkpoints; a checkpoint contains "
-            f"{CHECKPOINT_METADATA_FILE}, and the checkpoints of a run are in checkpoints/"
-        )
-    return found
 
 
 def read_metadata(checkpoint: Path) -> dict[str, Any]:

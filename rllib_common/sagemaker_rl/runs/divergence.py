@@ -38,13 +38,9 @@ def check_weights(algorithm: Any) -> None:
     group = getattr(algorithm, "learner_group", None)
     if group is None:
         return
-    if not all(found.get() for found in group.foreach_learner(_learner_is_finite)):
+    found = group.foreach_learner(lambda learner: all(map(is_finite, learner.module.values())))
+    if not all(one.get() for one in found):
         raise DivergedError("the network has weights that are not finite")
-
-
-def _learner_is_finite(learner: Any) -> bool:
-    """Return whether all weights of a learner's modules are finite."""
-    return all(is_finite(module) for module in learner.module.values())
 
 
 def is_finite(module: Any) -> bool:

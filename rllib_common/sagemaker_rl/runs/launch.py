@@ -248,11 +248,9 @@ class Launch:
         }
         lock_stack.enter_context(run_dir.lock_run_dir(job.output_dir))
         damaged: list[str] = []
-        checkpoint = (
-            checkpoints.newest_checkpoint(job.checkpoint_dir, damaged.append)
-            if options.resume
-            else None
-        )
+        checkpoint = None
+        if options.resume:
+            checkpoint = checkpoints.newest_checkpoint(job.checkpoint_dir, damaged.append)
         if damaged and checkpoint is None:
             damaged.append("no checkpoint is complete, so training starts from scratch")
         for line in damaged:
@@ -293,9 +291,8 @@ class Launch:
         with deferred_stop_signals(raise_immediately=True) as stop_signals:
             try:
                 self._train(run, stop_signals)
-            except (
-                BaseException
-            ):  # Ray does not wrap `StoppedBeforeTrainingError`, but wraps other errors.
+            # Ray does not wrap `StoppedBeforeTrainingError`, but wraps other errors.
+            except BaseException:
                 if not (stop_signals and stop_signals.raise_immediately):
                     raise
                 run.stopped_by = stop_signals[0]

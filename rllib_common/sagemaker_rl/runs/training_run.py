@@ -241,13 +241,9 @@ class TrainingRun:
 
         The file in the run directory may be missing on a new instance, or incomplete after a kill.
         """
-        path = self.job.output_dir / CSV_FILE
-        if self.checkpoint is None:
-            return
-        kept = self.checkpoint / CSV_FILE
-        if kept.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(kept, path)
+        if self.checkpoint is not None and (kept := self.checkpoint / CSV_FILE).exists():
+            self.job.output_dir.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kept, self.job.output_dir)
 
     def train(self, stop_signals: PendingSignals) -> None:
         """Train until a stop condition or a signal, and write a checkpoint.
@@ -282,10 +278,8 @@ class TrainingRun:
                 stop_signals.defer()
                 self._run_iterations(algorithm, curves, games, stop_signals)
                 self._save_checkpoint(algorithm)
-                if stop_signals:
-                    self.write_status(
-                        STOPPED
-                    )  # The export may exceed the grace period after the signal.
+                if stop_signals:  # The export may exceed the grace period after the signal.
+                    self.write_status(STOPPED)
                 self._show_game(algorithm, curves, games, last=True)
             self.stopped_by = stop_signals[0] if stop_signals else 0
         finally:

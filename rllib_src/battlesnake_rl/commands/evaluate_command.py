@@ -154,10 +154,8 @@ def main(argv: list[str] | None = None) -> int:
         figures["opponents"] = opponents
     else:
         placement = _place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
-        text, figures = (
-            ladder_evaluator.rung_table(placement),
-            ladder_evaluator.placement_to_dict(placement),
-        )
+        text = ladder_evaluator.rung_table(placement)
+        figures = ladder_evaluator.placement_to_dict(placement)
     figures = {"policy": str(arguments.policy), **figures}
     if arguments.json:
         print_json(figures)

@@ -151,13 +151,7 @@ def main(argv: list[str] | None = None) -> int:
         options.error(f"--output must end in .svg or .png, got {arguments.output}")
     columns = arguments.columns.split(",")
     try:
-        plot_curves(
-            arguments.runs,
-            arguments.output,
-            columns,
-            arguments.x,
-            arguments.smooth,
-        )
+        plot_curves(arguments.runs, arguments.output, columns, arguments.x, arguments.smooth)
     except ValueError as error:
         options.error(str(error))
     sys.stdout.write(f"wrote {arguments.output}\n")

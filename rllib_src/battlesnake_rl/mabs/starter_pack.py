@@ -105,9 +105,8 @@ def translate_hyperparameters(
     if {_RLLIB_SETTINGS_KEY, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
         named["algorithm"] = "RLLIB_PPO"  # The starter pack used RLlib's PPO.
         messages.append("the starter pack's PPO is RLlib's PPO, which is now called RLLIB_PPO")
-        if (
-            _RLLIB_SETTINGS_KEY in given
-        ):  # In the pack, a batch consists of fragments of single games, for any number of CPUs.
+        # In the pack, a batch consists of fragments of single games, for any number of CPUs.
+        if _RLLIB_SETTINGS_KEY in given:
             named.setdefault(_NUM_ENVS_KEY, 1)
             messages.append(
                 f"each env runner plays one game, the starter pack's default: {_NUM_ENVS_KEY} is 1"

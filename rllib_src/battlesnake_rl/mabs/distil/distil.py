@@ -26,11 +26,7 @@ from torch.nn.functional import mse_loss
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
-from battlesnake_heuristics.search.search import (
-    COMPILED,
-    NOT_COMPILED_MESSAGE,
-    Search,
-)
+from battlesnake_heuristics.search.search import COMPILED, NOT_COMPILED_MESSAGE, Search
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
 from battlesnake_rl.mabs.envs.env_factory import observation_bytes

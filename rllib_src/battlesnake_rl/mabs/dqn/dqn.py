@@ -228,7 +228,13 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
                 f"unknown replay_buffer_config keys {unknown}; "
                 "the valid keys are capacity, alpha, beta"
             )
-        self._check_fragment_size()
+        frames, capacity = self.max_fragment_obs(), self.replay_buffer_kwargs()["capacity"]
+        if frames > capacity:
+            raise ValueError(
+                f"a fragment may have {frames} observations, but the replay buffer has "
+                f"capacity {capacity}; raise replay_buffer_config's capacity, or lower "
+                "rollout_fragment_length, num_envs_per_env_runner or num_replay_shards"
+            )
 
     def max_fragment_obs(self) -> int:
         """Return the maximum number of observations in one env runner's fragment."""
@@ -242,17 +248,6 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         capacity: int = self.replay_buffer_config["capacity"]
         size = capacity * (observation_bytes(self.env_config) + ROW_BYTES)
         return BufferSize("replay_buffer_config.capacity", capacity, size)
-
-    def _check_fragment_size(self) -> None:
-        """Raise ValueError if a fragment does not fit into the replay buffer."""
-        if (frames := self.max_fragment_obs()) > (
-            capacity := self.replay_buffer_kwargs()["capacity"]
-        ):
-            raise ValueError(
-                f"a fragment may have {frames} observations, but the replay buffer has "
-                f"capacity {capacity}; raise replay_buffer_config's capacity, or lower "
-                "rollout_fragment_length, num_envs_per_env_runner or num_replay_shards"
-            )
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
         """Return the constructor arguments of `ReplayBuffer`.
@@ -293,9 +288,8 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
 
     def _build_replay_buffer(self, frame_shape: tuple[int, ...]) -> Any:
         """Build the empty replay buffer."""
-        config = self.config
         return ReplayBuffer(
-            frame_shape=frame_shape, seed=config.seed, **config.replay_buffer_kwargs()
+            frame_shape=frame_shape, seed=self.config.seed, **self.config.replay_buffer_kwargs()
         )
 
     def training_step(self) -> None:

@@ -5,7 +5,6 @@ Each board size applies for ten iterations. The schedule originates from the Sag
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 CYCLED_BOARD_SIZES = (7, 11, 19)
@@ -29,10 +28,8 @@ def advance_board_size(*, algorithm: Any, **_: Any) -> None:
 
     RLlib calls this function as a callback.
     """
-    board_size = _board_size_after(algorithm.training_iteration)
-    algorithm.env_runner_group.foreach_env_runner(
-        functools.partial(_set_board_size, board_size=board_size)
-    )
+    size = _board_size_after(algorithm.training_iteration)
+    algorithm.env_runner_group.foreach_env_runner(lambda runner: _set_board_size(runner, size))
 
 
 def _set_board_size(runner: Any, board_size: int) -> None:

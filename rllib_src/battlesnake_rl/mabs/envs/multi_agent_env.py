@@ -53,21 +53,10 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
             sides = {"width": self.board_size, "height": self.board_size}
             self._games, self.board_size = make_vector_env(1, self._values | sides), None
         observations, infos = self._games.reset(seed=seed)
-        seats = np.flatnonzero(infos["alive"][0])
-        agents = [self.possible_agents[seat] for seat in seats]
-        return self._to_agent_observations(observations, infos, seats), {
-            agent: {} for agent in agents
-        }
+        seen = self._to_agent_observations(observations, infos, np.flatnonzero(infos["alive"][0]))
+        return seen, {agent: {} for agent in seen}
 
-    def step(
-        self, action_dict: dict[str, int]
-    ) -> tuple[
-        dict[str, Any],
-        dict[str, float],
-        dict[str, bool],
-        dict[str, bool],
-        dict[str, dict[str, Any]],
-    ]:
+    def step(self, action_dict: dict[str, int]) -> tuple[dict[str, Any], ...]:
         """Play one turn and return the results of all snakes that moved.
 
         An eliminated snake receives its last observation.

@@ -96,11 +96,9 @@ class ExitProgress:
 
     @classmethod
     def load(cls, folder: Path) -> ExitProgress:
-        """Load the progress from a directory, or return new progress."""
-        path = folder / "progress.json"
-        if not path.exists():
-            return cls()
-        return cls(**old_runs.convert_exit_state(json.loads(path.read_text())))
+        """Load the progress from a directory."""
+        kept = json.loads((folder / "progress.json").read_text())
+        return cls(**old_runs.convert_exit_state(kept))
 
     def save(self, folder: Path) -> None:
         """Write ``progress.json`` atomically."""

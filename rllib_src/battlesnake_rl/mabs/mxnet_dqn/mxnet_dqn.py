@@ -153,7 +153,7 @@ class MXNET(LadderPlayer):
         self._statistics = GameStatistics(1, self.env.num_snakes)
         self._recent_games = RecentGames(config.metrics_num_episodes_for_smoothing)
         self.create_ladder_evaluator(self.settings.ladder_cpu_fraction)
-        self._reset_games()
+        self._keep(*self.env.reset(seed=int(self.random.integers(1, 2**31))))
 
     @property
     def training_iteration(self) -> int:
@@ -178,11 +178,6 @@ class MXNET(LadderPlayer):
         return self._build_results() | self.evaluate_on_ladder()
 
     # Playing
-
-    def _reset_games(self) -> None:
-        """Start the first game."""
-        obs, infos = self.env.reset(seed=int(self.random.integers(1, 2**31)))
-        self._keep(obs, infos)
 
     def _keep(self, obs: Any, infos: dict[str, Any]) -> None:
         """Copy the arrays of the environment, which its next step overwrites."""

@@ -13,11 +13,7 @@ from typing import Any
 
 import torch
 from gymnasium.spaces import Box
-from ray.rllib.algorithms.dqn.dqn_learner import (
-    QF_NEXT_PREDS,
-    QF_PREDS,
-    QF_TARGET_NEXT_PREDS,
-)
+from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetworkAPI

@@ -55,7 +55,8 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
     Raises:
         ValueError: If the policy does not fit; the message names the difference.
     """
-    seen, shown = _load_observation(path), environment.observation.to_dict()
+    policy = policy_file.read(path)[1] if path.suffix == ".onnx" else policy_identity(path)
+    seen, shown = policy["observation"], environment.observation.to_dict()
     if seen != shown:
         raise ValueError(
             f"start_from: {path} has the observation {seen}, but the games have {shown}; "
@@ -122,12 +123,3 @@ def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
         if hasattr(one, "get_target_network_pairs"):
             for trained, target in one.get_target_network_pairs():
                 target.load_state_dict(trained.state_dict())
-
-
-def _load_observation(path: Path) -> dict[str, Any]:
-    """Return the observation type of the policy in ``path``, as a dictionary."""
-    if path.suffix == ".onnx":
-        seen: dict[str, Any] = policy_file.read(path)[1]["observation"]
-    else:
-        seen = policy_identity(path)["observation"]
-    return seen

@@ -170,11 +170,8 @@ class PPOEnvRunner(BatchedEnvRunner):
         observations, action_mask, alive, cut_off = self._position
         learning = ~self._opponents.occupied
         seen = (alive | cut_off) & learning
-        frames, mask, symmetry = (
-            observations[seen],
-            action_mask[seen],
-            symmetries[np.nonzero(seen)[0]],
-        )
+        frames, mask = observations[seen], action_mask[seen]
+        symmetry = symmetries[np.nonzero(seen)[0]]
         self._transform(frames, symmetry)
         mask = np.take_along_axis(mask, _INVERSE_ACTION_MAP[symmetry], axis=1)
         logits, values[seen] = self._evaluate(frames, seen, symmetry)

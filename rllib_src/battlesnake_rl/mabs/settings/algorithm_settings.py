@@ -29,18 +29,12 @@ from battlesnake_rl.mabs.envs.training_env_config import (
     env_options,
 )
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
-from sagemaker_rl.job.hyperparameters import (
-    HyperparameterError,
-    field_names,
-    setting,
-)
+from sagemaker_rl.job.hyperparameters import HyperparameterError, field_names, setting
 
 _SCHEDULE = "a number, or points [[env_steps, value], ...] (last position 1: fractions of the run)"
 
 _learning_rate = functools.partial(
-    setting,
-    help_text=f"learning rate of Adam: {_SCHEDULE}",
-    above=0,
+    setting, help_text=f"learning rate of Adam: {_SCHEDULE}", above=0
 )
 _discount = functools.partial(setting, help_text="discount factor per turn", minimum=0, maximum=1)
 _grad_clip = functools.partial(
@@ -57,9 +51,7 @@ _clip = functools.partial(
     setting, help_text="maximum change of the importance ratio from 1", minimum=0, maximum=1
 )
 _entropy = functools.partial(
-    setting,
-    help_text=f"weight of the entropy bonus: {_SCHEDULE}",
-    minimum=0,
+    setting, help_text=f"weight of the entropy bonus: {_SCHEDULE}", minimum=0
 )
 _value_weight = functools.partial(setting, help_text="weight of the value loss", minimum=0)
 _games = functools.partial(setting, help_text="parallel games per env runner", minimum=1)

@@ -29,7 +29,6 @@ from battlesnake_heuristics.rating.ladder import (
     PairResults,
     Placement,
     PlacementRun,
-    Rung,
 )
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, Weights, load_best_weights
@@ -213,10 +212,9 @@ class StrengthHistory:
                 "elo_best_high": best.high,
                 "elo_best_games": best.games,
             }
-        fraction = self.ladder_seconds / max(self.training_seconds, 1e-9)
         return results | {
             "cpu_minutes": self.training_seconds / 60,
-            "ladder_cpu_fraction": fraction,
+            "ladder_cpu_fraction": self.ladder_seconds / max(self.training_seconds, 1e-9),
         }
 
     def save(self, directory: Path) -> None:
@@ -363,7 +361,8 @@ def place_policy(
     while True:
         left = math.ceil(min(games / 2 - played, NUM_PARALLEL_PAIRS))
         chosen = [placing.next_rung() for _ in range(left)]
-        guess = _estimate_cpu_seconds(chosen)
+        # The estimate applies to the processor on which the ladder was calibrated.
+        guess = sum(2 * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game) for rung in chosen)
         spent = time.process_time() - started
         if played and spent + cost_factor * guess > cpu_seconds:
             return placing.placement, spent
@@ -378,14 +377,6 @@ def place_policy(
         on_batch(now)
         if now.high - now.low <= 2 * half_width_elo or 2 * played >= games:
             return now, spent + took
-
-
-def _estimate_cpu_seconds(rungs: Sequence[Rung]) -> float:
-    """Return the expected CPU seconds of one game pair against each of ``rungs``.
-
-    The estimate applies to the processor on which the ladder was calibrated.
-    """
-    return sum(2 * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game) for rung in rungs)
 
 
 class LadderEvaluator:
@@ -440,17 +431,15 @@ class LadderEvaluator:
         """
         history = self.history
         history.training_seconds = self._trained_before + self._clock() - self._began
-        fraction = self._fraction if at_end else self._fraction * (1 - _FINAL_BUDGET_FRACTION)
+        fraction, wanted = self._fraction, MIN_MEASUREMENT_S
+        if not at_end:
+            fraction *= 1 - _FINAL_BUDGET_FRACTION
+            wanted = max(wanted, _MEASUREMENT_COST_FRACTION * history.ladder_seconds)
         cpu_budget_s = fraction * history.training_seconds - history.ladder_seconds
         if at_end and self._fraction and history.training_seconds >= _LONG_TRAINING_S:
             cpu_budget_s = max(
                 cpu_budget_s, min(_FINAL_MAX_S, _FINAL_MAX_FRACTION * history.training_seconds)
             )
-        wanted = (
-            MIN_MEASUREMENT_S
-            if at_end
-            else max(MIN_MEASUREMENT_S, _MEASUREMENT_COST_FRACTION * history.ladder_seconds)
-        )
         if cpu_budget_s >= wanted:
             best = history.best if at_end and cpu_budget_s >= 2 * MIN_MEASUREMENT_S else None
             if best is not None and self.best_weights is not None:

@@ -22,18 +22,16 @@ _NODES_PER_MOVE = 100
 """Number of nodes per move of a search in a sample game."""
 
 
-def play_sample_game(
-    values: ScoreFn, env_config: Mapping[str, Any], seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
-) -> Replay:
+def play_sample_game(values: ScoreFn, env_config: Mapping[str, Any], seed: int) -> Replay:
     """Play a game in which a policy plays all seats greedily.
 
     The games' action mask applies.
     """
-    vector = make_vector_env(1, {**env_config, "max_turns": turns})
+    vector = make_vector_env(1, {**env_config, "max_turns": _MAX_SAMPLE_GAME_TURNS})
     observations, infos = vector.reset(seed=seed)
     board = Board.from_state(vector.games.state(0), vector.game)
     replay, memory = Replay(board), SeatMemory(vector)
-    for _ in range(turns):
+    for _ in range(_MAX_SAMPLE_GAME_TURNS):
         alive = infos["alive"][0]
         if not alive.any():
             break
@@ -51,13 +49,12 @@ def play_sample_game(
     return replay
 
 
-def play_search_duel(
-    evaluation: Evaluation | None, seed: int, turns: int = _MAX_SAMPLE_GAME_TURNS
-) -> Replay:
+def play_search_duel(evaluation: Evaluation | None, seed: int) -> Replay:
     """Play a duel on an 11x11 board between two snakes that use the same search.
 
     The search uses the handcrafted evaluation if ``evaluation`` is None.
     """
     board = Board.new(11, 11, 2, game=Game(seed=seed))
     search = Search(evaluation=evaluation, nodes=_NODES_PER_MOVE)
-    return Replay.from_play(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
+    snakes = {snake.id: search for snake in board.snakes}
+    return Replay.from_play(board, snakes, max_turns=_MAX_SAMPLE_GAME_TURNS)
