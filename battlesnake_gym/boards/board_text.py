@@ -48,13 +48,13 @@ from collections import Counter
 from typing import Any
 
 from battlesnake_gym.boards.board_json import UNKNOWN_SEED
+from battlesnake_gym.boards.grid import grid as make_grid
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import (
     CAUSES,
     MAX_HEALTH,
-    OFFSETS,
     START_LENGTH,
     Game,
     Point,
@@ -415,8 +415,6 @@ def _parse_cell(text: str, location: str) -> Point:
     return _parse_int(x, location), _parse_int(y, location)
 
 
-def _arrow_target(cell: Point, arrow: str, game: Game, state: State) -> Point:
-    """Return the cell that an arrow points at."""
-    dx, dy = OFFSETS[_MOVES_BY_ARROW[arrow]]
-    x, y = cell[0] + dx, cell[1] + dy
-    return (x % state.width, y % state.height) if wraps(game) else (x, y)
+def _arrow_target(cell: Point, arrow: str, game: Game, state: State) -> Point | None:
+    """Return the cell that an arrow points at, or None if it is off the board."""
+    return make_grid(state.width, state.height, wraps(game)).step(cell, _MOVES_BY_ARROW[arrow])

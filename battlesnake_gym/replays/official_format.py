@@ -163,10 +163,7 @@ def _find_moves(
         straight = default_move(snake.body)
         likely = [straight, *(move for move in MOVES if move != straight)]
         fitting = [move for move in likely if board.target(snake.head, move) == head]
-        if snake.id in shown:
-            choices[snake.id] = fitting[:1] or [straight]
-        else:
-            choices[snake.id] = fitting[:1] or likely
+        choices[snake.id] = fitting[:1] or ([straight] if snake.id in shown else likely)
     combinations = (
         dict(zip(choices, moves, strict=True)) for moves in itertools.product(*choices.values())
     )
