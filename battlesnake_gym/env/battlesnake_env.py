@@ -38,7 +38,7 @@ from battlesnake_gym.env.single_game import (
     action_index,
 )
 from battlesnake_gym.game_spec import IntPerGame
-from battlesnake_gym.rules import MOVES, State
+from battlesnake_gym.rules import CAUSES, MOVES, State
 
 
 class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
@@ -212,5 +212,5 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
             "board": board,
             "seat": self.seat,
             "seed": int(self._game.infos["seed"][0]),
-            "cause": self._game.cause(self.seat),
+            "cause": CAUSES[self._game.infos["cause"][0, self.seat]],
         }

@@ -19,7 +19,7 @@ from gymnasium.error import ResetNeeded, UnsupportedMode
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.vector import Infos, VectorBattlesnake, parse_start_states
-from battlesnake_gym.rules import CAUSES, MOVES, State
+from battlesnake_gym.rules import MOVES, State
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
 RENDER_FPS = 8
@@ -119,10 +119,6 @@ class SingleGame:
         """
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask
-
-    def cause(self, seat: int) -> str:
-        """Return the cause of the elimination at ``seat``, or ``""`` for a living snake."""
-        return CAUSES[self.infos["cause"][0, seat]]
 
     def render(self, board: Board) -> str | Frame | None:
         """Render ``board`` in the format of ``render_mode``.
