@@ -25,7 +25,6 @@ True
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -161,22 +160,14 @@ class PositionAnalyzer:
             } | lines
         best = combine_decisions(found)
         moves = sorted(best.scores, key=lambda move: (move != best.move, -best.scores[move]))
-        return [
-            (move, best.scores[move], _truncate_line(lines.get(move, {})))
-            for move in moves[:_MAX_CANDIDATES]
-        ]
+        return [(move, best.scores[move], lines.get(move, {})) for move in moves[:_MAX_CANDIDATES]]
 
 
 def _visible_line(line: Line, board: Board) -> Line:
-    """Return the moves of the snakes whose heads ``board.you`` sees."""
+    """Return up to `MAX_LINE_TURNS` moves of the snakes whose heads ``board.you`` sees."""
     radius = board.game.settings.view_radius
     return {
-        name: moves
+        name: moves[:MAX_LINE_TURNS]
         for name, moves in line.items()
         if radius is None or is_visible(board.snake(name).head, board.you.head, radius)
     }
-
-
-def _truncate_line(line: Mapping[str, tuple[str, ...]]) -> Line:
-    """Limit a line to `MAX_LINE_TURNS` turns."""
-    return {name: tuple(itertools.islice(moves, MAX_LINE_TURNS)) for name, moves in line.items()}
