@@ -305,6 +305,7 @@ def test_a_match_with_a_url_is_refereed(
         (["hungry", "tree", "--sprt", "0", "20", "--num-snakes=3"], "--num-snakes"),
         (["hungry", "tree", "--sprt", "20", "0"], r"20.* 0"),
         (["hungry", "tree", "--sprt", "0", "20", "--alpha=0.7"], "alpha"),
+        (["hungry", "tree", "--sprt", "0", "20", "--beta=0"], "beta"),
         (["hungry", "tree", "--alpha=0.1"], "give --sprt"),
         (["hungry", "tree", "--nodes=5"], "--nodes"),
         (["minimax", "tree", "--nodes=5", "--timeout=100"], "--timeout"),

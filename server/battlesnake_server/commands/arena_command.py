@@ -72,7 +72,6 @@ DEFAULT_REPLAY_DIR = Path("replays")
 DEFAULT_PORT = 8791
 _DEFAULT_NUM_GAMES = 10
 DEFAULT_TIMEOUT_MS = 500
-_DEFAULT_ERROR_RATE = 0.05
 _MAX_LOAD_PER_CORE = 1.25
 """Maximum load average per core, including the arena's own games.
 
@@ -294,13 +293,13 @@ def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:
     Raises:
         ValueError: If other options of the test are given, but ``--sprt`` is absent.
     """
-    if arguments.sprt is None:
-        for name in ("alpha", "beta"):
-            if getattr(arguments, name) is not None:
-                raise ValueError(f"--{name} is an error rate of --sprt; also give --sprt 0 20")
-        return None
-    rates = {name: getattr(arguments, name) or _DEFAULT_ERROR_RATE for name in ("alpha", "beta")}
-    return Sprt(*arguments.sprt, **rates)
+    rates = {name: getattr(arguments, name) for name in ("alpha", "beta")}
+    rates = {name: rate for name, rate in rates.items() if rate is not None}
+    if arguments.sprt is not None:
+        return Sprt(*arguments.sprt, **rates)
+    if rates:
+        raise ValueError(f"--{next(iter(rates))} is an error rate of --sprt; also give --sprt 0 20")
+    return None
 
 
 def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
