@@ -82,23 +82,9 @@ def build_layer(path: Path) -> int:
 def _install_packages(folder: Path) -> None:
     """Install the packages for Lambda into ``folder``."""
     wanted = find_deployment_file("server/requirements-lambda.txt")
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]
-    command += [
-        "--target",
-        str(folder),
-        "--python-version",
-        _PYTHON_VERSION,
-        "--only-binary",
-        ":all:",
-    ]
+    command = [sys.executable, "-P", "-m", "pip", "install", "--quiet", f"--target={folder}"]
+    command += ["--disable-pip-version-check", "--only-binary=:all:"]
+    command += [f"--python-version={_PYTHON_VERSION}"]
     command += [word for platform in _PLATFORMS for word in ("--platform", platform)]
     command += ["--no-deps", "--no-compile", "--require-hashes", "-r", str(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -277,13 +277,8 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
     @tool
     async def ladder(ctx: Context, file: str, minutes: float = 1) -> str:
         """Measure the Elo of a snake against opponents of fixed Elo."""
-        words = [
-            resolve_snake(file),
-            "--max-minutes",
-            str(min(max(minutes, 0.05), 9)),
-            "--jobs",
-            "1",
-        ]
+        limit = f"--max-minutes={min(max(minutes, 0.05), 9)}"
+        words = [resolve_snake(file), limit, "--jobs=1"]
         return await run_command(
             ctx, _LONG_TOOL_TIMEOUT_S, "match against the rung above", "ladder", *words
         )
@@ -291,13 +286,8 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
     @tool
     async def explain_loss(ctx: Context, game: str, file: str) -> str:
         """Find the move that lost a recorded game, and explain the snake's decision."""
-        words = [
-            str(resolve_path(game)),
-            "--snake",
-            resolve_snake(file),
-            "--strategy",
-            resolve_snake(file),
-        ]
+        snake = resolve_snake(file)
+        words = [str(resolve_path(game)), "--snake", snake, "--strategy", snake]
         following = "edit the rule that preferred that move, then check"
         return await run_command(ctx, _TOOL_TIMEOUT_S, following, "game", "coach", *words)
 

@@ -136,18 +136,9 @@ class AnalysisQueue:
         Returns:
             Error message, or "" after success.
         """
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "battlesnake_gym",
-            "game",
-            "analyze",
-            "--quiet",
-            str(game),
-        ]
+        command = ["battlesnake_gym", "game", "analyze", "--quiet", str(game)]
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", "-m", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._process = process

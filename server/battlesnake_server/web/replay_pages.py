@@ -20,12 +20,7 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_server import replay_json
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.replay_viewer import (
-    frame_stream,
-    game_fetcher,
-    game_urls,
-    position_formats,
-)
+from battlesnake_server.replay_viewer import frame_stream, game_fetcher, game_urls, position_formats
 from battlesnake_server.replay_viewer.replay_library import (
     Library,
     LibraryEntry,
@@ -127,11 +122,7 @@ def index() -> str:
     page = query_integer("page", 1, minimum=1, maximum=pages)
     shown = entries[(page - 1) * REPLAYS_PER_PAGE : page * REPLAYS_PER_PAGE]
     return render_template(
-        "watch_list.html",
-        cards=load_cards(shown),
-        total=len(entries),
-        page=page,
-        pages=pages,
+        "watch_list.html", cards=load_cards(shown), total=len(entries), page=page, pages=pages
     )
 
 
