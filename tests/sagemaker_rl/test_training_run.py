@@ -246,6 +246,20 @@ def test_the_setting_furthest_from_its_default_is_suspected() -> None:
     assert divergence.find_likely_cause(PPOConfig()).startswith("rl.training.config.lr ")
 
 
+def _train_until_stopped(
+    algorithm: Weighted, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> training_run.TrainingRun:
+    """Train with an algorithm that sends a stop signal to its process."""
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
+    monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
+    run = _run(folder)
+    began = time.monotonic()
+    with deferred_stop_signals(raise_immediately=True) as stop_signals:
+        run.train(stop_signals)
+    assert time.monotonic() - began < 30
+    return run
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_long_iteration_is_aborted_for_the_checkpoint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
@@ -254,13 +268,7 @@ def test_a_long_iteration_is_aborted_for_the_checkpoint(
         threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
         time.sleep(60)
 
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(wait))
-    monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
-    run = _run(tmp_path)
-    began = time.monotonic()
-    with deferred_stop_signals(raise_immediately=True) as stop_signals:
-        run.train(stop_signals)
-    assert time.monotonic() - began < 30
+    run = _train_until_stopped(Weighted(wait), monkeypatch, tmp_path)
     assert run.stopped_by == number
     assert not run.diverged
     assert run.checkpoint is not None
@@ -278,13 +286,7 @@ def test_a_stop_cancels_the_final_games_for_the_checkpoint(
 
     algorithm = Weighted(lambda *_: None)
     monkeypatch.setattr(algorithm, "conclude", conclude, raising=False)
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
-    monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
-    run = _run(tmp_path)
-    began = time.monotonic()
-    with deferred_stop_signals(raise_immediately=True) as stop_signals:
-        run.train(stop_signals)
-    assert time.monotonic() - began < 30
+    run = _train_until_stopped(algorithm, monkeypatch, tmp_path)
     assert run.checkpoint is not None
     assert (run.checkpoint / "weights").read_text() == "5.0"
     assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 5

@@ -670,10 +670,9 @@ def count_per_cell(board: State, points: list[tuple[int, int]]) -> bytearray:
     The clamp does not change any game, because 100 hazard layers already eliminate a snake.
     """
     counts = bytearray(board.width * board.height)
-    for x, y in points:
-        if 0 <= x < board.width and 0 <= y < board.height:
-            cell = y * board.width + x
-            counts[cell] = min(255, counts[cell] + 1)
+    for x, y in filter(board.inside, points):
+        cell = y * board.width + x
+        counts[cell] = min(255, counts[cell] + 1)
     return counts
 
 
