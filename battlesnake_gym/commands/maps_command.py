@@ -76,7 +76,7 @@ def parser() -> Parser:
 
 
 def start_board(game_map: Map) -> Board:
-    """Return a new board of two snakes on ``game_map``, if the map permits two snakes.
+    """Return a new board with two snakes, or the nearest number that ``game_map`` permits.
 
     The board has at least 11x11 cells if the map permits this size.
     """

@@ -266,7 +266,7 @@ def _format_reasons(found: LossAnalysis, name: str) -> list[str]:
 def _current_decision(found: LossAnalysis, name: str) -> Decision | None:
     """Return the current snake's decision on the losing position, or None.
 
-    If the snake raises an exception, the decision is a fallback move that names the exception.
+    If the snake raises an exception, the decision is a fallback move whose reason names it.
     """
     try:
         strategy = GuardedStrategy(make_strategy(snakes.factory(name), 0))
