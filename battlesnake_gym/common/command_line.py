@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
@@ -154,6 +154,22 @@ class Parser(argparse.ArgumentParser):
                 self.unknown_argument_message(next((w for w in rest if w.startswith("-")), rest[0]))
             )
         return found
+
+    def reject_given(self, options: argparse.Namespace, names: Iterable[str], when: str) -> None:
+        """Check that options without an effect keep their defaults.
+
+        Args:
+            options: Parsed options.
+            names: Attributes of the options.
+            when: Condition for the message, such as ``without --web``.
+
+        Raises:
+            ValueError: If an option differs from its default.
+        """
+        for name in names:
+            if getattr(options, name) != self.get_default(name):
+                flag = "--" + name.replace("_", "-")
+                raise ValueError(f"{flag} has no effect {when}; omit {flag}")
 
     def unknown_argument_message(self, word: str) -> str:
         """Return the error message for a word that is neither an option nor an argument."""

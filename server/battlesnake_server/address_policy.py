@@ -184,6 +184,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+PAGE_OPTIONS = ("host", "allow_host", "port")
+"""Attributes of the options of `add_page_options`."""
+
+
 def add_page_options(parser: argparse.ArgumentParser, default_port: int) -> None:
     """Add the listening options of commands that serve web pages."""
     add = parser.add_argument

@@ -312,6 +312,10 @@ def test_a_match_with_a_url_is_refereed(
         (["minimax", "http://127.0.0.1:9/", "--nodes=5"], "give --timeout"),
         (["minimax", "tree", "--nodes=5", "--move-time=2"], "not both"),
         (["--web", "--web-opponent=nobody", "--port=0"], "'nobody'"),
+        (["hungry", "tree", "--web-opponent=minimax"], "--web-opponent.* without --web"),
+        (["hungry", "tree", "--port=8000"], "--port.* without --web"),
+        (["hungry", "tree", "--sprt", "0", "20", "--points"], "--points.* with --sprt"),
+        (["hungry", "tree", "--ray-address=auto", "--jobs=99"], "--jobs.* with --ray-address"),
     ],
 )
 def test_meaningless_options_are_rejected(

@@ -92,9 +92,17 @@ def main(argv: list[str] | None = None) -> int:
         * 2: usage error;
         * 130: interruption.
     """
-    arguments = parser().parse_args(argv)
+    command = parser()
+    arguments = command.parse_args(argv)
     try:
         site = pool = None
+        if not arguments.web:
+            names = (*address_policy.PAGE_OPTIONS, "web_opponent", "allow_visitor_urls")
+            command.reject_given(arguments, names, "without --web")
+        if arguments.sprt is not None:
+            command.reject_given(arguments, ["points"], "with --sprt")
+        if arguments.ray_address:
+            command.reject_given(arguments, ["jobs"], "with --ray-address")
         sprt = _build_sprt(arguments)
         if not arguments.snakes and not arguments.web:
             raise ValueError("name the snakes to enter, or give --web to open only the pages")

@@ -75,10 +75,15 @@ def main(argv: list[str] | None = None) -> int:
         * 2: usage error;
         * 130: interruption.
     """
-    arguments = parser().parse_args(argv)
+    command = parser()
+    arguments = command.parse_args(argv)
     try:
+        if arguments.ray_address:
+            command.reject_given(arguments, ["jobs"], "with --ray-address")
         ladder = load(arguments.num_snakes)
         if arguments.snake is None:
+            names = vars(arguments).keys() - {"snake", "num_snakes", "json"}
+            command.reject_given(arguments, sorted(names), "without a snake")
             sys.stdout.write(_format_ladder(ladder, arguments.json))
             return 0
         setup = _tournament_settings(arguments)

@@ -88,8 +88,16 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         Exit status 0, or 2 if the directory does not exist or a file cannot be read or written.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     try:
+        if options.report:
+            command.reject_given(options, ["web", "json"], "with --report")
+        if options.web:
+            command.reject_given(options, ["json"], "with --web")
+        else:
+            names = (*address_policy.PAGE_OPTIONS, "no_browser")
+            command.reject_given(options, names, "without --web")
         runs = RunsView(options.dir, may_be_missing=options.web)
         found = runs.refresh()
         if not found and not options.web:
