@@ -28,13 +28,16 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit status: 0 on success, or 2 for a usage error.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     output: Path | None = options.output
     if output is None:
         return print_error(_COMMAND, "no output file; name it with -o game.gif")
     if output.suffix not in _WRITERS:
         return print_error(_COMMAND, unknown_name_message("format", output.suffix, _WRITERS))
     try:
+        names = _UNUSED_OPTIONS[output.suffix]
+        command.reject_given(options, names, f"on {output.suffix} files")
         replay = Replay.load(options.source)
         _WRITERS[output.suffix](replay, output, options)
     except ModuleNotFoundError as error:
@@ -123,3 +126,12 @@ _WRITERS: dict[str, Callable[[Replay, Path, argparse.Namespace], None]] = {
     ".svg": _save_svg,
     ".html": _save_html,
 }
+
+_UNUSED_OPTIONS = {
+    ".gif": ("turn",),
+    ".mp4": ("turn",),
+    ".png": ("turns_per_second",),
+    ".svg": ("turns_per_second",),
+    ".html": ("cell_size", "turn"),
+}
+"""Attributes of the options without an effect, by format."""

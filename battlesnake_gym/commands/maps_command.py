@@ -30,7 +30,13 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
+    try:
+        if options.json or not options.names:
+            command.reject_given(options, ["turns"], "on lists of maps")
+    except ValueError as error:
+        return print_error(_COMMAND, error)
     maps = known_maps()
     for name in options.names:
         if name not in maps:

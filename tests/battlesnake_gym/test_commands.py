@@ -77,6 +77,8 @@ def test_maps_are_listed_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
     pictures = capsys.readouterr().out
     assert pictures.count("\nA snake_0") == len(MAPS)
     assert "~" in pictures
+    assert main.main(["maps", "--turns=5"]) == 2
+    assert "--turns has no effect" in capsys.readouterr().err
 
 
 def test_play_reads_moves_from_a_pipe(

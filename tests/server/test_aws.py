@@ -145,6 +145,7 @@ def test_what_cannot_be_is_refused_first(
         ([path, "--name", "My_Snake"], "--name 'My_Snake'"),
         ([path, "--color", "blue"], "color .*#rrggbb.* 'blue'"),
         ([path, "--layer", "nowhere.zip"], r"nowhere\.zip"),
+        ([path, "--budget", "20"], "--budget .*without --budget-email"),
         ([path, "--with-notebook", "https://x.org", "--simulate"], "--simulate"),
     ):
         assert aws_deploy_command.main(words) == 2

@@ -163,6 +163,9 @@ def test_puzzles_are_found_in_games(
     assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
     assert game_puzzles_command.main([str(out)]) == 2
     assert "--web" in capsys.readouterr().err
+    for options in (["--port=8000"], ["--web", f"--output={out}"]):
+        assert game_puzzles_command.main(options) == 2
+        assert " has no effect without " in capsys.readouterr().err
     with pytest.raises(SystemExit):
         game_puzzles_command.main([str(game.parent), "--output", str(tmp_path)])
 

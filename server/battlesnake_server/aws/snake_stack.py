@@ -75,6 +75,8 @@ def check_options(options: argparse.Namespace) -> None:
             f"{options.layer} does not exist; build it with python -m battlesnake_server.aws.layer"
         )
     Bundle.load(options.bundle)
+    if not options.budget_email:
+        parser().reject_given(options, ["budget"], "without --budget-email")
     if options.with_notebook and options.simulate:
         raise ValueError(
             "--with-notebook excludes --simulate: the simulated AWS has no nested stacks"

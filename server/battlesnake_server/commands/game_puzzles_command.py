@@ -13,7 +13,7 @@ from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import puzzles, scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search import search
-from battlesnake_server.address_policy import add_page_options, open_listener
+from battlesnake_server.address_policy import PAGE_OPTIONS, add_page_options, open_listener
 from battlesnake_server.web.pages import serve
 from battlesnake_server.web.puzzle_pages import create_app
 
@@ -27,8 +27,13 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         Exit status 0, or 2 if the input cannot be read.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     try:
+        if not options.web:
+            command.reject_given(options, (*PAGE_OPTIONS, "no_browser"), "without --web")
+        elif options.games is None or _contains_puzzles(options.games):
+            command.reject_given(options, ["output"], "without games to search")
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED_MESSAGE)
         found = _load_or_find_puzzles(options)
@@ -58,7 +63,7 @@ def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
         ]
         if options.web:
             return found
-    elif path.suffix in (".txt", ".json"):
+    elif _contains_puzzles(path):
         if not options.web:
             raise ValueError(f"{path} contains puzzles; give --web to solve them")
         return scenarios.load(path)
@@ -67,6 +72,11 @@ def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
     scenarios.save(options.output, found)
     sys.stdout.write(f"{len(found)} puzzles saved as {options.output}\n")
     return found
+
+
+def _contains_puzzles(path: Path) -> bool:
+    """Return whether a file contains puzzles instead of a recorded game."""
+    return path.suffix in (".txt", ".json")
 
 
 def _find_puzzles(path: Path) -> list[Scenario]:
