@@ -406,8 +406,8 @@ class OnnxPolicy:
     def check_game(self, board: Board) -> None:
         """Raise `PolicyError` if the policy does not support the game.
 
-        The board size, the ruleset and the map must match the training. Engines without maps send
-        an empty map name, which selects the standard map.
+        The board size, the ruleset, the map and the view radius must match the training. Engines
+        without maps send an empty map name, which selects the standard map.
         """
         self.check_board_size(board.width, board.height)
         trained, game = self.metadata["training"]["env_config"], board.game
@@ -417,6 +417,12 @@ class OnnxPolicy:
                 f"the policy plays the rules {rules} on the map {trained['map']!r}, "
                 f"not {format_value(game.ruleset)} on {format_value(game.map)}; "
                 "train a policy on these"
+            )
+        view_radius = trained.get("settings", {}).get("view_radius")
+        if game.settings.view_radius != view_radius:
+            raise PolicyError(
+                f"the policy plays games with view_radius {view_radius}, "
+                f"not {game.settings.view_radius}; train a policy on this view radius"
             )
 
     def _check_output(self, path: Path) -> None:

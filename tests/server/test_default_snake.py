@@ -13,7 +13,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.policy_file import OnnxPolicy
-from battlesnake_gym.rules import Game
+from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server import strategy_loader
@@ -26,6 +26,7 @@ ELSEWHERES = {
     "wrapped constrictor": (11, 11, Game(ruleset="wrapped_constrictor")),
     "royale": (11, 11, Game(ruleset="royale", map="royale")),
     "another map": (11, 11, Game(map="hz_rings")),
+    "limited view": (11, 11, Game(settings=Settings(view_radius=5))),
 }
 
 
