@@ -187,7 +187,7 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
             assert ask(port, path=path)[0] == 200
         for path in ("/play", "/play/preview", "/lab/ask", "/lab/read", "/game/x/press",
                      "/game/x/stop", "/replays/analysis/x.jsonl"):  # fmt: skip
-            for cookie in ("", "arena=", "arena=guess"):
+            for cookie in ("", f"arena-{port}=", f"arena-{port}=guess"):
                 assert ask(port, "POST", path, GAME_REQUEST, Cookie=cookie)[0] == 403
         for path, button in (("/play", "start"), ("/lab", "query")):
             page = ask(port, path=path)[1]
@@ -196,6 +196,7 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         status, _, headers = ask(port, path=link[1])
         assert (status, headers["Location"]) == (302, "./")
         cookie = headers["Set-Cookie"]
+        assert cookie.startswith(f"arena-{port}="), "servers of one host share their cookies"
         assert "HttpOnly" in cookie
         assert "Max-Age=2592000" in cookie
         assert "SameSite=Strict" in cookie

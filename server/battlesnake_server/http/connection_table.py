@@ -104,6 +104,7 @@ class Request:
 
     Attributes:
         received_at: Arrival time of the first byte (`time.perf_counter`).
+        server_port: Port on which the request arrived; 0 for a Unix socket.
     """
 
     method: str
@@ -115,6 +116,7 @@ class Request:
     received_at: float
     keep_alive: bool
     client_address: tuple[str, int]
+    server_port: int
     client: ClientState = field(default_factory=ClientState)
 
 

@@ -130,6 +130,8 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._transport.set_write_buffer_limits(high=0)
         self._client_address = transport.get_extra_info("peername") or ("", 0)
+        address = transport.get_extra_info("sockname")
+        self._server_port = address[1] if isinstance(address, tuple) else 0
         self._table.set_deadline(self, self._table.idle, self._table.limits.request_timeout_s)
         self._table.evict()
 
@@ -278,6 +280,7 @@ class Connection(asyncio.Protocol):
             received_at=self._request_started_at or time.perf_counter(),
             keep_alive=parser.should_keep_alive(),
             client_address=self._client_address,
+            server_port=self._server_port,
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:

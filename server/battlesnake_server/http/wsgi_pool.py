@@ -124,7 +124,7 @@ def _wsgi_environ(request: Request) -> dict[str, Any]:
         "QUERY_STRING": request.query.decode("latin-1"),
         "SERVER_PROTOCOL": f"HTTP/{request.version}",
         "SERVER_NAME": "localhost",
-        "SERVER_PORT": "80",
+        "SERVER_PORT": str(request.server_port),
         "REMOTE_ADDR": str(request.client_address[0]),
         "CONTENT_LENGTH": str(len(request.body)),
         "wsgi.version": (1, 0),

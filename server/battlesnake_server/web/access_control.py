@@ -13,7 +13,6 @@ from collections.abc import Collection
 
 from flask import Flask, Response, current_app, jsonify, redirect, request
 
-_COOKIE_NAME = "arena"
 _COOKIE_MAX_AGE_S = 30 * 24 * 3600
 _ACTION_DESCRIPTION = "start, fetch and analyze games, play in them, and query snakes"
 _FORBIDDEN_MESSAGE = (
@@ -67,7 +66,7 @@ def require_token(app: Flask, token: str | None) -> None:
 def _is_authorized() -> bool:
     """Return whether the sender of the current request may perform actions."""
     token = current_app.config["TOKEN"]
-    return token is None or _is_equal_token(request.cookies.get(_COOKIE_NAME, ""), token)
+    return token is None or _is_equal_token(request.cookies.get(_cookie_name(), ""), token)
 
 
 def _reject_unauthorized_request() -> Response | tuple[Response, int] | None:
@@ -84,11 +83,19 @@ def _reject_unauthorized_request() -> Response | tuple[Response, int] | None:
     return None if _is_authorized() else (jsonify(error=_FORBIDDEN_MESSAGE), 403)
 
 
+def _cookie_name() -> str:
+    """Return the name of the cookie, which differs between the servers of one machine.
+
+    Browsers send a cookie to all ports of a host.
+    """
+    return f"arena-{request.environ['SERVER_PORT']}"
+
+
 def _set_token_cookie(token: str) -> Response:
     """Redirect to the address without the token, and set the token in a cookie."""
     response: Response = redirect(request.path)  # type: ignore[assignment]
     response.set_cookie(
-        _COOKIE_NAME, token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict", path="/"
+        _cookie_name(), token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict", path="/"
     )
     return response
 
