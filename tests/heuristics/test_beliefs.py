@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -91,6 +92,28 @@ def test_an_opponent_keeps_its_length_and_its_body_when_it_leaves_the_view() -> 
         assert all(abs(x - 7) + abs(y - 9) <= turn for x, y in heads)
         assert any(sample.snake("snake_1").body[turn:] == LONG[:-turn] for sample in samples)
     assert len(heads) > 3
+
+
+def listing_stacks_once(board: Board, snake_id: str, radius: int) -> Board:
+    """The position that ``snake_id`` receives from engines that list stacked segments once."""
+    sent = limit_view(board.to_api(snake_id), radius)
+    for snake in (*sent["board"]["snakes"], sent["you"]):
+        snake["body"] = [cell for cell, _ in itertools.groupby(snake["body"])]
+    return Board.from_api(sent)
+
+
+def test_an_opponent_that_eats_is_remembered_if_stacked_segments_are_listed_once() -> None:
+    board, mind = start(1, 4, snakes=2), Beliefs()
+    board.snakes[0].body = [(7, 2), (8, 2), (9, 2)]
+    board.snakes[1].body = [(6, 4), (6, 5), (6, 6), (5, 6), (4, 6), (4, 5), (4, 4), (4, 3)]
+    board.snakes[1].health, board.food = 60, [(5, 4)]
+    mind.sample(listing_stacks_once(board, "snake_0", 20), SAMPLES)  # every segment is visible
+    for turn, moves in enumerate([("up", "left"), ("right", "down"), ("right", "down")], 1):
+        board.step({"snake_0": moves[0], "snake_1": moves[1]})
+        board.food = []
+        samples = mind.sample(listing_stacks_once(board, "snake_0", 4), 30)
+        found = {(s.snake("snake_1").health, *s.snake("snake_1").body) for s in samples}
+        assert (101 - turn, *board.snake("snake_1").body) in found
 
 
 def test_samples_contain_remembered_food_that_no_opponent_ate() -> None:

@@ -167,9 +167,9 @@ class _Scene:
         longest = max([len(completed), *(len(one.body) for one in known)])
         count = min(_MAX_HYPOTHESES, 1 + _MAX_SEGMENTS // (longest * len(self.opponents)))
         moved: dict[_Hypothesis, float] = {}
-        for one in known if is_next else ():
-            for after, weight in self._moves(one, seen):
-                moved[after] = moved.get(after, 0) + weight
+        if is_next:
+            # After a meal, some engines list the two segments on the last cell once.
+            moved = self._move_all(known, seen) or self._move_all(known, [*seen, seen[-1]])
         if not moved:
             return list(dict.fromkeys(
                 self._rebuild(completed, seen, known) for _ in range(count)
@@ -177,6 +177,16 @@ class _Scene:
         # Weighted sampling without replacement (Efraimidis and Spirakis 2006).
         order = sorted(moved, key=lambda one: self.rng.random() ** (1 / moved[one]), reverse=True)
         return order[:count]
+
+    def _move_all(
+        self, known: Sequence[_Hypothesis], seen: Sequence[int]
+    ) -> dict[_Hypothesis, float]:
+        """Return the moves of all hypotheses that agree with ``seen``, and their weights."""
+        moved: dict[_Hypothesis, float] = {}
+        for one in known:
+            for after, weight in self._moves(one, seen):
+                moved[after] = moved.get(after, 0) + weight
+        return moved
 
     def _moves(self, one: _Hypothesis, seen: Sequence[int]) -> list[tuple[_Hypothesis, float]]:
         """Return the moves of a hypothesis that agree with ``seen``, and their probabilities."""
