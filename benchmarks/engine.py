@@ -18,7 +18,6 @@ The results depend on the machine and on the load of the machine.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import statistics
 import time
@@ -31,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import VectorBattlesnake
+from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.engine import engine
 from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
@@ -249,21 +249,12 @@ def _print_environment_speed(num_games: int, opponents: str | None, repetitions:
 
 def main() -> None:
     """Run and print the selected measurements."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--repetitions",
-        type=int,
-        default=7,
-        help="repetitions per measurement (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--environment",
-        type=int,
-        nargs="+",
-        metavar="GAMES",
-        help="batch sizes of the vector environment, in games",
-    )
-    parser.add_argument("--opponents", help="comma-separated opponents of one learner per game")
+    parser = Parser(description=__doc__)
+    add = parser.add_argument
+    add("--repetitions", type=int, default=7, help="repetitions per measurement")
+    add("--environment", type=int, nargs="+", metavar="GAMES",
+        help="batch sizes of the vector environment, in games")  # fmt: skip
+    add("--opponents", help="comma-separated opponents of one learner per game")
     options = parser.parse_args()
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled; run `make build` first")

@@ -3,11 +3,6 @@
     python -m benchmarks.fuzz
     python -m benchmarks.fuzz --snakes minimax --requests 10000
     python -m benchmarks.fuzz --snakes minimax --requests 1000000 --minutes 30
-    python -m benchmarks.fuzz --results parts.jsonl
-
-With ``--results``, a run is one part of a longer run. The seed of the run is the next seed that the
-file does not contain. The benchmark appends the result to the file and prints the sum over all
-parts.
 
 The server deletes unfinished games after ten minutes, so memory usage is constant only in longer
 runs. Use ``--minutes`` to check the memory usage.
@@ -32,7 +27,6 @@ requests.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import io
 import json
@@ -46,8 +40,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -55,6 +47,7 @@ from tqdm import tqdm
 from battlesnake_gym import snakes
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MAPS, MOVES, Game
 from battlesnake_server.arena.referee import ArenaRequestWriter
@@ -149,41 +142,19 @@ def main() -> int:
     Returns:
         The exit status: 1 if any response was unexpected.
     """
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--requests", type=int, default=10_000, help="requests per snake (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="maximum duration per snake, in minutes"
-    )
-    parser.add_argument(
-        "--snakes",
-        nargs="*",
-        default=["default", "minimax", "cautious"],
-        help="snakes to serve: default, policy, or built-in snakes",
-    )
-    parser.add_argument(
-        "--connections",
-        type=int,
-        default=4,
-        help="number of parallel connections (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random requests")
-    parser.add_argument(
-        "--results",
-        type=Path,
-        help="JSON lines file of earlier parts, to which the results are appended",
-    )
+    parser = Parser(description=__doc__)
+    add = parser.add_argument
+    add("--requests", type=int, default=10_000, help="requests per snake")
+    add("--minutes", type=float, default=math.inf, help="maximum duration per snake, in minutes")
+    add("--snakes", nargs="*", default=["default", "minimax", "cautious"],
+        help="snakes to serve: default, policy, or built-in snakes")  # fmt: skip
+    add("--connections", type=int, default=4, help="number of parallel connections")
+    add("--seed", type=int, default=1, help="seed of the random requests")
     args = parser.parse_args()
     failed = False
     for name in args.snakes:
-        parts = [] if args.results is None else _load_results(args.results, name)
-        seed = args.seed + len(parts)
-        games = [
-            game
-            for i in range(100 * seed, 100 * seed + 8)
-            for game in _record_game_requests(i, name)
-        ]
+        first = 100 * args.seed
+        games = [game for i in range(first, first + 8) for game in _record_game_requests(i, name)]
         chosen = _SERVE_OPTIONS.get(name, ["--snake", name])
         command = [sys.executable, "-m", "battlesnake_gym", "serve", *chosen, "--port"]
         with tempfile.TemporaryFile() as log, run_server(command, log) as port:
@@ -192,21 +163,11 @@ def main() -> int:
                 games,
                 args.requests,
                 args.connections,
-                seed,
+                args.seed,
                 _max_pipelined_requests(name),
                 60 * args.minutes,
             )
             logged = log.seek(0, io.SEEK_END)
-        if args.results is not None:
-            results = [[*which, count] for which, count in sorted(counts.items())]
-            parts += [{"snake": name, "seed": seed, "log": logged, "outcome": results}]
-            with args.results.open("a") as file:
-                print(json.dumps(parts[-1]), file=file)
-            counts = sum(
-                (OutcomeCounts({(a, b): n for a, b, n in part["outcome"]}) for part in parts),
-                OutcomeCounts(),
-            )
-            logged = sum(part["log"] for part in parts)
         print(f"\n{name}: {sum(counts.values())} requests, {logged} bytes of log", flush=True)
         for (kind, outcome), count in sorted(counts.items()):
             print(f"  {kind:<14} {outcome:<24} {count:>9}")
@@ -219,12 +180,6 @@ def main() -> int:
         )
         failed |= not flat or any(outcome in _UNEXPECTED_OUTCOMES for _, outcome in counts)
     return 1 if failed else 0
-
-
-def _load_results(path: Path, name: str) -> list[dict[str, Any]]:
-    """Load the results of the earlier parts for one snake."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [part for part in map(json.loads, lines) if part["snake"] == name]
 
 
 _REJECTED_OUTCOME, _MOVE_OUTCOME, _CLOSED_OUTCOME = "rejected (4xx)", "a move", "closed"

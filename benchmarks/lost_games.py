@@ -18,7 +18,6 @@ Each game is one line of the file. An interrupted command resumes.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import random
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.command_line import Parser, bounded_number
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
@@ -268,20 +268,13 @@ def _summarize_calibration(games: Sequence[GameSummary]) -> str:
 
 def main() -> None:
     """Play games, append them to the file, and print a summary."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("kind", choices=("planted", "values"), help="type of game to analyze")
-    parser.add_argument(
-        "--num-snakes", type=int, choices=range(2, 9), default=2, help="number of snakes per game"
-    )
-    parser.add_argument("--games", type=int, default=50, help="number of games to complete")
-    parser.add_argument(
-        "--nodes", type=int, default=12_000, help="node limit per snake and analyzed position"
-    )
-    parser.add_argument(
-        "--file", type=Path, required=True, help="JSON lines file to which the games are appended"
-    )
+    parser = Parser(description=__doc__)
+    add = parser.add_argument
+    add("kind", choices=("planted", "values"), help="type of game to analyze")
+    add("--num-snakes", type=bounded_number(int, 2, 8), default=2, help="number of snakes per game")
+    add("--games", type=int, default=50, help="number of games to complete")
+    add("--nodes", type=int, default=12_000, help="node limit per snake and analyzed position")
+    add("--file", type=Path, required=True, help="JSON lines file to which games are appended")
     options = parser.parse_args()
     play: Callable[[int, int], GameSummary | None] = _check_planted_mistake
     summarize = _summarize_planted_mistakes

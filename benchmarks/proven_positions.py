@@ -11,12 +11,12 @@ chooses a suboptimal move, with its 95% confidence interval.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Strategy, make, play
 from battlesnake_heuristics.analysis.win_probability import MIN_PROVEN_VALUE
@@ -90,24 +90,13 @@ def _count_worse_moves(snake: Strategy, boards: Sequence[_ProvenPosition], secon
 
 def main() -> None:
     """Print the fraction of worse moves for each time per move."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--snake", default="champion", help="built-in snake to measure")
-    parser.add_argument(
-        "--positions",
-        type=int,
-        default=2000,
-        help="number of positions, half from constrictor games and half from endgames",
-    )
-    parser.add_argument(
-        "--move-time",
-        type=float,
-        nargs="+",
-        default=[2, 25, 100],
-        metavar="MS",
-        help="CPU times per move, in milliseconds",
-    )
+    parser = Parser(description=__doc__)
+    add = parser.add_argument
+    add("--snake", default="champion", help="built-in snake to measure")
+    add("--positions", type=int, default=2000,
+        help="number of positions, half from constrictor games and half from endgames")  # fmt: skip
+    add("--move-time", type=float, nargs="+", default=[2, 25, 100], metavar="MS",
+        help="CPU times per move, in milliseconds")  # fmt: skip
     options = parser.parse_args()
     use_cpu_clock(True)
     for kind in _GAME_CASES:

@@ -12,13 +12,13 @@ with the handcrafted evaluation, measured alternately.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import statistics
 import time
 from collections.abc import Callable
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import play
 from battlesnake_heuristics.search.evaluation import load_builtin
@@ -106,25 +106,12 @@ def _print_relative_costs(count: int, rounds: int = 15) -> None:
 
 def main() -> None:
     """Print the speed of the search for each type of game."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=0.4,
-        help="time per search, in seconds (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--positions",
-        type=int,
-        default=12,
-        help="number of positions per game type (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--cores", type=int, default=1, help="number of cores per search (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--learned", action="store_true", help="measure the cost of the learned evaluation"
-    )
+    parser = Parser(description=__doc__)
+    add = parser.add_argument
+    add("--seconds", type=float, default=0.4, help="time per search, in seconds")
+    add("--positions", type=int, default=12, help="number of positions per game type")
+    add("--cores", type=int, default=1, help="number of cores per search")
+    add("--learned", action="store_true", help="measure the cost of the learned evaluation")
     args = parser.parse_args()
     if args.learned:
         _print_relative_costs(args.positions)

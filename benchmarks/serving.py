@@ -28,6 +28,7 @@ import numpy as np
 from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
+from battlesnake_gym.common.command_line import Parser
 from battlesnake_server.commands.serve_command import GunicornServer
 from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH
 from benchmarks.load import (
@@ -47,41 +48,18 @@ _COLUMN_HEADINGS = ("moves/s", "p50 ms", "p95 ms", "p99 ms", "worst", "slow", "l
 
 def main() -> None:
     """Measure each server and print one row per server."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--games", type=int, default=100, help="number of concurrent games (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--pause",
-        type=float,
-        default=0.1,
-        help="pause between a response and the next request, in seconds (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=10,
-        help="duration of a measurement, in seconds (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--clients", type=int, default=2, help="number of client processes (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=int,
-        default=500,
-        help="timeout per move, in milliseconds (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--policy",
-        type=Path,
-        default=DEFAULT_POLICY_PATH,
-        help="policy file for 11x11 boards (default: the shipped policy)",
-    )
-    parser.add_argument(
-        "--snakes", nargs="*", default=["minimax"], help="built-in snakes to measure"
-    )
-    parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
+    parser = Parser(description=__doc__)
+    add = parser.add_argument
+    add("--games", type=int, default=100, help="number of concurrent games")
+    add("--pause", type=float, default=0.1,
+        help="pause between a response and the next request, in seconds")  # fmt: skip
+    add("--seconds", type=float, default=10, help="duration of a measurement, in seconds")
+    add("--clients", type=int, default=2, help="number of client processes")
+    add("--timeout", type=int, default=500, help="timeout per move, in milliseconds")
+    add("--policy", type=Path, default=DEFAULT_POLICY_PATH,
+        help="policy file for 11x11 boards (default: the shipped policy)")  # fmt: skip
+    add("--snakes", nargs="*", default=["minimax"], help="built-in snakes to measure")
+    add("--bare", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.bare:
         _serve_empty_route(args.bare)
