@@ -315,6 +315,8 @@ def test_a_match_with_a_url_is_refereed(
         (["hungry", "tree", "--web-opponent=minimax"], "--web-opponent.* without --web"),
         (["hungry", "tree", "--port=8000"], "--port.* without --web"),
         (["hungry", "tree", "--sprt", "0", "20", "--points"], "--points.* with --sprt"),
+        (["hungry", "tree", "--json", "--points", "--nodes=5"], "--points.* with --json"),
+        (["--web", "--web-opponent=nobody", "--board-size=7"], "--board-size.* without snakes"),
         (["hungry", "tree", "--ray-address=auto", "--jobs=99"], "--jobs.* with --ray-address"),
     ],
 )

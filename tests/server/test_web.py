@@ -810,9 +810,9 @@ def test_content_security_policy(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize("tournament", [True, False])
 def test_arena_command_with_pages(tmp_path: Path, tournament: bool) -> None:
-    snakes = ["hungry", "straight", "--games=2", "--width=7", "--height=7"] if tournament else []
+    games = ["hungry", "straight", "--games=2", "--width=7", "--height=7", "--jobs=1"]
     database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
-    call = (*COMMAND, "arena", *snakes, "--web", "--port=0", "--jobs=1", database)
+    call = (*COMMAND, "arena", *(games if tournament else []), "--web", "--port=0", database)
     with running(*call, cwd=tmp_path) as process:
         assert process.stderr is not None
         assert process.stdout is not None

@@ -72,6 +72,14 @@ DEFAULT_REPLAY_DIR = Path("replays")
 DEFAULT_PORT = 8791
 _DEFAULT_NUM_GAMES = 10
 DEFAULT_TIMEOUT_MS = 500
+_DEFAULT_BOARD_SIZE = (11, 11)
+_OPTIONS_OF_PAGES = {
+    *("snakes", "web", "web_opponent", "allow_visitor_urls", "replays", "database"),
+    *("allow_networks", "follow_redirects"),
+    *address_policy.PAGE_OPTIONS,
+}
+"""Attributes of the options that have an effect if the command serves only the pages."""
+
 _MAX_LOAD_PER_CORE = 1.25
 """Maximum load average per core, including the arena's own games.
 
@@ -101,11 +109,16 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(arguments, names, "without --web")
         if arguments.sprt is not None:
             command.reject_given(arguments, ["points"], "with --sprt")
+        if arguments.json:
+            command.reject_given(arguments, ["points"], "with --json")
         if arguments.ray_address:
             command.reject_given(arguments, ["jobs"], "with --ray-address")
         sprt = _build_sprt(arguments)
         if not arguments.snakes and not arguments.web:
             raise ValueError("name the snakes to enter, or give --web to open only the pages")
+        if not arguments.snakes:
+            names = vars(arguments).keys() - _OPTIONS_OF_PAGES
+            command.reject_given(arguments, sorted(names), "without snakes")
         if arguments.ray_address and (arguments.web or arguments.replays):
             raise ValueError(
                 "games at --ray-address are neither shown nor saved; omit --web and --replays"
@@ -315,12 +328,13 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
     has_search_limit = arguments.nodes is not None or arguments.move_time is not None
     if has_search_limit and arguments.timeout is not None:
         raise ValueError("--timeout has no effect with --nodes or --move-time; omit --timeout")
+    width, height = arguments.board_size or _DEFAULT_BOARD_SIZE
     return TournamentSettings(
         snakes=tuple(arguments.snakes),
         game_spec=GameSpec(
             num_snakes=arguments.num_snakes or len(arguments.snakes),
-            width=arguments.width or arguments.board_size[0],
-            height=arguments.height or arguments.board_size[1],
+            width=arguments.width or width,
+            height=arguments.height or height,
             ruleset=arguments.ruleset,
             map=arguments.map,
             settings=Settings(**{name: getattr(arguments, name) for name in SETTING_NAMES}),
@@ -370,8 +384,8 @@ def parser() -> Parser:
         "(default: unlimited)")  # fmt: skip
     add("--num-snakes", type=positive, metavar="N",
         help="snakes per game; 2 plays a round robin of duels (default: all entrants)")  # fmt: skip
-    add("--board-size", type=size, default="11", metavar="N",
-        help="board size: N or WIDTHxHEIGHT")  # fmt: skip
+    add("--board-size", type=size, metavar="N",
+        help="board size: N or WIDTHxHEIGHT (default: 11)")  # fmt: skip
     add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
     add("--map", default="standard", help="map name; see `battlesnake-gym maps`")
     add("--move-time", type=milliseconds, metavar="MS",
