@@ -8,6 +8,7 @@ evenly over the whole training.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,25 @@ _CURRENT_STATE_KEYS = {
 """Current keys of the state of `PastSelves`, by the keys of version 0.1."""
 
 
+@dataclass(slots=True)
+class _PastSelf:
+    """A past self, and the learner's decayed results against it.
+
+    Attributes:
+        weights: Argument of `PastSelves.add`.
+        act_fn: Policy function with these weights.
+        number: Number of the past self, which never changes.
+        wins: Weighted sum of the learner's scores.
+        num_results: Sum of the weights of the results.
+    """
+
+    weights: Any
+    act_fn: Callable[..., Any]
+    number: int
+    wins: float = 0.0
+    num_results: float = 0.0
+
+
 class PastSelves:
     """Collection of past selves and of the learner's results against each past self.
 
@@ -56,19 +76,12 @@ class PastSelves:
 
     def __init__(self, build: Callable[[Any], Callable[..., Any]]) -> None:
         self._build = build
-        self._weights: list[Any] = []
-        self._act_fns: list[Callable[..., Any]] = []
-        self._wins: list[float] = []
-        self._num_results: list[float] = []
-        self._numbers: list[int] = []
-        self._columns: list[list[Any]] = [
-            self._weights, self._act_fns, self._wins, self._num_results, self._numbers,
-        ]  # fmt: skip
+        self._past_selves: list[_PastSelf] = []  # oldest first
         self._num_offered = 0
         self._keep_interval = 1
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return len(self._past_selves)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -76,7 +89,7 @@ class PastSelves:
 
         A removal does not change the numbers of the remaining past selves.
         """
-        return tuple(self._numbers)
+        return tuple(one.number for one in self._past_selves)
 
     def add(self, weights: Any) -> None:
         """Store the weights of every k-th call.
@@ -88,23 +101,15 @@ class PastSelves:
             return
         if len(self) == MAX_PAST_SELVES:
             self._keep_interval *= 2
-            for part in self._columns:
-                del part[1::2]
+            del self._past_selves[1::2]
             if (self._num_offered - 1) % self._keep_interval:
                 return
-        self._append(weights, self._num_offered, 0.0, 0.0)
-
-    def _append(self, weights: Any, number: int, wins: float, num_results: float) -> None:
-        self._weights.append(weights)
-        self._act_fns.append(self._build(weights))
-        self._numbers.append(number)
-        self._wins.append(wins)
-        self._num_results.append(num_results)
+        self._past_selves.append(_PastSelf(weights, self._build(weights), self._num_offered))
 
     def sampling_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of drawing each past self."""
         # Laplace smoothing estimates a win rate of 50% against a past self without results.
-        win_rates = (np.array(self._wins) + 1) / (np.array(self._num_results) + 2)
+        win_rates = np.array([(one.wins + 1) / (one.num_results + 2) for one in self._past_selves])
         hardness = (1 - win_rates) ** _PFSP_EXPONENT
         probabilities: NDArray[np.float64] = hardness / hardness.sum()
         return probabilities
@@ -120,10 +125,10 @@ class PastSelves:
             The number of the past self.
         """
         probabilities = self.sampling_probabilities()
-        in_play = np.isin(self._numbers, list(playing))
+        in_play = np.isin(self.numbers, list(playing))
         if in_play.sum() >= _MAX_ACTIVE_PAST_SELVES:
             probabilities = np.where(in_play, probabilities, 0.0)
-        return self._numbers[random.choice(len(self), p=probabilities / probabilities.sum())]
+        return self.numbers[random.choice(len(self), p=probabilities / probabilities.sum())]
 
     def record_result(self, number: int, score: float) -> None:
         """Record the result of a game against a past self.
@@ -133,23 +138,23 @@ class PastSelves:
             score: 1 if the learner outlived the past self, 0.5 if both were eliminated on the same
                 turn, otherwise 0.
         """
-        if number in self._numbers:
-            index = self._numbers.index(number)
-            self._wins[index] = _RESULT_DECAY * self._wins[index] + score
-            self._num_results[index] = _RESULT_DECAY * self._num_results[index] + 1
+        for one in self._past_selves:
+            if one.number == number:
+                one.wins = _RESULT_DECAY * one.wins + score
+                one.num_results = _RESULT_DECAY * one.num_results + 1
 
     def act_fn(self, number: int) -> Callable[..., Any]:
         """Return the policy of a past self, or of the next older one if it was removed."""
-        kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
-        return self._act_fns[self._numbers.index(kept)]
+        older = [one for one in self._past_selves if one.number <= number]
+        return (older or self._past_selves[:1])[-1].act_fn
 
     def get_state(self) -> dict[str, Any]:
         """Return all past selves and results as a dictionary, for a checkpoint."""
         return {
-            "weights": list(self._weights),
-            "numbers": list(self._numbers),
-            "wins": list(self._wins),
-            "num_results": list(self._num_results),
+            "weights": [one.weights for one in self._past_selves],
+            "numbers": list(self.numbers),
+            "wins": [one.wins for one in self._past_selves],
+            "num_results": [one.num_results for one in self._past_selves],
             "num_offered": self._num_offered,
             "keep_interval": self._keep_interval,
         }
@@ -157,12 +162,10 @@ class PastSelves:
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `get_state`."""
         state = {_CURRENT_STATE_KEYS.get(name, name): value for name, value in state.items()}
-        for part in self._columns:
-            part.clear()
         columns = (state[name] for name in ("weights", "numbers", "wins", "num_results"))
-        for one in zip(*columns, strict=True):
-            self._append(*one)
-        self._num_offered, self._keep_interval = (
-            state["num_offered"],
-            state["keep_interval"],
-        )
+        self._past_selves = [
+            _PastSelf(weights, self._build(weights), number, wins, num_results)
+            for weights, number, wins, num_results in zip(*columns, strict=True)
+        ]
+        self._num_offered = state["num_offered"]
+        self._keep_interval = state["keep_interval"]
