@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import Game
+from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.search.evaluation import (
     HIDDEN1,
     HIDDEN2,
@@ -223,6 +223,25 @@ def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None
 def test_the_shipped_evaluation_plays_games_of_two_to_eight() -> None:
     for snakes in range(2, 9):
         assert not load_builtin().unsupported_reason(board_of(snakes=snakes))
+
+
+@pytest.mark.parametrize("size", [7, 9, 15, 19])
+def test_the_shipped_evaluation_plays_all_sizes_between_its_own(size: int) -> None:
+    assert not load_builtin().unsupported_reason(board_of(size=size))
+
+
+@pytest.mark.parametrize("size", [6, 21])
+def test_the_shipped_evaluation_plays_no_smaller_or_larger_boards(size: int) -> None:
+    assert re.search(
+        rf"7x7, 11x11, 19x19.* {size}x{size}",
+        load_builtin().unsupported_reason(board_of(size=size)),
+    )
+
+
+def test_the_shipped_evaluation_plays_limited_views_only_on_sizes_of_its_training() -> None:
+    game = Game(settings=Settings(view_radius=5))
+    assert not load_builtin().unsupported_reason(Board.new(11, 11, 4, game=game))
+    assert "15x15" in load_builtin().unsupported_reason(Board.new(15, 15, 4, game=game))
 
 
 def test_the_shipped_evaluation_plays_royale_by_the_map_as_by_the_ruleset() -> None:

@@ -219,12 +219,27 @@ class Evaluation:
             return f"trained for {', '.join(trained['rulesets'])}, not {board.game.ruleset}"
         if board.game.map and board.game.map not in trained["maps"]:
             return f"trained for the map {', '.join(trained['maps'])}, not {board.game.map}"
-        if [board.width, board.height] not in trained["sizes"]:
+        if not self._supports_size(board):
             sizes = ", ".join(f"{width}x{height}" for width, height in trained["sizes"])
             return f"trained for boards of {sizes}, not {board.width}x{board.height}"
         if living > max(trained["snakes"]):
             return f"trained for up to {max(trained['snakes'])} snakes, not {living}"
         return "trained for two or more snakes" if living < 2 else ""
+
+    def _supports_size(self, board: Board) -> bool:
+        """Return whether the network supports the board size.
+
+        The inputs are relative to the number of cells, so boards between the smallest and the
+        largest size of the training are supported, too. With limited view, the network is not
+        stronger than the handcrafted weights on these boards.
+        """
+        sizes: list[list[int]] = self.metadata["trained_for"]["sizes"]
+        if [board.width, board.height] in sizes or board.game.settings.view_radius is not None:
+            return [board.width, board.height] in sizes
+        widths, heights = zip(*sizes, strict=True)
+        return min(widths) <= board.width <= max(widths) and min(heights) <= board.height <= max(
+            heights
+        )
 
 
 @functools.cache
@@ -311,3 +326,6 @@ def _check_trained_for(trained: Mapping[str, Any]) -> None:
     for name in ("rulesets", "maps", "sizes", "snakes"):
         if not isinstance(trained[name], list) or not trained[name]:
             raise ValueError(f"trained_for.{name} must be a list with at least one item")
+    for size in trained["sizes"]:
+        if len(size) != 2 or not all(type(side) is int for side in size):
+            raise ValueError(f"trained_for.sizes must contain pairs of integers, got {size}")
