@@ -236,10 +236,9 @@ class Evaluation:
         sizes: list[list[int]] = self.metadata["trained_for"]["sizes"]
         if [board.width, board.height] in sizes or board.game.settings.view_radius is not None:
             return [board.width, board.height] in sizes
-        widths, heights = zip(*sizes, strict=True)
-        return min(widths) <= board.width <= max(widths) and min(heights) <= board.height <= max(
-            heights
-        )
+        widths, heights = [width for width, _ in sizes], [height for _, height in sizes]
+        fits = min(widths) <= board.width <= max(widths)
+        return fits and min(heights) <= board.height <= max(heights)
 
 
 @functools.cache
