@@ -8,7 +8,6 @@ the request and the lengths of the deleted ones.
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,12 +40,6 @@ _DEAD_END_WEIGHT = 0.05
 
 _MAX_HIDDEN_STEPS = 3
 """Maximum number of moves of a hidden head beyond its nearest possible cell, without memory."""
-
-_EATING_RATE = 0.035
-"""Probability per turn and opponent that a remembered food cell has been eaten.
-
-Measured in games of `champion` against three `hungry-blackout` snakes (15x15, view radius 5).
-"""
 
 _NUM_DRAWS = 8
 """Number of attempts to draw a body that overlaps no other body."""
@@ -96,8 +89,8 @@ class Beliefs:
             count: Number of draws, 1 or more.
 
         Returns:
-            The distinct positions, and how often each position was drawn. A position contains
-            remembered food with a probability that falls with the time since its last sighting.
+            The distinct positions, and how often each position was drawn. Each position contains
+            the remembered food.
         """
         game = (hash(board.game.id), hash(board.you_id), board.width, board.height)
         if game != self._game:
@@ -119,8 +112,8 @@ class Beliefs:
                 self._turn, self._position = turn, position
                 self._food, self._hypotheses = scene.food, hypotheses
         rng = random.Random(-1 - turn)
-        draws = Counter((scene.draw(hypotheses, rng), scene.draw_food(rng)) for _ in range(count))
-        return {scene.complete(*draw): times for draw, times in draws.items()}
+        draws = Counter(scene.draw(hypotheses, rng) for _ in range(count))
+        return {scene.complete(draw): times for draw, times in draws.items()}
 
 
 class _Scene:
@@ -129,7 +122,7 @@ class _Scene:
     Args:
         board: The position.
         food_before: Cells with food on the last turn, as bits.
-        known_food: Cells with visible or remembered food, and the turn of each sighting.
+        known_food: Cells with visible or remembered food.
     """
 
     def __init__(
@@ -150,11 +143,6 @@ class _Scene:
         self.own_body = {self.cell(point) for point in you.body}
         self.food_before, self.food = food_before, shape.bits(known_food)
         self.visible_food = shape.bits(board.food)
-        self.remembered_food = {
-            self.cell(point): board.turn - seen_on
-            for point, seen_on in known_food.items()
-            if not self.visible_food >> self.cell(point) & 1
-        }
         self.distance_to_food = cache(self._distance_to_food)
         vanished = food_before & ~self.food & ~shape.bit(you.head)
         self.must_have_eaten = vanished if len(self.opponents) == 1 else 0
@@ -327,23 +315,10 @@ class _Scene:
             drawn.append(one)
         return tuple(drawn)
 
-    def draw_food(self, rng: random.Random) -> int:
-        """Draw the remembered food that still exists, as bits."""
-        rate = _EATING_RATE * len(self.opponents)
-        return sum(
-            1 << cell
-            for cell, age in self.remembered_food.items()
-            if rng.random() < math.exp(-rate * age)
-        )
-
-    def complete(self, drawn: Sequence[_Hypothesis], food: int) -> Board:
-        """Return the position with the drawn opponents and the remembered food that they left.
-
-        Args:
-            drawn: Hypotheses, one per opponent.
-            food: Cells with remembered food, as bits.
-        """
+    def complete(self, drawn: Sequence[_Hypothesis]) -> Board:
+        """Return the position with the drawn opponents and with the food that they left."""
         board, width = self.board.copy(), self.board.width
+        food = self.food & ~self.visible_food
         for snake, one in zip(self.opponents, drawn, strict=True):
             position = board.snake(snake.id)
             position.body = [(cell % width, cell // width) for cell in one.body]
