@@ -164,4 +164,4 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
     assert by_name["mean", "length"].attribution == 0  # not used in duels
     assert 0 < static_win_probability(load_builtin(), board) < 1
     with pytest.raises(ValueError, match="trained for"):
-        attribute_inputs(load_builtin(), next(positions("standard", 13, 2)), [])
+        attribute_inputs(load_builtin(), next(positions("standard", 21, 2)), [])
