@@ -40,7 +40,7 @@ def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path
         game = Game(ruleset=setup.ruleset)
         board = Board.new(setup.width, setup.height, setup.num_snakes, game=game)
         assert made.unsupported_reason(board) == read.unsupported_reason(board) == ""
-    assert "11x12" in made.unsupported_reason(Board.new(11, 12))
+    assert "11x20" in made.unsupported_reason(Board.new(11, 20))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path
 def test_what_is_learned_plays_the_family_it_learned_from(game: Game, snakes: int) -> None:
     evaluation = untrained()
     assert evaluation.unsupported_reason(Board.new(11, 11, snakes, game=game)) == ""
-    assert "not 9x9" in evaluation.unsupported_reason(Board.new(9, 9, snakes, game=game))
+    assert "not 21x21" in evaluation.unsupported_reason(Board.new(21, 21, snakes, game=game))
 
 
 def test_the_stronger_of_two_wins_the_match() -> None:

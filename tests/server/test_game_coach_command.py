@@ -141,7 +141,7 @@ def test_names_of_strangers_are_shown_and_saved_in_all_forms(
     assert game_eval_command.main([str(path)]) == 0
     assert game_analyze_command.main([str(path), "--nodes", "100"]) == 0
     for suffix in ("svg", "png", "gif", "html"):
-        assert game_export_command.main([str(path), "-o", f"game.{suffix}", "--turn=1"]) == 0
+        assert game_export_command.main([str(path), "-o", f"game.{suffix}"]) == 0
     ElementTree.parse("game.svg")
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out + printed.err
