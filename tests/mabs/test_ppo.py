@@ -247,6 +247,33 @@ def test_several_runners_play_for_one_learner(ppo: Any, async_sampling: bool) ->
         assert min(numbers) > 0
 
 
+@pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])
+def test_fragments_with_one_move_or_none_are_no_obstacle(ray_with_games: None, name: str) -> None:
+    """In a single game, the opponents play on after the learner's snake is eliminated."""
+    from battlesnake_rl.mabs import algorithms
+
+    games = SMALL | {"num_snakes": 4, "width": 7, "height": 7, "opponents": {"hungry": 0.99}}
+    config = algorithms.configure(name, games).debugging(seed=7, log_level="ERROR")
+    config.env_runners(num_envs_per_env_runner=1, rollout_fragment_length=1)
+    config.reporting(min_time_s_per_iteration=0).training(num_epochs=1)
+    config.ladder_cpu_fraction = 0.0
+    moves = []
+    with built(config) as algorithm:
+        sample = algorithm.env_runner.sample
+
+        def sample_and_count(**how: Any) -> Any:
+            (rollout,) = sample(**how)
+            moves.append(rollout.num_agent_steps)
+            return [rollout]
+
+        algorithm.env_runner.sample = sample_and_count
+        for _ in range(20):
+            algorithm.train()
+        values = algorithm.learner_group._learner.module["default_policy"].parameters()
+        assert all(torch.isfinite(value).all() for value in values)
+    assert {0, 1} <= set(moves)
+
+
 def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> None:
     with built(ppo()) as algorithm:
         rollout = sampled(algorithm)

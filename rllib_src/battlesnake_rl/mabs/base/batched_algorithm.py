@@ -180,7 +180,10 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
         )
 
     def _sample_fragments(self) -> list[Any]:
-        """Return one fragment of each env runner, after all env runners have finished."""
+        """Return one fragment of each env runner, after all env runners have finished.
+
+        The list has no fragments without moves of the learner's snakes.
+        """
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             fragments, metrics = synchronous_parallel_sample(
                 worker_set=self.env_runner_group,
@@ -190,12 +193,13 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
                 _return_metrics=True,
             )
         self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
-        return list(fragments)
+        return [fragment for fragment in fragments if fragment.num_agent_steps]
 
     def _collect_fragments(self) -> list[Any]:
         """Return the fragments that have arrived, at least one, while env runners play on.
 
-        The list is empty if all env runners have failed.
+        The list has no fragments without moves of the learner's snakes. The list is empty if all
+        env runners have failed.
         """
         fragments: list[Any] = []
         metrics: list[Any] = []
@@ -204,7 +208,8 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
                 self._requests.send()
                 for reference, info in self._requests.receive():
                     with suppress(ObjectLostError):  # The env runner's machine has failed.
-                        fragments.append(ray.get(reference))
+                        fragment = ray.get(reference)
+                        fragments += [fragment] if fragment.num_agent_steps else []
                         metrics.append(info["metrics"])
         self._requests.send()
         if metrics:

@@ -81,8 +81,8 @@ def _crop_around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Te
     window = torch.arange(side, device=planes.device)
     offsets = (window[:, None] * width + window).flatten()
     firsts = torch.arange(boards, device=planes.device) * (height * width) + rows * width + columns
-    cells = firsts[:, None] + offsets
-    return padded.reshape(-1, count).index_select(0, cells.flatten()).reshape(boards, -1)
+    cells = (firsts[:, None] + offsets).flatten()
+    return padded.reshape(-1, count)[cells].reshape(boards, side * side * count)
 
 
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:

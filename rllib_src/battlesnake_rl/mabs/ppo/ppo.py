@@ -246,7 +246,8 @@ class PPOLearner(BatchedLearner):
         parts = [self._to_batch(rollout) for rollout in rollouts]
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         advantages = columns[ADVANTAGES]
-        columns[ADVANTAGES] = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        spread = advantages.std(correction=0)  # 0, not NaN, for a single move
+        columns[ADVANTAGES] = (advantages - advantages.mean()) / (spread + 1e-8)
         for _ in range(self.config.num_epochs):
             for batch in self._minibatches(columns):
                 self._update_weights(batch)
