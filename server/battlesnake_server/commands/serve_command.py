@@ -217,8 +217,12 @@ def parser() -> Parser:
     add("--head", help=f"snake head, e.g. evil (default: {DEFAULT_CONFIG['HEAD']})")
     add("--tail", help=f"snake tail, e.g. bolt (default: {DEFAULT_CONFIG['TAIL']})")
     add("--author", help="your user name on arena.battlesnake.com")
-    add("--ponder", action="store_true", default=None,
-        help="search on one core while waiting for the opponents' moves")  # fmt: skip
+    add(
+        "--ponder",
+        action="store_true",
+        default=None,
+        help="search on one core while waiting for the opponents' moves (champion: only in duels)",
+    )
     add_view_radius_option(parser)
     add("--send-decisions", action="store_true",
         help="include the decision (scores, reasons, line) in every /move response")  # fmt: skip
