@@ -1,6 +1,7 @@
 """Console command ``battlesnake-gym``.
 
-The module of a subcommand is imported only when the subcommand runs.
+The module of a subcommand is ``<package>/commands/<words>_command.py``. It defines ``main(argv)``,
+which returns the exit status, and ``parser()``. It is imported only when the subcommand runs.
 """
 
 from __future__ import annotations
@@ -22,160 +23,70 @@ from battlesnake_gym.common.suggestions import nearest_name
 
 _PROGRAM_NAME = "battlesnake-gym"
 
+_PACKAGES_BY_EXTRA = {
+    "": "battlesnake_gym",
+    "server": "battlesnake_server",
+    "rllib": "battlesnake_rl",
+    "sagemaker": "sagemaker_rl",
+}
+"""Package of a command, by the first extra of the command."""
+
 
 class Command(NamedTuple):
     """A subcommand of ``battlesnake-gym``.
 
-    The module of the subcommand defines ``main(argv)``, which returns the exit status, and
-    ``parser()``.
-
     Attributes:
-        module: Name of the module.
         help: One-line description of the subcommand.
         extra: Extras that must be installed, separated by commas.
+        package: Package of the subcommand; "" for the package of the first extra.
     """
 
-    module: str
     help: str
     extra: str = ""
+    package: str = ""
 
 
 COMMANDS = {
-    "play": Command("battlesnake_gym.commands.play_command", "play against snakes in the terminal"),
-    "arena": Command(
-        "battlesnake_server.commands.arena_command",
-        "run games between snakes and print a table",
-        "server",
-    ),
-    "ladder": Command(
-        "battlesnake_server.commands.ladder_command",
-        "measure a snake's Elo against opponents of fixed Elo",
-        "server",
-    ),
+    "play": Command("play against snakes in the terminal"),
+    "arena": Command("run games between snakes and print a table", "server"),
+    "ladder": Command("measure a snake's Elo against opponents of fixed Elo", "server"),
     "gauntlet": Command(
-        "battlesnake_server.commands.gauntlet_command",
-        "play one snake against many opponents and print scores with confidence intervals",
-        "server",
+        "play one snake against many opponents and print scores with confidence intervals", "server"
     ),
-    "league": Command(
-        "battlesnake_server.commands.league_command",
-        "run a standing league with seasons and web pages",
-        "server",
-    ),
-    "snakes": Command("battlesnake_heuristics.commands.snakes_command", "list the built-in snakes"),
-    "snakes new": Command(
-        "battlesnake_heuristics.commands.snakes_new_command", "write a small snake to start from"
-    ),
-    "snakes check": Command(
-        "battlesnake_server.commands.snakes_check_command",
-        "check a snake: legal moves, speed, and no regression",
-        "server",
-    ),
+    "league": Command("run a standing league with seasons and web pages", "server"),
+    "snakes": Command("list the built-in snakes", package="battlesnake_heuristics"),
+    "snakes new": Command("write a small snake to start from", package="battlesnake_heuristics"),
+    "snakes check": Command("check a snake: legal moves, speed, and no regression", "server"),
     "snakes mcp": Command(
-        "battlesnake_server.commands.snakes_mcp_command",
-        "serve tools for LLM agents over the Model Context Protocol",
-        "server,mcp",
+        "serve tools for LLM agents over the Model Context Protocol", "server,mcp"
     ),
-    "maps": Command("battlesnake_gym.commands.maps_command", "list the maps, or draw them as text"),
-    "serve": Command(
-        "battlesnake_server.commands.serve_command",
-        "serve a snake over the Battlesnake API",
-        "server",
-    ),
-    "pack": Command(
-        "battlesnake_server.commands.pack_command",
-        "pack a snake into one file",
-        "server",
-    ),
-    "train": Command(
-        "battlesnake_rl.commands.train_command",
-        "train a policy with Ray RLlib",
-        "rllib",
-    ),
-    "evaluate": Command(
-        "battlesnake_rl.commands.evaluate_command",
-        "measure the Elo or win rate of a policy",
-        "rllib",
-    ),
-    "runs": Command(
-        "battlesnake_server.commands.runs_command", "list training runs; serve or write reports"
-    ),
-    "runs plot": Command(
-        "battlesnake_rl.commands.runs_plot_command",
-        "plot learning curves",
-        "rllib",
-    ),
-    "runs export": Command(
-        "battlesnake_rl.commands.runs_export_command",
-        "export a checkpoint as policy.onnx",
-        "rllib",
-    ),
-    "game watch": Command(
-        "battlesnake_server.commands.game_watch_command", "show replays in the browser", "server"
-    ),
-    "game analyze": Command(
-        "battlesnake_server.commands.game_analyze_command",
-        "analyze a replay: win probabilities, best moves, mistakes",
-        "server",
-    ),
-    "game coach": Command(
-        "battlesnake_server.commands.game_coach_command",
-        "find the move that lost a game and test the snake on it",
-        "server",
-    ),
-    "game eval": Command(
-        "battlesnake_server.commands.game_eval_command",
-        "show each evaluation input's contribution in one position",
-        "server",
-    ),
-    "game puzzles": Command(
-        "battlesnake_server.commands.game_puzzles_command",
-        "find positions with only one good move",
-        "server",
-    ),
-    "game scenarios": Command(
-        "battlesnake_server.commands.game_scenarios_command",
-        "test a snake on positions with known good moves",
-        "server",
-    ),
-    "game export": Command(
-        "battlesnake_gym.commands.game_export_command",
-        "export a replay as GIF, MP4, PNG, SVG or HTML",
-    ),
-    "aws deploy": Command(
-        "battlesnake_server.commands.aws_deploy_command",
-        "deploy a bundle to AWS Lambda",
-        "server,aws",
-    ),
-    "aws undeploy": Command(
-        "battlesnake_server.commands.aws_undeploy_command",
-        "delete a deployed snake from AWS",
-        "server,aws",
-    ),
+    "maps": Command("list the maps, or draw them as text"),
+    "serve": Command("serve a snake over the Battlesnake API", "server"),
+    "pack": Command("pack a snake into one file", "server"),
+    "train": Command("train a policy with Ray RLlib", "rllib"),
+    "evaluate": Command("measure the Elo or win rate of a policy", "rllib"),
+    "runs": Command("list training runs; serve or write reports", package="battlesnake_server"),
+    "runs plot": Command("plot learning curves", "rllib"),
+    "runs export": Command("export a checkpoint as policy.onnx", "rllib"),
+    "game watch": Command("show replays in the browser", "server"),
+    "game analyze": Command("analyze a replay: win probabilities, best moves, mistakes", "server"),
+    "game coach": Command("find the move that lost a game and test the snake on it", "server"),
+    "game eval": Command("show each evaluation input's contribution in one position", "server"),
+    "game puzzles": Command("find positions with only one good move", "server"),
+    "game scenarios": Command("test a snake on positions with known good moves", "server"),
+    "game export": Command("export a replay as GIF, MP4, PNG, SVG or HTML"),
+    "aws deploy": Command("deploy a bundle to AWS Lambda", "server,aws"),
+    "aws undeploy": Command("delete a deployed snake from AWS", "server,aws"),
     "aws simulate": Command(
-        "sagemaker_rl.commands.aws_simulate_command",
-        "simulate a SageMaker training job on this machine",
-        "sagemaker,sagemaker-simulator",
+        "simulate a SageMaker training job on this machine", "sagemaker,sagemaker-simulator"
     ),
     "aws experiment": Command(
-        "battlesnake_rl.commands.aws_experiment_command",
         "reproduce the article's five trainings and two graphs",
         "rllib,sagemaker,sagemaker-simulator",
     ),
-    "procgen train": Command(
-        "battlesnake_rl.commands.procgen_train_command",
-        "train an agent on a Procgen game",
-        "rllib,procgen",
-    ),
-    "procgen rollout": Command(
-        "battlesnake_rl.commands.procgen_rollout_command",
-        "run a trained Procgen agent",
-        "rllib,procgen",
-    ),
-    "doctor": Command(
-        "battlesnake_gym.commands.doctor_command",
-        "show what is installed, what is missing and how to fix it",
-    ),
+    "procgen train": Command("train an agent on a Procgen game", "rllib,procgen"),
+    "procgen rollout": Command("run a trained Procgen agent", "rllib,procgen"),
+    "doctor": Command("show what is installed, what is missing and how to fix it"),
 }
 """Subcommands, keyed by name.
 
@@ -315,7 +226,8 @@ def load_command(name: str) -> ModuleType:
         MissingExtraError: If packages of the command's extra are not installed.
     """
     command = COMMANDS[name]
-    return load_module(command.module, command.extra)
+    package = command.package or _PACKAGES_BY_EXTRA[command.extra.partition(",")[0]]
+    return load_module(f"{package}.commands.{name.replace(' ', '_')}_command", command.extra)
 
 
 @contextlib.contextmanager

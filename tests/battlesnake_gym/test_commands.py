@@ -36,7 +36,7 @@ def test_help_shows_defaults_once_without_format_codes(name: str) -> None:
 def test_help_needs_no_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, main.COMMANDS["procgen rollout"].module, None)
+    monkeypatch.setitem(sys.modules, "battlesnake_rl.commands.procgen_rollout_command", None)
     assert main.main(["procgen", "rollout", "x", "--help"]) == 0
     assert "usage: battlesnake-gym procgen rollout" in capsys.readouterr().out
     assert main.main(["procgen", "rollout", "x"]) == 2
