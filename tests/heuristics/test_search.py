@@ -24,9 +24,11 @@ from battlesnake_heuristics.search.search import (
     SEARCH_CORES,
     SHOULD_STOP,
     Search,
+    SearchResult,
     SearchStats,
     ThreadTuner,
     Weights,
+    _select_result,
     use_cpu_clock,
 )
 
@@ -517,6 +519,14 @@ def test_two_cores_look_at_one_position() -> None:
     assert statistics.depth == 8, "the one that answers gets as deep"
     assert found.scores[found.move] == max(found.scores.values())
     assert statistics.nodes > 0.3 * visited
+
+
+def test_the_nodes_of_each_thread_count_once() -> None:
+    main = SearchResult(0, 5, 0, 100, 1000, {}, [], (3, 0, 0, 0))
+    helper = SearchResult(1, 6, 0, 20, 200, {}, [], (0, 9, 0, 0))
+    chosen = _select_result([main, helper])
+    assert (chosen.move, chosen.depth) == (1, 6)
+    assert (chosen.leaf_evals, chosen.nodes) == (120, 1200)
 
 
 @pytest.mark.usefixtures("two_cores")

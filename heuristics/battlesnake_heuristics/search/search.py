@@ -104,13 +104,6 @@ _clock: Callable[[], float] = time.perf_counter
 log = logging.getLogger(__name__)
 
 
-class _NodeCounts(NamedTuple):
-    """Numbers of leaf evaluations and visited nodes of a search."""
-
-    leaf_evals: int
-    nodes: int
-
-
 class SearchResult(NamedTuple):
     """The return value of the C function ``search`` (``csrc/search_bindings.c``)."""
 
@@ -243,12 +236,8 @@ class _SearchCores:
     def _num_free_cores(self) -> int:
         return self._tuner.num_cores - self._num_busy_cores
 
-    def search(self, request: tuple[Any, ...]) -> tuple[SearchResult, _NodeCounts]:
-        """Search with all free cores.
-
-        Returns:
-            The result, and the total node counts of the helper threads.
-        """
+    def search(self, request: tuple[Any, ...]) -> SearchResult:
+        """Search with all free cores; the result counts the nodes of all threads."""
         with self._lock:
             is_alone, tuner = self._num_busy_cores == 0, self._tuner
             taken = tuner.num_threads if is_alone else max(1, self._num_free_cores)
@@ -273,9 +262,7 @@ class _SearchCores:
         seconds = time.perf_counter() - start - throttled_s
         if is_alone and seconds > _MIN_SAMPLE_DURATION_S:
             tuner.observe(((throttled_at or time.process_time()) - cpu_start) / seconds)
-        return _select_result([found, *helped]), _NodeCounts(
-            sum(result.leaf_evals for result in helped), sum(result.nodes for result in helped)
-        )
+        return _select_result([found, *helped])
 
     def _start_helper(
         self, request: tuple[Any, ...], first_depth: int, done: threading.Event
@@ -296,12 +283,15 @@ class _SearchCores:
 
 
 def _select_result(found: list[SearchResult]) -> SearchResult:
-    """Return the result whose move has the most visits in all threads.
+    """Return the result whose move has the most visits, with the node counts of all threads.
 
     Results of the alpha-beta search have no visits; the first result, which comes from the main
     thread, is then returned.
     """
-    return max(found, key=lambda one: sum(other.visits[one.move] for other in found))
+    chosen = max(found, key=lambda one: sum(other.visits[one.move] for other in found))
+    return chosen._replace(
+        leaf_evals=sum(one.leaf_evals for one in found), nodes=sum(one.nodes for one in found)
+    )
 
 
 SEARCH_CORES = _SearchCores()
@@ -441,15 +431,10 @@ class Search:
             InterruptedError: If `SHOULD_STOP` returned a true value.
         """
         request, snakes, reason = self._build_request(board, seconds, nodes)
-        if seconds is None:
-            result, helper_counts = _run_search(request), _NodeCounts(0, 0)
-        else:
-            result, helper_counts = SEARCH_CORES.search(request)
+        result = _run_search(request) if seconds is None else SEARCH_CORES.search(request)
         move, depth, proven, leaf_evals, nodes, scores, lines, _ = result
-        stats = SearchStats(
-            depth, bool(proven), leaf_evals + helper_counts.leaf_evals, nodes + helper_counts.nodes,
-            {MOVES[index]: _moves_by_snake(lines[index], snakes) for index in scores},
-        )  # fmt: skip
+        moves = {MOVES[index]: _moves_by_snake(lines[index], snakes) for index in scores}
+        stats = SearchStats(depth, bool(proven), leaf_evals, nodes, moves)
         values = {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
         best = values.get(MOVES[move], 0.0)  # ``values`` is empty if only the root was evaluated.
         note = f"{stats}; line {_format_line(lines[move], snakes)}"
