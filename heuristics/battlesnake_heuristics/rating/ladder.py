@@ -18,14 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
-from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95
+from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95, expected_score
 
 _RUNG_NODES = (10, 30, 100, 400, 2_000, 10_000, 50_000)
 """Node limits per move of the searching rungs."""
@@ -251,7 +250,7 @@ class PlacementRun:
 
     def _information_per_cost(self, rung: Rung, current_elo: float) -> float:
         """Return the priority of a rung: information about the Elo relative to CPU time."""
-        expected = float(_expected_score(current_elo - rung.elo))
+        expected = expected_score(current_elo - rung.elo)
         cost = (1 + self.pairs_requested[rung.name]) * (GAME_OVERHEAD_S + rung.cpu_seconds_per_game)
         return expected * (1 - expected) / math.sqrt(cost)
 
@@ -264,7 +263,7 @@ class PlacementRun:
         played = [rung for rung in self.ladder.rungs if any(self.pairs[rung.name])]
         for rung in played:
             counts = np.array(self.pairs[rung.name])
-            probability = _expected_score(self._grid - rung.elo)
+            probability = expected_score(self._grid - rung.elo)
             log_posterior += 2 * counts @ PAIR_SCORES * np.log(probability)
             log_posterior += 2 * counts @ (1 - PAIR_SCORES) * np.log1p(-probability)
         weight = np.exp(log_posterior - log_posterior.max())
@@ -280,7 +279,7 @@ class PlacementRun:
         """
         spread = independent = 0.0
         for rung in played:
-            expected = float(_expected_score(elo - rung.elo))
+            expected = expected_score(elo - rung.elo)
             counts = np.array(self.pairs[rung.name])
             spread += float(counts @ (PAIR_SCORES - expected) ** 2)
             independent += counts.sum() * expected * (1 - expected) / 2
@@ -292,11 +291,6 @@ class PlacementRun:
         if elo > ranked[-1].elo + 200:
             return "above"
         return "below" if elo < ranked[0].elo - 200 else ""
-
-
-def _expected_score(difference: float | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Any:
-    """Return the expected score for an Elo difference."""
-    return 1 / (1 + np.exp(-_LOGITS_PER_ELO * difference))
 
 
 DEFAULT_MATCH_SETTINGS = MatchSettings(move_time_ms=25)

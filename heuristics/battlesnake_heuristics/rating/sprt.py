@@ -23,9 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+_EloT = TypeVar("_EloT", float, NDArray[np.float64])
 
 PAIR_SCORES = np.arange(5) / 4
 """Score of side A per game, for each outcome of a pair, float64 (5,)."""
@@ -51,8 +54,8 @@ def elo_difference(score: float) -> float:
     return -400 * math.log10(1 / score - 1) + 0.0
 
 
-def expected_score(elo: float) -> float:
-    """Return the expected score of a player who is ``elo`` Elo stronger.
+def expected_score(elo: _EloT) -> _EloT:
+    """Return the expected score of a player who is ``elo`` Elo stronger, element by element.
 
     >>> expected_score(0), round(expected_score(100), 2)
     (0.5, 0.64)
