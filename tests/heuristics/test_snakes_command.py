@@ -26,6 +26,11 @@ def test_a_snake_does_not_duel_itself(capsys: pytest.CaptureFixture[str]) -> Non
     assert "two or more snakes" in capsys.readouterr().err
 
 
+def test_a_ruleset_needs_duels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--ruleset", "wrapped"]) == 2
+    assert "--ruleset has no effect without --duels" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("as_file", [True, False])
 def test_own_files_are_listed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_file: bool

@@ -16,9 +16,12 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     chosen = list(dict.fromkeys(options.names)) or snakes.names()
     try:
+        if not options.duels:
+            command.reject_given(options, ["ruleset"], "without --duels")
         descriptions = {name: snakes.description(name) for name in chosen}
     except (ValueError, OSError) as error:
         return command_line.print_error("battlesnake-gym snakes", error)
