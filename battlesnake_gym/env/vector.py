@@ -58,10 +58,6 @@ class VectorBattlesnake:
         num_snakes: Number of snakes: one integer, or one per game.
         width: Board width in cells: one integer, or one per game.
         height: Board height in cells: one integer, or one per game.
-        game: Replacement for the options ``ruleset``, ``map`` and ``settings``. The seed in
-            ``game`` is ignored, because `reset` determines the seeds.
-        start: Start position of all games unless `reset` receives start positions. The argument
-            replaces the options ``start_positions`` and ``food_positions``.
         **options: Further fields of `config.EnvConfig`.
 
     Raises:
@@ -74,22 +70,11 @@ class VectorBattlesnake:
         num_snakes: IntPerGame = EnvConfig.num_snakes,
         width: IntPerGame = EnvConfig.width,
         height: IntPerGame = EnvConfig.height,
-        *,
-        game: Game | None = None,
-        start: State | None = None,
         **options: Any,
     ) -> None:
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
-        config = EnvConfig.from_options(sizes | options, ("num_games", "game", "start"))
-        if game is None:
-            game = config.game
-        else:
-            _check_exclusive("game", options, ("ruleset", "map", "settings"))
-        if start is None:
-            start = config.start_state
-        else:
-            _check_exclusive("start", options, ("start_positions", "food_positions"))
-        max_turns = config.max_turns
+        config = EnvConfig.from_options(sizes | options, ["num_games"])
+        game, start, max_turns = config.game, config.start_state, config.max_turns
         _check_game(game)
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
             raise ValueError(
@@ -98,10 +83,10 @@ class VectorBattlesnake:
         alone = np.asarray(num_snakes) == 1
         if alone.all():
             game = replace(game, solo=True)
-        elif alone.any() and not (game.solo or game.ruleset == "solo"):
+        elif alone.any() and game.ruleset != "solo":
             raise ValueError(
                 "num_snakes mixes games of one snake with larger games, and a game of one snake "
-                "would be over at the start; use 2 or more, or play all games with Game(solo=True)"
+                "would be over at the start; use 2 or more, or the ruleset solo"
             )
         self.game = game
         self.max_turns = max_turns
@@ -534,13 +519,6 @@ def _parse_start_state(name: str, state: object) -> State:
         f"{name} must be a State, a Board or the JSON body of a /move request, "
         f"got {type(state).__name__}"
     )
-
-
-def _check_exclusive(name: str, options: Mapping[str, Any], replaced: Iterable[str]) -> None:
-    """Raise ``ValueError`` for options that the argument ``name`` replaces."""
-    for option in replaced:
-        if options.get(option) is not None:
-            raise ValueError(f"{name} replaces {option}; omit one of the options")
 
 
 def _check_game(game: Game) -> None:

@@ -12,16 +12,13 @@ import pytest
 
 from battlesnake_gym import (
     BattlesnakeEnv,
-    Board,
-    Game,
     SelfPlayVectorEnv,
     VectorBattlesnake,
     parallel_env,
 )
 from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
-from battlesnake_gym.rules import start
-from tests.env_options import BASE, CASES, STARTS, seen
+from tests.env_options import BASE, CASES, seen
 
 NAME = "battlesnake_gym:Battlesnake-v0"
 OUTSIDE = [[7, 1], [-1, 1], [1, 5], [1, -1]]
@@ -95,25 +92,6 @@ def test_an_environments_own_arguments_are_suggested(
 ) -> None:
     with pytest.raises(ValueError, match=rf"'{wrong}'.* {right}\b"):
         make(**{wrong: None})
-
-
-def test_game_and_start_replace_options() -> None:
-    position = start(Game(seed=1), 7, 7, ["one", "two"])
-    games = VectorBattlesnake(2, 2, 7, 7, game=Game(map="royale"), start=position)
-    games.reset(seed=1)
-    assert games.game.map == "royale"
-    assert games.games.state(1).snakes[0].head == Board.from_state(position, Game()).snakes[0].head
-    twice: list[tuple[str, dict[str, Any]]] = [
-        ("game", {"ruleset": "solo"}),
-        ("game", {"map": "royale"}),
-        ("game", {"settings": {}}),
-        ("start", {"start_positions": STARTS}),
-        ("start", {"food_positions": STARTS}),
-    ]
-    whole: dict[str, Any] = {"game": Game(), "start": position}
-    for name, options in twice:
-        with pytest.raises(ValueError, match=f"^{name} .*{min(options)}"):
-            VectorBattlesnake(2, 2, **{name: whole[name], **options})
 
 
 def test_seats_have_their_own_rewards_and_start_cells() -> None:

@@ -17,7 +17,7 @@ from battlesnake_gym.engine.python_engine import PythonGames
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.mdp import rewards as rewards_
 from battlesnake_gym.mdp.observations import Observation
-from battlesnake_gym.rules import MAPS, Game, register_map
+from battlesnake_gym.rules import MAPS, register_map
 from tests.processes import COMMAND, run
 
 FILE = """
@@ -198,7 +198,7 @@ def test_vector_env_uses_registered_parts(extension: Path, frame_stack: int) -> 
 
 def test_custom_map_falls_back_to_python_engine_with_warning(extension: Path) -> None:
     with pytest.warns(RuntimeWarning, match="'corners'"):
-        env = VectorBattlesnake(2, 2, 7, 7, game=Game(map="corners"))
+        env = VectorBattlesnake(2, 2, 7, 7, map="corners")
     assert isinstance(env.games, PythonGames)
     env.reset(seed=1)
     for i in range(2):
@@ -248,7 +248,7 @@ def test_unknown_name_suggests_registered_names(extension: Path) -> None:
     with pytest.raises(ValueError, match=r"'lowe'.*low"):
         masks.check_kind("lowe")
     with pytest.raises(ValueError, match=r"'corner'.* corners"):
-        VectorBattlesnake(1, game=Game(map="corner"))
+        VectorBattlesnake(1, map="corner")
 
 
 def test_entry_point_registers_parts(tmp_path: Path) -> None:

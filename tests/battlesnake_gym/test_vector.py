@@ -52,9 +52,7 @@ def copied(infos: Infos) -> Infos:
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
 def test_every_game_is_the_game_of_the_rules(ruleset: str) -> None:
-    env = VectorBattlesnake(
-        5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=15, food_rng="official"
-    )
+    env = VectorBattlesnake(5, 3, 7, 7, ruleset=ruleset, max_turns=15, food_rng="official")
     assert env.max_turns is not None
     ids = [f"snake_{s}" for s in range(3)]
     games, states = {}, {}
@@ -189,7 +187,7 @@ def test_mixed_sizes_and_snake_counts() -> None:
     widths, heights, counts = [7, 11, 9, 11], [7, 11, 11, 9], [2, 4, 3, 1]
     with pytest.raises(ValueError, match="solo"):
         VectorBattlesnake(4, counts, widths, heights)
-    env = VectorBattlesnake(4, counts, widths, heights, game=Game(solo=True), food_rng="official")
+    env = VectorBattlesnake(4, counts, widths, heights, ruleset="solo", food_rng="official")
     observation, infos = env.reset(seed=2)
     assert observation.shape[-2:] == (11, 11)
     np.testing.assert_array_equal(infos["alive"].sum(axis=1), counts)
@@ -263,8 +261,8 @@ def test_start_from_positions() -> None:
 
 
 def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
-    game = Game(map="hz_scatter", settings=Settings(hazard_damage_per_turn=0))
-    env = VectorBattlesnake(4, 2, 7, 7, game=game)
+    settings = Settings(hazard_damage_per_turn=0)
+    env = VectorBattlesnake(4, 2, 7, 7, map="hz_scatter", settings=settings)
     start = replace(Board.new(7, 7, 2), turn=97)
     _, infos = env.reset(seed=1, options={"states": [start]})
     for turn in (98, 99):
@@ -278,8 +276,8 @@ def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"game": Game(ruleset="standrad")}, r"'standrad'.* standard"),
-        ({"game": Game(map="stand")}, r"'stand'.* standard"),
+        ({"ruleset": "standrad"}, r"'standrad'.* standard"),
+        ({"map": "stand"}, r"'stand'.* standard"),
         ({"max_turns": 0}, r"max_turns.* 1.* 0"),
         ({"max_turns": 1.5}, r"max_turns.* 1.* 1.5"),
         ({"observation": "plane"}, "'plane'"),
