@@ -133,12 +133,20 @@ class Replay:
             decisions=dict(decisions or {}),
             problems=dict(problems or {}),
         )
-        board = self._last.copy()
-        turn.play(board)
         if after is not None:
-            _store_differences(turn, board, after)
             board = self._last.copy()
             turn.play(board)
+            _store_differences(turn, board, after)
+        self.append_turn(turn)
+
+    def append_turn(self, turn: Turn) -> None:
+        """Append a turn of another recording of the game.
+
+        Raises:
+            rules.RulesError: If a living snake has no move.
+        """
+        board = self._last.copy()
+        turn.play(board)
         self.turns.append(turn)
         self._last = board
         self._meter.add(board)

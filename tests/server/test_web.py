@@ -317,7 +317,7 @@ def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
         timeline = broadcast.find(result.uuid)
         assert timeline is not None
         assert timeline.over
-        assert timeline.boards == list(Replay.load(replay_of(result)).boards())
+        assert list(timeline.replay.boards()) == list(Replay.load(replay_of(result)).boards())
 
 
 GAME_REQUEST = {"snakes": ["hungry", "hungry"], "width": 7, "height": 7, "timeout": 2000, "seed": 3}

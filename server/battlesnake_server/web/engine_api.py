@@ -7,6 +7,7 @@ With this API, tools for games of the official engine can also fetch the arena's
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
@@ -17,8 +18,8 @@ from battlesnake_gym.draw import customization
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
-from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
-from battlesnake_server.web.live_games import GameTimeline
+from battlesnake_server.web.context import current_arena
+from battlesnake_server.web.games_page import GameNotFoundError, load_game
 from battlesnake_server.web.pages import error_response, query_integer
 
 _MAX_FRAMES = 1000
@@ -31,10 +32,15 @@ blueprint = Blueprint("engine", __name__)
 def game(game_id: str) -> Response:
     """Return a game as the API's ``Game`` object, with the last frame."""
     try:
-        timeline = load_timeline(game_id)
+        replay = load_game(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
-    return jsonify(Game=_game_to_dict(timeline), LastFrame=_frame_to_dict(timeline.boards[-1]))
+    is_live = game_id in dict(current_arena().broadcast.live_games())
+    status = "running" if is_live else "complete"
+    return jsonify(
+        Game={"Status": status, **_game_to_dict(replay.first)},
+        LastFrame=_frame_to_dict(replay.last),
+    )
 
 
 @blueprint.get("/games/<game_id>/frames")
@@ -44,23 +50,22 @@ def frames(game_id: str) -> Response:
     A negative offset counts from the end of the game.
     """
     try:
-        boards = load_timeline(game_id).boards[:]
+        replay = load_game(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
-    offset = query_integer("offset", 0, minimum=-len(boards))
+    count = len(replay.turns) + 1
+    offset = query_integer("offset", 0, minimum=-count)
     limit = query_integer("limit", 100, maximum=_MAX_FRAMES)
-    start = max(0, len(boards) + offset) if offset < 0 else offset
-    shown = boards[start : start + limit]
+    start = offset + count if offset < 0 else offset
+    shown = list(itertools.islice(replay.boards(), start, start + limit))
     return jsonify(count=len(shown), frames=[_frame_to_dict(board) for board in shown])
 
 
-def _game_to_dict(timeline: GameTimeline) -> dict[str, Any]:
-    """Return a game as the API's ``Game`` object."""
-    board = timeline.boards[0]
+def _game_to_dict(board: Board) -> dict[str, Any]:
+    """Return a game as the API's ``Game`` object, without the status."""
     game, settings = board.game, board.game.settings
     return {
         "ID": game.id,
-        "Status": "complete" if timeline.over else "running",
         "Width": board.width,
         "Height": board.height,
         "Ruleset": {

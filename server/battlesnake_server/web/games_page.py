@@ -16,6 +16,7 @@ from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_server import replay_json
 from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import SURVIVED_KEY
+from battlesnake_server.file_cache import cache_by_file
 from battlesnake_server.replay_viewer import frame_stream, position_formats
 from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS, WhatIfBusyError
 from battlesnake_server.web import pages
@@ -26,7 +27,7 @@ from battlesnake_server.web.leaderboard import (
     list_tournaments,
     requested_tournament,
 )
-from battlesnake_server.web.live_games import GameTimeline, load_recorded_game
+from battlesnake_server.web.live_games import GameTimeline
 from battlesnake_server.web.pages import error_response, query_integer, render_missing_page
 
 GAMES_PER_PAGE = 24
@@ -76,21 +77,22 @@ class _GameCard:
     error: str = ""
 
 
+_load_replay = cache_by_file(32)(Replay.load)
+
+
 class GameNotFoundError(LookupError):
     """Error raised if a game or its replay does not exist."""
 
 
-def load_timeline(game_id: str) -> GameTimeline:
-    """Return the timeline of the live or recorded game with this id.
+def load_game(game_id: str) -> Replay:
+    """Return the live or recorded game with this id, which the caller must not change.
 
     Raises:
         GameNotFoundError: If no game has this id, or the game has no replay.
         ReplayError: If the replay is damaged.
     """
-    live = current_arena().broadcast.find(game_id)
-    if live is not None:
-        return live
-    return load_recorded_game(_find_stored_replay(game_id))
+    timeline = current_arena().broadcast.find(game_id)
+    return _load_replay(_find_stored_replay(game_id)) if timeline is None else timeline.replay
 
 
 def _find_stored_replay(game_id: str) -> Path:
@@ -224,7 +226,7 @@ def live_json() -> Response:
             {**replay_json.header(board), "frame": replay_json.frame(board),
              "page": url_for("games.show", game_id=game_id)}
             for game_id, timeline in current_arena().broadcast.live_games()
-            for board in timeline.boards[-1:]
+            for board in [timeline.replay.last]
         ]
     )  # fmt: skip
 
@@ -236,7 +238,7 @@ def show(game_id: str) -> str | tuple[str, int]:
     The parameter ``?key=`` authorizes the game's keyboard player.
     """
     try:
-        load_timeline(game_id)
+        load_game(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return render_missing_page(str(error))
     key = request.args.get("key", "")
@@ -257,37 +259,41 @@ def data(game_id: str) -> Response:
     """
     since = query_integer("since", 0)
     try:
-        path = None if current_arena().broadcast.find(game_id) else _find_stored_replay(game_id)
-        if path is not None and (chunk := frame_stream.respond(path)) is not None:
-            return chunk
-        found = load_timeline(game_id)
+        timeline = current_arena().broadcast.find(game_id)
+        if timeline is None:
+            path = _find_stored_replay(game_id)
+            if (chunk := frame_stream.respond(path)) is not None:
+                return chunk
+            replay = _load_replay(path)
+            timeline = GameTimeline(replay.first, replay.turns)
+            timeline.end()
     except GameNotFoundError as error:
         return error_response(error, 404)
     except ReplayError as error:
         return error_response(error, 422)
     if "wait" in request.args and _waiting.acquire(blocking=False):
         try:
-            found.wait(since + 1, _LONG_POLL_TIMEOUT_S)
+            timeline.wait(since + 1, _LONG_POLL_TIMEOUT_S)
         finally:
             _waiting.release()
-    return jsonify(found.to_dict(min(since, len(found.boards) - 1)))
+    return jsonify(timeline.to_dict(since))
 
 
 @blueprint.get("/game/<game_id>/embed")
 def embed(game_id: str) -> Response | tuple[str, int]:
     """Return the game as a page that other sites may show in a frame."""
     try:
-        found = load_timeline(game_id)
+        replay = load_game(game_id)
     except (GameNotFoundError, ReplayError) as error:
         return render_missing_page(str(error))
-    return pages.embed_response(Replay(found.boards[0], found.turns[:]))
+    return pages.embed_response(Replay(replay.first, replay.turns[:]))  # A live game grows.
 
 
 @blueprint.get("/game/<game_id>/last")
 def last(game_id: str) -> Response:
     """Return the last position of a game as JSON, for thumbnails."""
     try:
-        board = load_timeline(game_id).boards[-1]
+        board = load_game(game_id).last
     except (GameNotFoundError, ReplayError) as error:
         return error_response(error, 404)
     return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
@@ -297,7 +303,7 @@ def last(game_id: str) -> Response:
 def position(game_id: str, turn: int, form: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
     try:
-        boards = load_timeline(game_id).boards_until(turn, MAX_SEEN_TURNS)
+        boards = load_game(game_id).boards_until(turn, MAX_SEEN_TURNS)
         return position_formats.respond(boards, form)
     except (GameNotFoundError, ValueError) as error:
         return error_response(error, 404)

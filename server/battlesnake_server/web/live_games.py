@@ -1,16 +1,14 @@
-"""Timelines of live and recorded games."""
+"""Live games, whose pages wait for the next turn."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_server import replay_json
-from battlesnake_server.file_cache import cache_by_file
 
 MAX_FINISHED_GAMES = 16
 """Maximum number of finished games in memory.
@@ -20,48 +18,30 @@ Finished games remain in memory while the database stores the games.
 
 
 class GameTimeline:
-    """Positions and turns of a live or recorded game.
+    """A game that grows, with the frames of its turns.
 
     Attributes:
-        boards: Positions of the game.
-        turns: Turns between the positions.
+        replay: Recording of the game.
         over: Whether the game is over.
         problem: Message that the page shows at the end of the game, or "".
     """
 
-    def __init__(self, first: Board, turns: Iterable[Turn] = (), *, over: bool = False) -> None:
-        self.boards = [first.copy()]
-        self.turns: list[Turn] = []
+    def __init__(self, first: Board, turns: Iterable[Turn] = ()) -> None:
+        self.replay = Replay(first)
         self.over = False
         self.problem = ""
+        self._frames: list[dict[str, Any]] = []
         self._released = False
         self._changed = threading.Condition()
         for turn in turns:
             self.add_turn(turn)
-        if over:
-            self.end()
-
-    def boards_until(self, turn: int, count: int) -> list[Board]:
-        """Return up to ``count`` consecutive positions, of which the last is on turn ``turn``.
-
-        The caller must not change the positions.
-
-        Raises:
-            ValueError: If the game does not contain the turn.
-        """
-        first, last = self.boards[0].turn, self.boards[-1].turn
-        if not first <= turn <= last:
-            raise ValueError(f"turn must be between {first} and {last}, got {turn}")
-        end = turn - first + 1
-        return self.boards[max(0, end - count) : end]
 
     def add_turn(self, turn: Turn) -> None:
         """Append a turn."""
-        board = self.boards[-1].copy()
-        turn.play(board)
+        frame = replay_json.frame(self.replay.last, turn)
         with self._changed:
-            self.turns.append(turn)
-            self.boards.append(board)
+            self.replay.append_turn(turn)
+            self._frames.append(frame)
             self._changed.notify_all()
 
     def end(self) -> None:
@@ -79,7 +59,7 @@ class GameTimeline:
         """
         with self._changed:
             self._changed.wait_for(
-                lambda: len(self.boards) > length or self.over or self._released, seconds
+                lambda: len(self._frames) >= length or self.over or self._released, seconds
             )
 
     def release(self) -> None:
@@ -95,25 +75,15 @@ class GameTimeline:
         of the first frame.
         """
         with self._changed:
-            boards, turns, over = self.boards[:], self.turns[:], self.over
-            problem = self.problem
-        following = [*turns, None]
-        deaths = [
-            {"turn": snake.eliminated_on, "id": snake.id, "cause": snake.eliminated_cause}
-            for snake in boards[-1].snakes
-            if not snake.alive
-        ]
-        return {
-            **replay_json.header(boards[0]),
-            "deaths": sorted(deaths, key=lambda death: int(death["turn"])),
-            "from": since,
-            "frames": [
-                replay_json.frame(boards[i], following[i]) for i in range(since, len(boards))
-            ],
-            "over": over,
-            "problem": problem,
-            "more": False,
-        }
+            frames = [*self._frames[since:], replay_json.frame(self.replay.last)]
+            return {
+                **replay_json.replay_header(self.replay),
+                "from": min(since, len(self._frames)),
+                "frames": frames,
+                "over": self.over,
+                "problem": self.problem,
+                "more": False,
+            }
 
 
 class LiveGames:
@@ -173,15 +143,3 @@ class LiveGames:
         over = [game_id for game_id, timeline in self._timelines.items() if timeline.over]
         for game_id in over[:-MAX_FINISHED_GAMES]:
             del self._timelines[game_id]
-
-
-@cache_by_file(32)
-def load_recorded_game(path: Path) -> GameTimeline:
-    """Return the timeline of the game in a replay file.
-
-    Raises:
-        ReplayError: If the file is damaged.
-        OSError: If the file cannot be read.
-    """
-    replay = Replay.load(path)
-    return GameTimeline(replay.first, replay.turns, over=True)

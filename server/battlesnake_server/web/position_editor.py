@@ -21,7 +21,7 @@ from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
 from battlesnake_server.web.context import current_arena
-from battlesnake_server.web.games_page import GameNotFoundError, load_timeline
+from battlesnake_server.web.games_page import GameNotFoundError, load_game
 from battlesnake_server.web.pages import (
     error_response,
     parse_body,
@@ -191,7 +191,7 @@ def _load_requested_board() -> Board:
     game_id = request.args.get("game")
     if game_id is None:
         return Board.from_text(EXAMPLE_BOARD)
-    board = load_timeline(game_id).boards_until(query_integer("turn", 0), 1)[0].copy()
+    board = load_game(game_id).board(query_integer("turn", 0))
     you = request.args.get("you")
     if you is not None:
         board.you_id = board.snake(you).id
