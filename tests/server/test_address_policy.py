@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from battlesnake_server.address_policy import (
     classify,
     open_listener,
 )
-from battlesnake_server.arena.players import HttpPlayer, MoveResponse, open_client
+from battlesnake_server.arena.players import HttpPlayer, MoveResponse
 from tests.parsers import parser_of
 from tests.processes import COMMAND, run
 from tests.server import misbehaving_snakes
@@ -87,8 +88,7 @@ def ask(
     redirects: bool = False,
 ) -> MoveResponse:
     async def talk() -> MoveResponse:
-        async with open_client(policy) as client:
-            player = HttpPlayer(url, 2.0, client, redirects=redirects)
+        async with HttpPlayer(url, 2.0, replace(policy, redirects=redirects)) as player:
             await player.fetch_customization()
             await player.start(BODY)
             answer = await player.move(BODY)

@@ -24,7 +24,6 @@ from battlesnake_server.arena.players import (
     HttpPlayer,
     LocalPlayer,
     MoveResponse,
-    open_client,
     parse_customization,
     parse_move,
 )
@@ -50,8 +49,7 @@ def ask(
     url: str, times: int = 1, timeout: float = PATIENT, *, redirects: bool = False
 ) -> list[MoveResponse]:
     async def talk() -> list[MoveResponse]:
-        async with open_client(HERE) as client:
-            player = HttpPlayer(url, timeout, client, redirects=redirects)
+        async with HttpPlayer(url, timeout, replace(HERE, redirects=redirects)) as player:
             return [await player.move(BODY) for _ in range(times)]
 
     return asyncio.run(talk())
@@ -211,8 +209,7 @@ def test_a_redirect_on_the_same_host_is_followed_if_allowed() -> None:
 
 def test_start_end_and_customization_never_raise() -> None:
     async def talk(url: str) -> dict[str, str]:
-        async with open_client(HERE) as client:
-            player = HttpPlayer(url, 0.2, client)
+        async with HttpPlayer(url, 0.2, HERE) as player:
             await player.start(BODY)
             await player.end(BODY)
             return await player.fetch_customization()
@@ -226,8 +223,8 @@ def test_the_customization_is_read_whatever_the_status() -> None:
     customization = b'{"color": "#fff", "head": 3, "tail": "bolt", "author": "x"}'
 
     async def fetch(url: str) -> dict[str, str]:
-        async with open_client(HERE) as client:
-            return await HttpPlayer(url, PATIENT, client).fetch_customization()
+        async with HttpPlayer(url, PATIENT, HERE) as player:
+            return await player.fetch_customization()
 
     with misbehaving_snakes.snake(
         misbehaving_snakes.says(misbehaving_snakes.http(customization, "404 Not Found"))

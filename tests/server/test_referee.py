@@ -19,7 +19,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
 from battlesnake_server.address_policy import LOOPBACK, AddressPolicy
-from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, open_client
+from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player
 from battlesnake_server.arena.referee import GameRecord, play
 from tests.server import misbehaving_snakes
 
@@ -47,13 +47,15 @@ def referee(
     game = game or game_of()
 
     async def run() -> GameRecord:
-        async with open_client(AddressPolicy(frozenset({LOOPBACK}))) as client:
-            players = [
-                HttpPlayer(who, 0.5 if who == hurried else game.timeout / 1000, client)
-                if isinstance(who, str)
-                else LocalPlayer(who, game.timeout / 1000)
-                for who in table
-            ]
+        async with contextlib.AsyncExitStack() as stack:
+            players: list[Player] = []
+            for who in table:
+                timeout = 0.5 if who == hurried else game.timeout / 1000
+                if isinstance(who, str):
+                    player = HttpPlayer(who, timeout, AddressPolicy(frozenset({LOOPBACK})))
+                    players.append(await stack.enter_async_context(player))
+                else:
+                    players.append(LocalPlayer(who, timeout))
             names = [f"snake {seat}" for seat in range(len(table))]
             return await play(game, width, height, names, players, **options)
 

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import aiohttp
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
@@ -25,6 +24,7 @@ from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.snakes import Strategy
 from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.guarded_strategy import (
     GuardedStrategy,
@@ -38,7 +38,6 @@ from battlesnake_server.arena.players import (
     LocalPlayer,
     MoveResponse,
     Player,
-    open_client,
 )
 from battlesnake_server.arena.tournament import Entrant, OpenPlayers, local_strategy_factory
 
@@ -78,8 +77,8 @@ class _CpuMeteredPlayer(HttpPlayer):
     ``meter`` returns the total CPU time of the program in seconds.
     """
 
-    def __init__(self, url: str, timeout: float, client: aiohttp.ClientSession, meter: CpuMeter):
-        super().__init__(url, timeout, client)
+    def __init__(self, url: str, timeout: float, address_policy: AddressPolicy, meter: CpuMeter):
+        super().__init__(url, timeout, address_policy)
         self._meter = meter
         self._before = 0.0
         self.cpu_seconds: list[float] = []
@@ -152,13 +151,13 @@ def make_equal_cpu_player_opener(meter: Callable[[str], float]) -> OpenPlayers:
             opponents = {}
             for entrant in seated:
                 if entrant.is_remote:
-                    client = await stack.enter_async_context(open_client(entrant.address_policy))
-                    opponents[entrant.label] = _CpuMeteredPlayer(
+                    player = _CpuMeteredPlayer(
                         entrant.source,
                         _CPU_TIMEOUT_FACTOR * timeout,
-                        client,
+                        entrant.address_policy,
                         functools.partial(meter, entrant.label),
                     )
+                    opponents[entrant.label] = await stack.enter_async_context(player)
             yield [
                 opponents.get(entrant.label)
                 or _EqualCpuPlayer(

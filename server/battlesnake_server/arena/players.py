@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from concurrent import futures
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import aiohttp
 from yarl import URL
@@ -114,26 +114,29 @@ class Player(Protocol):
 
 
 class HttpPlayer:
-    """Player for a snake behind a URL.
+    """Player for a snake behind a URL; the context closes the connections.
 
     The URL of every request includes the base path and the query of ``url``.
 
     Args:
         url: The snake's URL.
         timeout: Timeout of a whole request in seconds, including redirects.
-        client: HTTP client from `open_client`.
-        redirects: Whether to follow redirects to the same host and port.
+        address_policy: Addresses to which the player may connect, and whether to follow redirects.
     """
 
     is_remote = True
 
-    def __init__(
-        self, url: str, timeout: float, client: aiohttp.ClientSession, *, redirects: bool = False
-    ) -> None:
+    def __init__(self, url: str, timeout: float, address_policy: AddressPolicy) -> None:
         self._url = URL(url)
         self._timeout = timeout
-        self._client = client
-        self._redirects = redirects
+        self._client = open_client(address_policy)
+        self._redirects = address_policy.redirects
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.close()
 
     async def fetch_customization(self) -> dict[str, str]:
         """Send ``GET url`` and return the valid fields of the customization.
@@ -303,8 +306,7 @@ async def check_responds(
         ValueError: If the snake does not respond; the message names the URL and the reason.
     """
     try:
-        async with open_client(address_policy) as client:
-            player = HttpPlayer(url, 5.0, client, redirects=address_policy.redirects)
+        async with HttpPlayer(url, 5.0, address_policy) as player:
             response = json.loads(await player.fetch_index())
     except (*_REQUEST_ERRORS, RecursionError) as error:
         if not json_required and not isinstance(error, aiohttp.ClientConnectorError):
@@ -438,9 +440,7 @@ async def request_single_move(
 
     If the snake does not send a valid response, the decision's move is ``""``.
     """
-    async with open_client(address_policy) as client:
-        timeout = body["game"]["timeout"] / 1000
-        player = HttpPlayer(url, timeout, client, redirects=address_policy.redirects)
+    async with HttpPlayer(url, body["game"]["timeout"] / 1000, address_policy) as player:
         await player.start(body)
         response = await player.move(body)
         await player.end(body)

@@ -44,7 +44,7 @@ from battlesnake_heuristics.rating.process_pool import (
 )
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
-from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
+from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player
 from battlesnake_server.arena.referee import (
     GameRecord,
     OnEvent,
@@ -529,12 +529,8 @@ async def open_players(
         players: list[Player] = []
         for seat, entrant in enumerate(seated):
             if entrant.is_remote:
-                address_policy = entrant.address_policy
-                client = await stack.enter_async_context(open_client(address_policy))
-                player = HttpPlayer(
-                    entrant.source, timeout, client, redirects=address_policy.redirects
-                )
-                players.append(player)
+                player = HttpPlayer(entrant.source, timeout, entrant.address_policy)
+                players.append(await stack.enter_async_context(player))
             else:
                 strategy = make_strategy(local_strategy_factory(entrant), seed + seat)
                 customization = bundle_customization(str(entrant))
