@@ -231,6 +231,7 @@ def test_a_league_resumes_from_the_database(url: str) -> None:
         assert (rows["ä"].reason, rows["ä"].failures, set(rows)) == ("tired", 1, {"ä"})
         set_benched(session, url, "b", True)
         end_season(session, url, season.starts)
+        session.commit()
     assert league.season == season
     league.run_once(play_here)
     assert league.season.number == 2

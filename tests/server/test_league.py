@@ -250,10 +250,12 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
         with Session(engine) as session:
             (season,) = load_seasons(session, "Club")
             set_benched(session, "Club", "c", True)
+            session.commit()
         assert games_in(5) <= 1
         with Session(engine) as session:
             set_benched(session, "Club", "c", False)
             end_season(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
+            session.commit()
         assert games_in(5) >= 4
         assert league.season.number == season.number + 1
     engine.dispose()
@@ -302,11 +304,13 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
             assert re.fullmatch(r".*?(\d+) of \1 .*\(connection\)", row.reason)
             set_benched(session, "Club", "h", True)
             set_benched(session, "Club", "mute", True)
+            session.commit()
         while clock.hours < 2:
             league.run_once(play_here)
         assert len(games_of(engine, league.season.tournament)) == len(games)
         with Session(engine) as session:
             set_benched(session, "Club", "h", False)
+            session.commit()
         while clock.hours < 2.1:
             league.run_once(play_here)
         assert len(games_of(engine, league.season.tournament)) > len(games)

@@ -280,7 +280,6 @@ def _create_tables(session: Session) -> None:
     for old, new in _RENAMED_COLUMNS.items():
         if old in columns:
             session.execute(text(f"ALTER TABLE league_snakes RENAME COLUMN {old} TO {new}"))
-    session.commit()
 
 
 def utc_now() -> datetime:
@@ -315,16 +314,18 @@ def lock_database(engine: Engine) -> Iterator[None]:
 
 
 def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
-    """Call ``work`` with a new database session and return the result.
+    """Call ``work`` with a new database session, commit, and return the result.
 
     If another program has locked the SQLite database, the function calls ``work`` again until the
-    call succeeds.
+    call succeeds. ``work`` must create its rows: a row of a failed attempt keeps its id.
     """
     reported = False
     while True:
         try:
             with Session(engine, expire_on_commit=False) as session:
-                return work(session)
+                result = work(session)
+                session.commit()
+                return result
         except OperationalError as error:
             # SQLite has waited several seconds for the lock before this error.
             if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:

@@ -156,14 +156,13 @@ def load_seasons(session: Session, league: str) -> list[Season]:
 def end_season(session: Session, league: str, now: datetime) -> None:
     """End the current season at the time ``now``.
 
-    The league then starts the next season.
+    The league then starts the next season. The caller commits.
     """
     season = load_seasons(session, league)[0]
     row = session.get_one(Tournament, season.tournament)
     row.settings = replace(season, ends=min(season.ends, now), ended=True).tournament_settings(
         league
     )
-    session.commit()
 
 
 def _get_or_create_league_snake(session: Session, league: str, snake: str) -> LeagueSnake:
@@ -180,13 +179,12 @@ def _get_or_create_league_snake(session: Session, league: str, snake: str) -> Le
 def set_benched(session: Session, league: str, snake: str, benched: bool) -> None:
     """Bench or unbench a snake.
 
-    An unbenched snake plays again after its next successful health check.
+    An unbenched snake plays again after its next successful health check. The caller commits.
     """
     row = _get_or_create_league_snake(session, league, snake)
     row.benched = benched
     if not benched:
         row.cooldown_until = _EXPIRED_COOLDOWN_END
-    session.commit()
 
 
 def load_league_snakes(session: Session, league: str) -> dict[str, LeagueSnake]:
@@ -297,13 +295,12 @@ class League:
         """Store a new season that starts at ``starts``."""
         season = Season(0, number, starts, starts + timedelta(days=self.plan.season_days))
 
-        def add_row(session: Session) -> Season:
+        def add_row(session: Session) -> Tournament:
             row = Tournament(settings=season.tournament_settings(self.plan.name))
             session.add(row)
-            session.commit()
-            return Season.from_row(row)
+            return row
 
-        return with_retries(self._engine, add_row)
+        return Season.from_row(with_retries(self._engine, add_row))
 
     def _update_season(self) -> None:
         """Start a new season if the current season has ended.
@@ -402,7 +399,6 @@ class League:
             cooldown = _cooldown_duration(row.failures)
             row.failures += 1
             row.cooldown_until, row.reason = now + cooldown, reason[:200]
-            session.commit()
             return cooldown
 
         cooldown = with_retries(self._engine, write)
@@ -415,7 +411,6 @@ class League:
             if row.cooldown_until is not None:
                 latest = now + _cooldown_duration(max(0, row.failures - 1))
                 row.cooldown_until = min(row.cooldown_until, latest)
-        session.commit()
 
     def _mark_healthy(self, name: str) -> None:
         """Store the end of a snake's cooldown."""
@@ -423,7 +418,6 @@ class League:
         def write(session: Session) -> None:
             row = _get_or_create_league_snake(session, self.plan.name, name)
             row.cooldown_until, row.reason = None, ""
-            session.commit()
 
         with_retries(self._engine, write)
         log(f"{name} is healthy again")
@@ -432,10 +426,8 @@ class League:
         """Set a snake's number of consecutive failures to 0."""
 
         def write(session: Session) -> None:
-            row = _get_or_create_league_snake(session, self.plan.name, name)
-            if row.failures:
+            if row := load_league_snakes(session, self.plan.name).get(name):
                 row.failures = 0
-                session.commit()
 
         with_retries(self._engine, write)
 

@@ -371,7 +371,6 @@ def store_game(
     def add(session: Session) -> StoredGame:
         game = build_game_row(result, tournament, labels)
         session.add(game)
-        session.commit()
         return game
 
     try:
@@ -423,7 +422,6 @@ def delete_games_without_replay(engine: Engine, tournament: int, replays: Path |
         lost = [game for game in load_games(session, tournament) if has_lost_replay(game)]
         for game in lost:
             session.delete(game)
-        session.commit()
         return len(lost)
 
     if count := with_retries(engine, delete_lost_games):

@@ -144,13 +144,12 @@ def start_or_resume_tournament(
         return found
     stored = _settings_with_versions(setup) | more
 
-    def insert_tournament(session: Session) -> int:
+    def insert_tournament(session: Session) -> Tournament:
         tournament = Tournament(settings=stored)
         session.add(tournament)
-        session.commit()
-        return tournament.id
+        return tournament
 
-    return with_retries(engine, insert_tournament)
+    return with_retries(engine, insert_tournament).id
 
 
 def find_resumable_tournament(
@@ -170,7 +169,6 @@ def find_resumable_tournament(
             other = find_tournament(session, stored, any_version=True)
             return None, versions if other is None else other.settings[SNAKE_VERSIONS_KEY]
         tournament.settings = stored  # Replace settings that an earlier release stored.
-        session.commit()
         return tournament.id, versions
 
     found, other_versions = with_retries(engine, find_and_update)

@@ -284,20 +284,20 @@ class _RungMatches:
             self._tournaments[rung.name] = stored_tournament.start_or_resume_tournament(
                 self._engine, setup, resume=False
             )
+        for result in results:
+            collect_errors(self.errors, result, setup)
         labels = setup.labels
 
-        def insert_games(session: Session) -> MatchScore:
+        def insert_games(session: Session) -> list[StoredGame]:
             games = [
                 build_game_row(result, self._tournaments[rung.name], labels) for result in results
             ]
             session.add_all(games)
-            session.commit()
-            self.games += games
-            return MatchScore.from_games(games)
+            return games
 
-        for result in results:
-            collect_errors(self.errors, result, setup)
-        return with_retries(self._engine, insert_games)
+        games = with_retries(self._engine, insert_games)
+        self.games += games
+        return MatchScore.from_games(games)
 
 
 def _format_ladder(ladder: Ladder, as_json: bool) -> str:

@@ -245,7 +245,7 @@ class GameManager:
         """Play and store a game, and report errors on the game's page."""
         try:
             record = asyncio.run(self._play_game(game, request))
-            self._store_with_retries(game, request, record)
+            self._store_game(game, request, record)
         except _GameStoppedError:
             pass  # The game's page shows the turns played so far.
         except (OSError, SQLAlchemyError) as error:  # For example, the disk is full.
@@ -283,23 +283,11 @@ class GameManager:
         if game.stopped or time.monotonic() > game.deadline:
             raise _GameStoppedError
 
-    def _store_with_retries(
-        self, game: _ManagedGame, request: GameRequest, record: GameRecord
-    ) -> None:
-        """Store a game under the next unused number.
+    def _store_game(self, game: _ManagedGame, request: GameRequest, record: GameRecord) -> None:
+        """Store a game under the number after the highest stored number.
 
         If another process uses the number first, the method tries again.
         """
-        for _ in range(_MAX_STORE_ATTEMPTS - 1):
-            try:
-                return self._store_game(game, request, record)
-            except IntegrityError:
-                continue
-        return self._store_game(game, request, record)
-
-    def _store_game(self, game: _ManagedGame, request: GameRequest, record: GameRecord) -> None:
-        """Store a game under the number after the highest stored number."""
-        saved: list[Path] = []
 
         def store(session: Session) -> None:
             tournament = find_tournament(session, VISITOR_TOURNAMENT)
@@ -312,20 +300,21 @@ class GameManager:
             )
             number = 0 if last is None else last + 1
             path = replay_path(self._replays / "started-here", number, game.id)
-            saved.append(path)
-            Replay(record.first, record.turns).save(path)
             scheduled = ScheduledGame(number, request.seed, tuple(range(len(record.seats))))
             result = GameResult.from_record(scheduled, game.id, record, path)
             session.add(build_game_row(result, tournament.id, request.labels))
-            session.commit()
+            try:
+                Replay(record.first, record.turns).save(path)
+                session.commit()
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
 
-        try:
-            with self._storing:
-                with_retries(self._engine, store)
-        except BaseException:
-            for path in saved:
-                path.unlink(missing_ok=True)
-            raise
-        for path in saved[:-1]:  # These files are from earlier attempts.
-            if path != saved[-1]:
-                path.unlink(missing_ok=True)
+        for attempt in range(1, _MAX_STORE_ATTEMPTS + 1):
+            try:
+                with self._storing:
+                    with_retries(self._engine, store)
+                return
+            except IntegrityError:
+                if attempt == _MAX_STORE_ATTEMPTS:
+                    raise

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_server.arena.database import LeagueSnake, utc_now
+from battlesnake_server.arena.database import LeagueSnake, utc_now, with_retries
 from battlesnake_server.arena.league import (
     Season,
     end_season,
@@ -106,8 +106,10 @@ def bench() -> Response:
             raise BoardError(f"snake: {format_value(snake)} is not in this league")
     except BoardError as error:
         return error_response(error)
-    with Session(current_arena().database) as session:
-        set_benched(session, config.name, snake, benched)
+    with_retries(
+        current_arena().database,
+        lambda session: set_benched(session, config.name, snake, benched),
+    )
     return jsonify(snake=snake, benched=benched)
 
 
@@ -119,10 +121,10 @@ def end_current_season() -> Response:
         parse_body()
     except BoardError as error:
         return error_response(error)
-    with Session(current_arena().database) as session:
-        if not load_seasons(session, config.name):
-            return error_response("no season has started", 409)
-        end_season(session, config.name, utc_now())
+    database = current_arena().database
+    if not with_retries(database, lambda session: load_seasons(session, config.name)):
+        return error_response("no season has started", 409)
+    with_retries(database, lambda session: end_season(session, config.name, utc_now()))
     return jsonify(ended=True)
 
 
