@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
@@ -211,7 +211,7 @@ class _IncrementalStandings:
 
     def __init__(self, database: Engine, tournament: int | None) -> None:
         self._database = database
-        self._tournament = tournament
+        self._conditions = () if tournament is None else (StoredGame.tournament_id == tournament,)
         self._lock = threading.Lock()
         self._standings = Standings()
         self._latest = self._damaged = 0
@@ -241,7 +241,10 @@ class _IncrementalStandings:
         """Add the games stored since the last call to the standings."""
         with Session(self._database) as session:
             known = self._standings.games + self._damaged
-            if self._count_games(session, StoredGame.id <= self._latest) != known:
+            stored = select(func.count(StoredGame.id)).where(
+                StoredGame.id <= self._latest, *self._conditions
+            )
+            if session.scalar(stored) != known:
                 # If games were deleted or inserted out of order, compute the standings from
                 # scratch.
                 self._standings, self._latest, self._damaged = Standings(), 0, 0
@@ -257,24 +260,15 @@ class _IncrementalStandings:
         if before != self._standings.games or not before:
             self._lines = self._standings.sorted_rows()
 
-    def _count_games(self, session: Session, which: ColumnElement[bool]) -> int:
-        """Return the number of stored games that meet the condition ``which``."""
-        query = select(func.count(StoredGame.id)).where(which)
-        if self._tournament is not None:
-            query = query.where(StoredGame.tournament_id == self._tournament)
-        return session.scalar(query) or 0
-
     def _next_games_query(self) -> Select[Any]:
         """Build the query for the next games to load."""
-        query = (
+        return (
             select(StoredGame)
-            .where(StoredGame.id > self._latest)
+            .where(StoredGame.id > self._latest, *self._conditions)
             .order_by(StoredGame.id)
             .limit(_MAX_GAMES_PER_QUERY)
+            .options(selectinload(StoredGame.seats))
         )
-        if self._tournament is not None:
-            query = query.where(StoredGame.tournament_id == self._tournament)
-        return query.options(selectinload(StoredGame.seats))
 
 
 def _rating_bounds(lines: Sequence[StandingsRow]) -> tuple[float, float]:
