@@ -160,7 +160,7 @@ def test_a_scenario_needs_a_search_slot(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(what_if, "_search_slots", busy)
     board = Board.from_text("A . . . . B\n. . . . . .")
     board.you_id = "a"
-    with pytest.raises(what_if.WhatIfBusyError):
+    with pytest.raises(analysis_queue.BusyError):
         what_if.build_scenario([board])
 
 

@@ -38,8 +38,8 @@ _ANALYSIS_NICE_INCREMENT = 10
 """Increment of the niceness of an analysis process."""
 
 
-class AnalysisQueueFullError(RuntimeError):
-    """Error raised if the analysis queue is full."""
+class BusyError(RuntimeError):
+    """Error raised if a limit of concurrent work is reached; a later request may succeed."""
 
 
 class AnalysisQueue:
@@ -58,7 +58,7 @@ class AnalysisQueue:
         """Queue the analysis of a game, unless the analysis is already queued.
 
         Raises:
-            AnalysisQueueFullError: If the queue is full.
+            BusyError: If the queue is full.
         """
         with self._lock:
             if game in self._queued:
@@ -66,9 +66,7 @@ class AnalysisQueue:
             try:
                 self._queue.put_nowait(game)
             except queue.Full:
-                raise AnalysisQueueFullError(
-                    "the analysis queue is full; try again later"
-                ) from None
+                raise BusyError("the analysis queue is full; try again later") from None
             self._queued.add(game)
             self._failed.pop(game, None)
             if self._thread is None:

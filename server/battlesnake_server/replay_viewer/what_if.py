@@ -24,6 +24,7 @@ from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_server import replay_json
+from battlesnake_server.replay_viewer.analysis_queue import BusyError
 
 _MAX_BRANCH_TURNS = 60
 MAX_SEEN_TURNS = 50
@@ -32,19 +33,15 @@ MAX_SEEN_TURNS = 50
 _search_slots = threading.BoundedSemaphore(2)
 
 
-class WhatIfBusyError(RuntimeError):
-    """Error raised if other visitors occupy all search slots."""
-
-
 @contextmanager
 def _acquire_analyzer() -> Iterator[PositionAnalyzer]:
     """Acquire a search slot, and yield a position analyzer.
 
     Raises:
-        WhatIfBusyError: If no search slot is free within 5 s.
+        BusyError: If no search slot is free within 5 s.
     """
     if not _search_slots.acquire(timeout=5):
-        raise WhatIfBusyError("other visitors are analyzing positions; try again in a few seconds")
+        raise BusyError("other visitors are analyzing positions; try again in a few seconds")
     try:
         yield PositionAnalyzer()
     finally:
@@ -65,7 +62,7 @@ def play_branch(boards: Sequence[Board], groups: str) -> tuple[list[Board], str]
 
     Raises:
         BoardError: If the groups are invalid.
-        WhatIfBusyError: If all search slots are occupied.
+        BusyError: If all search slots are occupied.
     """
     played = [*boards[:-1], boards[-1].without_seed()]
     played_groups = []
@@ -147,7 +144,7 @@ def build_scenario(boards: Sequence[Board]) -> Scenario:
 
     Raises:
         BoardError: If ``you`` is eliminated or has no opponents.
-        WhatIfBusyError: If all search slots are occupied.
+        BusyError: If all search slots are occupied.
     """
     board = boards[-1]
     if len(board.living) < 2 or not board.you.alive or unsupported_reason(board):

@@ -15,12 +15,11 @@ from flask import Blueprint, Response, jsonify
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.draw import customization
-from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
 from battlesnake_server.web.context import current_arena
-from battlesnake_server.web.games_page import GameNotFoundError, load_game
-from battlesnake_server.web.pages import error_response, query_integer
+from battlesnake_server.web.games_page import load_game
+from battlesnake_server.web.pages import query_integer
 
 _MAX_FRAMES = 1000
 """Maximum number of frames in one response."""
@@ -31,10 +30,7 @@ blueprint = Blueprint("engine", __name__)
 @blueprint.get("/games/<game_id>")
 def game(game_id: str) -> Response:
     """Return a game as the API's ``Game`` object, with the last frame."""
-    try:
-        replay = load_game(game_id)
-    except (GameNotFoundError, ReplayError) as error:
-        return error_response(error, 404)
+    replay = load_game(game_id)
     is_live = game_id in dict(current_arena().broadcast.live_games())
     status = "running" if is_live else "complete"
     return jsonify(
@@ -49,10 +45,7 @@ def frames(game_id: str) -> Response:
 
     A negative offset counts from the end of the game.
     """
-    try:
-        replay = load_game(game_id)
-    except (GameNotFoundError, ReplayError) as error:
-        return error_response(error, 404)
+    replay = load_game(game_id)
     count = len(replay.turns) + 1
     offset = query_integer("offset", 0, minimum=-count)
     limit = query_integer("limit", 100, maximum=_MAX_FRAMES)

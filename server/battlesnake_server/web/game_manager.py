@@ -37,6 +37,7 @@ from battlesnake_server.arena.tournament import (
     open_players,
     replay_path,
 )
+from battlesnake_server.replay_viewer.analysis_queue import BusyError
 from battlesnake_server.web.keyboard_player import KeyboardPlayer
 from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
@@ -62,10 +63,6 @@ _MAX_STORE_ATTEMPTS = 20
 """Maximum number of attempts to store a game under an unused game number."""
 
 log = logging.getLogger(__name__)
-
-
-class TooManyGamesError(RuntimeError):
-    """Error raised if the maximum number of concurrent games is reached."""
 
 
 class _GameStoppedError(Exception):
@@ -189,7 +186,7 @@ class GameManager:
             visitor: Address of the visitor.
 
         Raises:
-            TooManyGamesError: If the maximum number of games, in total or per visitor, is reached.
+            BusyError: If the maximum number of games, in total or per visitor, is reached.
         """
         keyboard_player = (
             None
@@ -201,12 +198,12 @@ class GameManager:
         )
         with self._lock:
             if len(self._games) >= MAX_GAMES:
-                raise TooManyGamesError(f"{MAX_GAMES} games are in progress; stop one or wait")
+                raise BusyError(f"{MAX_GAMES} games are in progress; stop one or wait")
             if (
                 sum(other.visitor == visitor for other in self._games.values())
                 >= MAX_GAMES_PER_VISITOR
             ):
-                raise TooManyGamesError(
+                raise BusyError(
                     f"{MAX_GAMES_PER_VISITOR} of your games are in progress; stop one or wait"
                 )
             self._games[game.id] = game

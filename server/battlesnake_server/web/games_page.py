@@ -18,7 +18,7 @@ from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import SURVIVED_KEY
 from battlesnake_server.file_cache import cache_by_file
 from battlesnake_server.replay_viewer import frame_stream, position_formats
-from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS, WhatIfBusyError
+from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.leaderboard import (
@@ -82,6 +82,12 @@ _load_replay = cache_by_file(32)(Replay.load)
 
 class GameNotFoundError(LookupError):
     """Error raised if a game or its replay does not exist."""
+
+
+@blueprint.app_errorhandler(GameNotFoundError)
+def _respond_not_found(error: GameNotFoundError) -> Response:
+    """Return the JSON response to a request for a missing game."""
+    return error_response(error, 404)
 
 
 def load_game(game_id: str) -> Replay:
@@ -258,19 +264,14 @@ def data(game_id: str) -> Response:
     With the parameter ``?wait``, the request waits for a new frame of a live game.
     """
     since = query_integer("since", 0)
-    try:
-        timeline = current_arena().broadcast.find(game_id)
-        if timeline is None:
-            path = _find_stored_replay(game_id)
-            if (chunk := frame_stream.respond(path)) is not None:
-                return chunk
-            replay = _load_replay(path)
-            timeline = GameTimeline(replay.first, replay.turns)
-            timeline.end()
-    except GameNotFoundError as error:
-        return error_response(error, 404)
-    except ReplayError as error:
-        return error_response(error, 422)
+    timeline = current_arena().broadcast.find(game_id)
+    if timeline is None:
+        path = _find_stored_replay(game_id)
+        if (chunk := frame_stream.respond(path)) is not None:
+            return chunk
+        replay = _load_replay(path)
+        timeline = GameTimeline(replay.first, replay.turns)
+        timeline.end()
     if "wait" in request.args and _waiting.acquire(blocking=False):
         try:
             timeline.wait(since + 1, _LONG_POLL_TIMEOUT_S)
@@ -292,10 +293,7 @@ def embed(game_id: str) -> Response | tuple[str, int]:
 @blueprint.get("/game/<game_id>/last")
 def last(game_id: str) -> Response:
     """Return the last position of a game as JSON, for thumbnails."""
-    try:
-        board = load_game(game_id).last
-    except (GameNotFoundError, ReplayError) as error:
-        return error_response(error, 404)
+    board = load_game(game_id).last
     return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
 
 
@@ -305,10 +303,8 @@ def position(game_id: str, turn: int, form: str) -> Response:
     try:
         boards = load_game(game_id).boards_until(turn, MAX_SEEN_TURNS)
         return position_formats.respond(boards, form)
-    except (GameNotFoundError, ValueError) as error:
+    except ValueError as error:
         return error_response(error, 404)
-    except WhatIfBusyError as error:
-        return error_response(error, 503)
 
 
 @blueprint.get("/game/<game_id>/analysis")
@@ -326,10 +322,7 @@ def analysis(game_id: str) -> Response:
 @blueprint.post("/game/<game_id>/analysis")
 def start_analysis(game_id: str) -> Response:
     """Start the game's analysis in the background."""
-    try:
-        return pages.start_analysis(_find_stored_replay(game_id))
-    except GameNotFoundError as error:
-        return error_response(error, 404)
+    return pages.start_analysis(_find_stored_replay(game_id))
 
 
 def _build_card(game: StoredGame) -> _GameCard:

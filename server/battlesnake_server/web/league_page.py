@@ -96,16 +96,13 @@ def as_json() -> Response:
 def bench() -> Response:
     """Bench or unbench a snake."""
     config = _league_config()
-    try:
-        sent = parse_body()
-        snake = json_fields.string(sent, "snake", "")
-        benched = sent.get("benched")
-        if not isinstance(benched, bool):
-            raise BoardError(f"benched must be true or false, got {format_value(benched)}")
-        if snake not in {entrant.name for entrant in config.entrants}:
-            raise BoardError(f"snake: {format_value(snake)} is not in this league")
-    except BoardError as error:
-        return error_response(error)
+    sent = parse_body()
+    snake = json_fields.string(sent, "snake", "")
+    benched = sent.get("benched")
+    if not isinstance(benched, bool):
+        raise BoardError(f"benched must be true or false, got {format_value(benched)}")
+    if snake not in {entrant.name for entrant in config.entrants}:
+        raise BoardError(f"snake: {format_value(snake)} is not in this league")
     with_retries(
         current_arena().database,
         lambda session: set_benched(session, config.name, snake, benched),
@@ -117,10 +114,7 @@ def bench() -> Response:
 def end_current_season() -> Response:
     """End the current season."""
     config = _league_config()
-    try:
-        parse_body()
-    except BoardError as error:
-        return error_response(error)
+    parse_body()
     database = current_arena().database
     if not with_retries(database, lambda session: load_seasons(session, config.name)):
         return error_response("no season has started", 409)

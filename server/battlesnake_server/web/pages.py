@@ -7,6 +7,7 @@ blueprints. The navigation of a site lists the registered blueprints.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import socket
 import sys
@@ -21,11 +22,12 @@ from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.untrusted_text import parse_json
-from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.replays.replay import Replay, ReplayError
+from battlesnake_gym.rules import RulesError
 from battlesnake_server.address_policy import url_host
 from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES, PageServer
 from battlesnake_server.replay_viewer import embedded_player
-from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, AnalysisQueueFullError
+from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
 from battlesnake_server.web import access_control
 
 _MIN_COMPRESSED_BYTES = 1024
@@ -38,6 +40,9 @@ _EMBEDDED_TURNS_PER_SECOND = 6
 _MAX_QUERY_INT = 2**31 - 1
 """Maximum integer in a query string; a valid id in all databases."""
 
+
+_ERROR_STATUSES = {BoardError: 400, RulesError: 400, ReplayError: 422, BusyError: 503}
+"""Status of the JSON response to a request that raises an error, by type."""
 
 _NAVIGATION = (
     ("league.index", "League"),
@@ -93,6 +98,8 @@ def create_application(brand: str, *parts: Blueprint, token: str | None = None) 
         lambda: {"brand": brand, "start_page": _relative("/"), "navigation": _registered_pages()}
     )
     app.register_error_handler(404, _render_not_found)
+    for kind, status in _ERROR_STATUSES.items():
+        app.register_error_handler(kind, functools.partial(error_response, status=status))
     access_control.require_token(app, token)
     app.after_request(_make_redirect_relative)
     app.after_request(_set_security_headers)
@@ -207,13 +214,8 @@ def analysis_response(game: Path) -> Response:
 
 def start_analysis(game: Path) -> Response:
     """Start a game's analysis in the background."""
-    try:
-        parse_body()
-        _current_analysis_queue().start(game)
-    except BoardError as error:
-        return error_response(error)
-    except AnalysisQueueFullError as error:
-        return error_response(error, 503)
+    parse_body()
+    _current_analysis_queue().start(game)
     return jsonify(_current_analysis_queue().status_to_dict(game))
 
 

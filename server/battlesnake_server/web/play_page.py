@@ -14,7 +14,6 @@ from battlesnake_server.web.game_manager import (
     DEFAULT_PAGE_TURNS,
     MAX_PAGE_TURNS,
     GameRequest,
-    TooManyGamesError,
 )
 from battlesnake_server.web.pages import error_response, parse_body
 
@@ -43,15 +42,10 @@ def index() -> str:
 
 
 @blueprint.post("/play")
-def start() -> tuple[Response, int] | Response:
+def start() -> tuple[Response, int]:
     """Start the requested game, and return the address of the game's page."""
-    try:
-        game_request = GameRequest.from_json(parse_body(), current_arena().roster)
-        game = current_arena().game_manager.start(game_request, request.remote_addr or "")
-    except ValueError as error:
-        return error_response(error)
-    except TooManyGamesError as error:
-        return error_response(error, 503)
+    game_request = GameRequest.from_json(parse_body(), current_arena().roster)
+    game = current_arena().game_manager.start(game_request, request.remote_addr or "")
     key = game.key if game.keyboard_player else None
     page = url_for("games.show", game_id=game.id, key=key)
     return jsonify(game=game.id, page=page), 201
@@ -63,10 +57,7 @@ def preview() -> Response:
 
     The default seed is 1.
     """
-    try:
-        game_request = GameRequest.from_json({"seed": 1, **parse_body()}, current_arena().roster)
-    except ValueError as error:
-        return error_response(error)
+    game_request = GameRequest.from_json({"seed": 1, **parse_body()}, current_arena().roster)
     spec, game = game_request.game_spec, game_request.build_game("preview")
     board = Board.new(spec.width, spec.height, game_request.labels, game=game)
     return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
@@ -75,10 +66,7 @@ def preview() -> Response:
 @blueprint.post("/game/<game_id>/stop")
 def stop(game_id: str) -> Response:
     """Stop a game that a visitor started."""
-    try:
-        parse_body()
-    except ValueError as error:
-        return error_response(error)
+    parse_body()
     return jsonify(stopped=current_arena().game_manager.stop(game_id))
 
 
@@ -88,13 +76,10 @@ def press(game_id: str) -> Response:
 
     The body is ``{"key": ..., "move": "up"}``; ``key`` is the secret of the game.
     """
-    try:
-        sent = parse_body()
-        move = sent.get("move")
-        if not isinstance(move, str) or move not in MOVES:
-            raise BoardError(f"move must be one of {', '.join(MOVES)}, got {format_value(move)}")
-    except ValueError as error:
-        return error_response(error)
+    sent = parse_body()
+    move = sent.get("move")
+    if not isinstance(move, str) or move not in MOVES:
+        raise BoardError(f"move must be one of {', '.join(MOVES)}, got {format_value(move)}")
     manager = current_arena().game_manager
     player = manager.find_keyboard_player(game_id, str(sent.get("key")))
     if player is not None:

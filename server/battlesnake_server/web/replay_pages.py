@@ -26,7 +26,7 @@ from battlesnake_server.replay_viewer.replay_library import (
     LibraryEntry,
     TooLittleMemoryError,
 )
-from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS, WhatIfBusyError
+from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS
 from battlesnake_server.web import pages
 from battlesnake_server.web.pages import error_response, query_integer
 
@@ -138,20 +138,14 @@ def data(key: str) -> Response:
 
     `frame_stream` defines the format.
     """
-    try:
-        entry = _find_entry(key)
-        return frame_stream.respond(entry.path, entry.view_radius) or abort(404)
-    except ReplayError as error:
-        return error_response(str(error), 422)
+    entry = _find_entry(key)
+    return frame_stream.respond(entry.path, entry.view_radius) or abort(404)
 
 
 @blueprint.get("/embed/<path:key>")
 def embed(key: str) -> Response:
     """Return a game as a page that other sites may show in a frame."""
-    try:
-        return pages.embed_response(_find_entry(key).load())
-    except ReplayError as error:
-        return error_response(str(error), 422)
+    return pages.embed_response(_find_entry(key).load())
 
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
@@ -161,9 +155,7 @@ def position(turn: int, form: str, key: str) -> Response:
         boards = _find_entry(key).load().boards_until(turn, MAX_SEEN_TURNS)
         return position_formats.respond(boards, form)
     except ValueError as error:
-        return error_response(str(error), 404)
-    except WhatIfBusyError as error:
-        return error_response(str(error), 503)
+        return error_response(error, 404)
 
 
 @blueprint.get("/analysis/<path:key>")
