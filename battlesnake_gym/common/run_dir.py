@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -69,13 +69,6 @@ _CURRENT_FIELD_NAMES = {
     "plan": "stop_conditions",
 }
 """Current field names of ``run.json``, by the former names in existing runs."""
-
-RecordGame = Callable[[Any, Path, bool], bytes | None]
-"""Function that records a game.
-
-The arguments are the algorithm, the path of the recorded game, and whether to return an animation
-as GIF bytes.
-"""
 
 REPORT_FILE = "report.html"
 
@@ -359,12 +352,11 @@ class GameRecorder:
 
     Args:
         games_dir: Directory of the recorded games.
-        record: Function that records a game, or None to record no games.
         resumed_at: Iteration of the checkpoint that the run resumes from; later games are deleted.
     """
 
-    def __init__(self, games_dir: Path, record: RecordGame | None, resumed_at: int) -> None:
-        self._games_dir, self._record = games_dir, record
+    def __init__(self, games_dir: Path, resumed_at: int) -> None:
+        self._games_dir = games_dir
         self._spent = self._animation_at = 0.0
         for iteration, path in find_recorded_games(games_dir).items():
             if iteration > resumed_at:
@@ -376,7 +368,8 @@ class GameRecorder:
         """Record a game if the time budget permits the recording, or if ``last`` is True.
 
         Args:
-            algorithm: The algorithm that plays.
+            algorithm: The algorithm that plays. Its method ``play_sample_game`` returns a replay
+                or None; without the method, no game is recorded.
             iteration: Current iteration.
             train_seconds: Training time of the run, in seconds.
             last: Whether this is the last iteration of the run.
@@ -384,14 +377,13 @@ class GameRecorder:
         Returns:
             An animation of the game as GIF bytes, or None if no animation is due.
         """
-        if self._record is None or (
-            self._spent > _RECORDING_TIME_FRACTION * train_seconds and not last
-        ):
+        if self._spent > _RECORDING_TIME_FRACTION * train_seconds and not last:
             return None
-        started = time.monotonic()
-        animate = last or train_seconds >= _MIN_ANIMATION_TIME_RATIO * self._animation_at
-        animation = self._record(algorithm, game_path(self._games_dir, iteration), animate)
-        if animation is not None:
-            self._animation_at = train_seconds
+        started, animation = time.monotonic(), None
+        if (replay := getattr(algorithm, "play_sample_game", lambda: None)()) is not None:
+            replay.save(game_path(self._games_dir, iteration))
+            if last or train_seconds >= _MIN_ANIMATION_TIME_RATIO * self._animation_at:
+                animation = bytes(replay.to_gif())
+                self._animation_at = train_seconds
         self._spent += time.monotonic() - started
         return animation

@@ -112,24 +112,6 @@ The increment is a prime number.
 """
 
 
-def record_game(algorithm: Any, path: Path, filmed: bool) -> bytes | None:
-    """Write the replay of a game with the current policy, if the algorithm plays sample games.
-
-    Args:
-        algorithm: RLlib's algorithm. The method ``play_sample_game`` returns a replay or None.
-        path: Replay file to write.
-        filmed: Whether to return the game as a GIF.
-
-    Returns:
-        The GIF file's content, or None.
-    """
-    replay = getattr(algorithm, "play_sample_game", lambda: None)()
-    if replay is None:
-        return None
-    replay.save(path)
-    return bytes(replay.to_gif()) if filmed else None
-
-
 @dataclass
 class TrainingRun:
     """Configuration, stop conditions and directories of a training run.
@@ -265,7 +247,7 @@ class TrainingRun:
                     _restore_algorithm(algorithm, self.config, checkpoint)
             self._check_initial_weights(algorithm)
             folder = self.job.output_dir
-            games = GameRecorder(folder / GAMES_DIR, record_game, self._iterations)
+            games = GameRecorder(folder / GAMES_DIR, self._iterations)
             drawn = Curves(
                 folder,
                 self.csv_columns,
