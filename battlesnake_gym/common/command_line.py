@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
@@ -381,16 +381,24 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def align_columns(rows: Sequence[Sequence[str]]) -> str:
+def align_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> str:
     r"""Return the rows of a table as text with aligned columns.
 
-    The last column is not padded.
+    Args:
+        rows: Cells of each row.
+        right: Indices of the right-aligned columns.
 
     >>> align_columns([("a", "one"), ("bcd", "two")])
     'a    one\nbcd  two\n'
+    >>> align_columns([("a", "one"), ("bcd", "2")], right=[1])
+    'a    one\nbcd    2\n'
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() + "\n" for row in rows
-    )
-    return "".join(lines)
+    text = ""
+    for row in rows:
+        cells = (
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        text += "  ".join(cells).rstrip() + "\n"
+    return text

@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from battlesnake_gym import snakes
+from battlesnake_gym.common.command_line import align_columns
 from battlesnake_server.arena.database import Seat, StoredGame, load_games, with_retries
 from battlesnake_server.arena.ratings import Rating, Ratings, rank_snakes
 from battlesnake_server.arena.tournament import (
@@ -275,15 +276,7 @@ def format_table(lines: Sequence[StandingsRow], points: bool = False) -> str:
     if not points:
         column = _TABLE_HEADINGS.index(_POINTS_HEADING)
         rows = [row[:column] + row[column + 1 :] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    texts = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column in (0, len(row) - 1) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        texts.append("  ".join(cells).rstrip())
-    return "\n".join(texts) + "\n"
+    return align_columns(rows, right=range(1, len(rows[0]) - 1))
 
 
 def _format_row(line: StandingsRow) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from battlesnake_gym.common.command_line import (
 )
 from battlesnake_gym.game_spec import SETTING_NAMES, GameSpec
 from battlesnake_gym.rules import Settings
+from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.snakes import NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
@@ -72,7 +73,6 @@ DEFAULT_REPLAY_DIR = Path("replays")
 DEFAULT_PORT = 8791
 _DEFAULT_NUM_GAMES = 10
 DEFAULT_TIMEOUT_MS = 500
-_DEFAULT_BOARD_SIZE = (11, 11)
 _OPTIONS_OF_PAGES = {
     *("snakes", "web", "web_opponent", "allow_visitor_urls", "replays", "database"),
     *("allow_networks", "follow_redirects"),
@@ -328,7 +328,7 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
     has_search_limit = arguments.nodes is not None or arguments.move_time is not None
     if has_search_limit and arguments.timeout is not None:
         raise ValueError("--timeout has no effect with --nodes or --move-time; omit --timeout")
-    width, height = arguments.board_size or _DEFAULT_BOARD_SIZE
+    width, height = arguments.board_size or (DEFAULT_BOARD_SIZE, DEFAULT_BOARD_SIZE)
     return TournamentSettings(
         snakes=tuple(arguments.snakes),
         game_spec=GameSpec(

@@ -20,6 +20,7 @@ from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
     add_json_option,
+    align_columns,
     output_file,
     positive,
     print_error,
@@ -284,13 +285,11 @@ def _format_cause_table(losses: list[LossAnalysis]) -> str:
     for analysis in losses:
         groups[analysis.cause_text].append(analysis)
     ordered = sorted(groups.items(), key=lambda item: -sum(one.loss for one in item[1]))
-    width = max(map(len, groups))
-    rows = [f"{'death':<{width}}  games  total loss"]
+    rows = [("death", "games", "total loss")]
     rows += [
-        f"{kind:<{width}}  {len(group):>5}  {sum(one.loss for one in group):>10.1f}"
-        for kind, group in ordered
+        (kind, str(len(group)), f"{sum(one.loss for one in group):.1f}") for kind, group in ordered
     ]
-    return "\n".join(rows) + "\n\n"
+    return align_columns(rows, right=(1, 2)) + "\n"
 
 
 def _test_snake(
