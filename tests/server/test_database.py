@@ -132,7 +132,7 @@ def test_what_is_stored_comes_back(url: str) -> None:
         found = find_tournament(session, setup)
         assert found is not None
         assert found.id == latest
-        games = load_games(session, latest)
+        games = load_games(engine, latest)
         assert [game.number for game in games] == [0, 1]
         assert games[0].seed == 2**63 - 1
         assert [seat.snake for seat in games[0].seats] == ["ä0", "ä1"]
@@ -226,7 +226,7 @@ def test_a_league_resumes_from_the_database(url: str) -> None:
             league.run(play_here, games=2)
     with Session(engine) as session:
         (season,) = load_seasons(session, url)
-        assert [game.number for game in load_games(session, season.tournament)] == [0, 1]
+        assert [game.number for game in load_games(engine, season.tournament)] == [0, 1]
         rows = load_league_snakes(session, url)
         assert (rows["ä"].reason, rows["ä"].failures, set(rows)) == ("tired", 1, {"ä"})
         set_benched(session, url, "b", True)

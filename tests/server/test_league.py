@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from battlesnake_gym.cli import main
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import league as league_module
-from battlesnake_server.arena.database import LeagueSnake, StoredGame, load_games, open_database
+from battlesnake_server.arena.database import LeagueSnake, load_games, open_database
 from battlesnake_server.arena.league import (
     NUM_RECENT_OPPONENTS,
     League,
@@ -57,11 +57,6 @@ def plan_of(snakes: dict[str, Any], **more: Any) -> LeagueConfig:
     return parse_league_config(
         {"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path()
     )
-
-
-def games_of(engine: Engine, tournament: int) -> list[StoredGame]:
-    with Session(engine) as session:
-        return load_games(session, tournament)
 
 
 def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +187,7 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
         assert session.scalars(select(LeagueSnake.cooldown_until)).all() == [None]
     assert (first.starts, first.ends - first.starts) == (BEGIN, second.ends - second.starts)
     assert second.starts == first.ends
-    games = games_of(engine, first.tournament)
+    games = load_games(engine, first.tournament)
     # Each restart loses at most one game, and may add one by shortening a pause.
     assert 4 * 24 - 26 <= len(games) <= 4 * 24 + 26
     assert [game.number for game in games] == list(range(len(games)))
@@ -297,7 +292,7 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
         league = League(plan, players.sources, engine, players.find_problems, clock=clock)
         while clock.hours < 0.1:
             league.run_once(play_here)
-        games = games_of(engine, league.season.tournament)
+        games = load_games(engine, league.season.tournament)
         with Session(engine) as session:
             row = session.scalars(select(LeagueSnake)).one()
             assert (row.snake, row.failures >= 2) == ("mute", True)
@@ -307,13 +302,13 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
             session.commit()
         while clock.hours < 2:
             league.run_once(play_here)
-        assert len(games_of(engine, league.season.tournament)) == len(games)
+        assert len(load_games(engine, league.season.tournament)) == len(games)
         with Session(engine) as session:
             set_benched(session, "Club", "h", False)
             session.commit()
         while clock.hours < 2.1:
             league.run_once(play_here)
-        assert len(games_of(engine, league.season.tournament)) > len(games)
+        assert len(load_games(engine, league.season.tournament)) > len(games)
     engine.dispose()
 
 

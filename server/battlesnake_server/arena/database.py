@@ -369,7 +369,7 @@ def _remove_snake_versions(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != SNAKE_VERSIONS_KEY}
 
 
-def load_games(session: Session, tournament_id: int) -> list[StoredGame]:
+def load_games(engine: Engine, tournament_id: int) -> list[StoredGame]:
     """Load all games of a tournament with their seats, in schedule order."""
     query = (
         select(StoredGame)
@@ -377,4 +377,4 @@ def load_games(session: Session, tournament_id: int) -> list[StoredGame]:
         .order_by(StoredGame.number)
         .options(selectinload(StoredGame.seats))
     )
-    return list(session.scalars(query))
+    return with_retries(engine, lambda session: list(session.scalars(query)))

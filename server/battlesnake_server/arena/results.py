@@ -411,13 +411,14 @@ def delete_games_without_replay(engine: Engine, tournament: int, replays: Path |
             path.unlink(missing_ok=True)
         return True
 
-    def delete_lost_games(session: Session) -> int:
-        lost = [game for game in load_games(session, tournament) if has_lost_replay(game)]
+    lost = [game for game in load_games(engine, tournament) if has_lost_replay(game)]
+
+    def delete_lost_games(session: Session) -> None:
         for game in lost:
             session.delete(game)
-        return len(lost)
 
-    if count := with_retries(engine, delete_lost_games):
+    if lost:
+        with_retries(engine, delete_lost_games)
         sys.stderr.write(
-            f"{count} games are played again: their replays are empty or missing in {replays}\n"
+            f"{len(lost)} games are played again: their replays are empty or missing in {replays}\n"
         )

@@ -95,7 +95,7 @@ def play_missing_games(
     """
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
-    stored = with_retries(engine, lambda session: load_games(session, tournament))
+    stored = load_games(engine, tournament)
     total, score = games, sprt_match.MatchScore()
     if sprt is None:
         assert games is not None

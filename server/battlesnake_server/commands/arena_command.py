@@ -42,7 +42,6 @@ from battlesnake_server.arena.database import (
     load_games,
     lock_database,
     open_database,
-    with_retries,
 )
 from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.results import (
@@ -259,7 +258,7 @@ def _play_locked(
                 pool, errors,
             )  # fmt: skip
     finally:
-        played = with_retries(engine, lambda session: load_games(session, tournament))
+        played = load_games(engine, tournament)
         lines = compute_standings(played, errors)
         if sprt is None:
             print_standings(lines, arguments.json, arguments.points)

@@ -18,11 +18,9 @@ from battlesnake_gym.common.command_line import Parser, output_dir, positive, pr
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.arena.database import (
-    StoredGame,
     load_games,
     lock_database,
     open_database,
-    with_retries,
 )
 from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY_FIELDS,
@@ -141,7 +139,7 @@ def _play_missing_games(
     for number in tournaments.values():
         delete_games_without_replay(engine, number, arguments.replays)
     errors: dict[str, str] = {}
-    played = {matchup: _load_games(engine, number) for matchup, number in tournaments.items()}
+    played = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}
     total = arguments.games * len(tournaments)
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
@@ -163,7 +161,7 @@ def _play_missing_games(
         lines = [
             summarize_matchup(matchup, games, plan, arguments.clock)
             for matchup, number in tournaments.items()
-            if (games := _load_games(engine, number))
+            if (games := load_games(engine, number))
         ]
         if arguments.json:
             sys.stdout.write(json.dumps(lines, indent=2) + "\n")
@@ -171,15 +169,10 @@ def _play_missing_games(
             sys.stdout.write(
                 f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"
             )
-        games = [game for number in tournaments.values() for game in _load_games(engine, number)]
+        games = [game for number in tournaments.values() for game in load_games(engine, number)]
         local = [f"{name}={source}" for name, source in players.sources.items()]
         status = print_failed_moves(compute_standings(games, errors), local, arguments.json)
     return status
-
-
-def _load_games(engine: Engine, tournament: int) -> list[StoredGame]:
-    """Load the stored games of a tournament."""
-    return with_retries(engine, lambda session: load_games(session, tournament))
 
 
 def parser() -> Parser:

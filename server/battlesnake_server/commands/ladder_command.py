@@ -257,9 +257,7 @@ class _RungMatches:
         if number is None:
             return []
         self._tournaments[rung.name] = number
-        score = MatchScore.from_games(
-            with_retries(self._engine, lambda session: load_games(session, number))
-        )
+        score = MatchScore.from_games(load_games(self._engine, number))
         pairs = {game // 2 for game in score.points}
         self._scheduled[rung.name] |= pairs
         return [

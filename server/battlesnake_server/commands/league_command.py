@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.database import load_games, lock_database, open_database, with_retries
+from battlesnake_server.arena.database import load_games, lock_database, open_database
 from battlesnake_server.arena.league import League, log
 from battlesnake_server.arena.league_config import (
     EXAMPLE_LEAGUE_FILE,
@@ -127,9 +127,7 @@ def _run_league(
         finally:
             number = league.season.tournament
             print_standings(
-                compute_standings(
-                    with_retries(engine, lambda session: load_games(session, number))
-                ),
+                compute_standings(load_games(engine, number)),
                 arguments.json,
             )
     finally:
