@@ -53,14 +53,25 @@ _START_TIMEOUT_S = 20.0
 
 _RESUME_HINT = "finished games are stored; the same command resumes the league"
 
+_OPTIONS_OF_HEALTH_CHECK = {"file", "check_health", "allow_networks", "follow_redirects"}
+"""Attributes of the options that have an effect with ``--check-health``."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run a league until interrupted; return 2 for a usage error."""
-    arguments = parser().parse_args(argv)
-    if arguments.print_example:
-        sys.stdout.write(EXAMPLE_LEAGUE_FILE)
-        return 0
+    command = parser()
+    arguments = command.parse_args(argv)
     try:
+        if arguments.print_example:
+            if arguments.file is not None:
+                raise ValueError(f"{arguments.file} has no effect with --print-example; omit it")
+            names = vars(arguments).keys() - {"print_example"}
+            command.reject_given(arguments, sorted(names), "with --print-example")
+            sys.stdout.write(EXAMPLE_LEAGUE_FILE)
+            return 0
+        if arguments.check_health:
+            names = vars(arguments).keys() - _OPTIONS_OF_HEALTH_CHECK
+            command.reject_given(arguments, sorted(names), "with --check-health")
         if arguments.file is None:
             raise ValueError("name the league file; --print-example prints an example")
         plan = load_league_config(arguments.file)
