@@ -184,6 +184,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+OPTIONS = ("allow_networks", "follow_redirects")
+"""Attributes of the options of `add_options`."""
+
 PAGE_OPTIONS = ("host", "allow_host", "port")
 """Attributes of the options of `add_page_options`."""
 

@@ -313,6 +313,7 @@ def test_a_match_with_a_url_is_refereed(
         (["minimax", "tree", "--nodes=5", "--move-time=2"], "not both"),
         (["--web", "--web-opponent=nobody", "--port=0"], "'nobody'"),
         (["hungry", "tree", "--web-opponent=minimax"], "--web-opponent.* without --web"),
+        (["hungry", "tree", "--allow-networks=private"], "--allow-networks.* without URLs"),
         (["hungry", "tree", "--port=8000"], "--port.* without --web"),
         (["hungry", "tree", "--sprt", "0", "20", "--points"], "--points.* with --sprt"),
         (["hungry", "tree", "--json", "--points", "--nodes=5"], "--points.* with --json"),

@@ -109,6 +109,12 @@ NOBODY, OWN = f"http://127.0.0.1:{free_port()}", {"command": "x"}
         ({"ours": NOBODY, "t": OWN}, {}, ["--clock=cpu"], r"snakes\.ours.* --clock"),
         ({"ours": "hungry", "far": NOBODY}, {}, ["--clock=cpu"], r"snakes\.far.* --clock"),
         ({"ours": "hungry", "t": {**OWN, "url": NOBODY}}, {}, [], r"command.* url"),
+        (
+            {"ours": "hungry", "t": "straight"},
+            {},
+            ["--follow-redirects"],
+            "--follow-redirects.* without URLs or programs",
+        ),
         ({"ours": "hungri", "t": OWN}, {}, [], "hungry"),
         ({"ours": "hungry", "t": OWN}, {"season_days": 3}, [], "'season_days'"),
     ],

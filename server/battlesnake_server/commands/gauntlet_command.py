@@ -49,17 +49,23 @@ from battlesnake_server.commands.arena_command import (
     raise_on_stop_signal,
     report_stop,
 )
-from battlesnake_server.commands.league_command import SnakeHealthChecker, check_snakes
+from battlesnake_server.commands.league_command import (
+    SnakeHealthChecker,
+    check_snakes,
+    reject_unused_options,
+)
 
 _RESUME_HINT = "finished games are stored; the same command plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Play the missing games and print the table; return 2 for a usage error."""
-    arguments = parser().parse_args(argv)
+    command = parser()
+    arguments = command.parse_args(argv)
     try:
         plan = load_league_config(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
         check_snakes(plan)
+        reject_unused_options(plan, command, arguments)
         if arguments.clock == "cpu":
             _check_equal_cpu(plan)
         engine = open_database(arguments.database)

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
+from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import load_games, lock_database, open_database
@@ -53,7 +54,7 @@ _START_TIMEOUT_S = 20.0
 
 _RESUME_HINT = "finished games are stored; the same command resumes the league"
 
-_OPTIONS_OF_HEALTH_CHECK = {"file", "check_health", "allow_networks", "follow_redirects"}
+_OPTIONS_OF_HEALTH_CHECK = {"file", "check_health", *address_policy.OPTIONS}
 """Attributes of the options that have an effect with ``--check-health``."""
 
 
@@ -76,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("name the league file; --print-example prints an example")
         plan = load_league_config(arguments.file)
         check_snakes(plan)
+        reject_unused_options(plan, command, arguments)
         token = None if arguments.token_file is None else load_or_create_token(arguments.token_file)
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
@@ -221,6 +223,14 @@ def check_snakes(plan: LeagueConfig) -> None:
             check_local_snake(entrant, plan.boards)
         except ValueError as error:
             raise ValueError(f"snakes.{snake.name}: {error}") from error
+
+
+def reject_unused_options(
+    plan: LeagueConfig, command: Parser, arguments: argparse.Namespace
+) -> None:
+    """Reject options of `address_policy.add_options` if no snake has an address."""
+    if not any(one.command or SnakeSpec.parse(one.source).is_remote for one in plan.entrants):
+        command.reject_given(arguments, address_policy.OPTIONS, "without URLs or programs")
 
 
 def _print_health(players: SnakeHealthChecker) -> int:
