@@ -397,6 +397,7 @@ def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Pat
         (RULES, ["--filters"], r"--filters.* --policy"),
         (RULES, ["--evaluation", str(EVALUATION)], "--evaluation"),
         ("x = 1", ["--policy", "shipped"], "`rules`"),
+        (RULES, ["--policy", "shipped", "--filters", "walls"], "nor a selected filter"),
         ("rules = 1", ["--policy", "shipped"], r"\brules\b"),
         (RULES, ["--policy", "nowhere.onnx"], "nowhere"),
         (RULES, ["--policy", "shipped", "--filters", "edge"], r"'edge'.*edges"),

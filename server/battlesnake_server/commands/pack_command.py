@@ -107,7 +107,9 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     own_snakes, own_filters, has_rules = _read_extension(options.extension, files)
     if options.policy:
         metadata["filters"] = _select_filters(options, own_filters)
-        _check_extension_used(options, has_rules or bool(own_filters))
+        _check_extension_used(
+            options, has_rules or not {*own_filters}.isdisjoint(metadata["filters"])
+        )
         onnx_path = (
             DEFAULT_POLICY_PATH if options.policy == BUILTIN_POLICY_NAME else Path(options.policy)
         )
@@ -158,8 +160,8 @@ def _check_extension_used(options: argparse.Namespace, used: bool) -> None:
     """Raise ``ValueError`` if the extension has no effect on the policy."""
     if options.extension and not used:
         raise ValueError(
-            f"{options.extension.name} defines neither `rules` nor a filter, so it has no effect "
-            "on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
+            f"{options.extension.name} defines neither `rules` nor a selected filter, so it has "
+            "no effect on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
         )
 
 
