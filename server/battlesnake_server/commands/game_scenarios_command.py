@@ -45,8 +45,11 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         Exit status 0 if all scenarios pass, 1 if a scenario fails, 2 for a usage error.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     try:
+        if not SnakeSpec.parse(options.snake).is_remote:
+            command.reject_given(options, address_policy.OPTIONS, "without a URL")
         scenarios = [
             scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)
         ]
