@@ -166,8 +166,9 @@ def url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `from_options` reads, for commands that connect to URLs."""
+def add_network_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--allow-networks``, for commands that fetch games."""
+    parser.set_defaults(follow_redirects=False)
     parser.add_argument(
         "--allow-networks",
         type=_parse_networks,
@@ -177,6 +178,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(_ALLOWABLE_CLASSES)} (default: only public addresses, "
         "and addresses typed in URLs)",
     )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `from_options` reads, for commands that connect to snakes."""
+    add_network_option(parser)
     parser.add_argument(
         "--follow-redirects",
         action="store_true",

@@ -122,6 +122,15 @@ def test_input_that_is_no_game_is_rejected(
     assert re.search(words, capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("option", ["--fetch-dir=other", "--allow-networks=private"])
+def test_options_without_effect_are_rejected(
+    option: str, game: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert game_analyze_command.main([str(game), option]) == 2
+    assert f"{option.partition('=')[0]} has no effect on files" in capsys.readouterr().err
+    assert not analysis_path(game).exists()
+
+
 def finished(seed: int = 3) -> Replay:
     """Play a whole game of three random snakes."""
     board = Board.new(7, 7, 3, game=Game(seed=seed))

@@ -26,7 +26,7 @@ from PIL import Image
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays import official_format
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules import Settings
+from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.commands import game_watch_command
 from battlesnake_server.http.page_server import PageServer
@@ -248,6 +248,17 @@ def test_other_files_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "any.py").write_text("print(1)")
     assert game_watch_command.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
     assert "any.py, line 1" in capsys.readouterr().err
+
+
+def test_a_view_radius_without_effect_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PageServer, "wait", lambda server: None)
+    path = tmp_path / "game.jsonl"
+    game = Game(settings=Settings(view_radius=2))
+    Replay(Board.new(7, 7, 2, game=game)).save(path)
+    assert game_watch_command.main([str(path), "--view-radius=3", "--port=0", "--no-browser"]) == 2
+    assert "--view-radius has no effect on games with" in capsys.readouterr().err
 
 
 def read_whole(address: str) -> None:

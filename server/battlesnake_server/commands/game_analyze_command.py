@@ -42,11 +42,14 @@ def main(argv: list[str] | None = None) -> int:
 
     The exit status is 2 if the game cannot be analyzed.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     if not search.COMPILED:
         return print_error(_PROG, search.NOT_COMPILED_MESSAGE)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
+        if Path(options.game).exists():
+            command.reject_given(options, ["fetch_dir", "allow_networks"], "on files")
         path = game_fetcher.resolve_game(
             options.game, address_policy.from_options(options), options.fetch_dir,
             ruleset=options.ruleset, board_map=options.map,
@@ -146,4 +149,5 @@ def parser() -> Parser:
     add("--quiet", action="store_true", help="print nothing")
     add_json_option(parser)
     game_fetcher.add_options(parser)
+    address_policy.add_network_option(parser)
     return parser

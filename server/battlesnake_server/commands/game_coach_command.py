@@ -56,18 +56,25 @@ def main(argv: list[str] | None = None) -> int:
         Exit status 0 if the snake now passes all scenarios, 1 if the snake fails a scenario, 2 for
         a usage error.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED_MESSAGE)
-        if options.strategy and not SnakeSpec.parse(options.strategy).is_remote:
-            strategy_factory(options.strategy)
+        if not SnakeSpec.parse(options.strategy or "").is_remote:
+            command.reject_given(options, ["follow_redirects"], "without a URL as --strategy")
+            if options.game is not None and Path(options.game).exists():
+                command.reject_given(options, ["allow_networks"], "without URLs")
+            if options.strategy:
+                strategy_factory(options.strategy)
         if (options.game is None) == (options.last is None):
             raise ValueError("give a GAME, or --snake NAME --last N for games of the leaderboard")
         if options.last is not None:
             if not options.snake or options.json or options.ruleset or options.map:
                 raise ValueError("--last requires --snake; omit --json, --ruleset and --map")
             return _coach_on_last_games(options)
+        if Path(options.game).is_dir():
+            command.reject_given(options, ["ruleset", "map"], "on directories")
         losses = list(_iter_losses(options))
         if not losses:
             if options.json:
@@ -354,4 +361,5 @@ def parser() -> Parser:
     add_json_option(parser)
     add("--strategy", metavar="SNAKE", help=SNAKE_HELP)
     game_fetcher.add_options(parser)
+    address_policy.add_options(parser)
     return parser

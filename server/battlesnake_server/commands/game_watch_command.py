@@ -20,11 +20,14 @@ _DEFAULT_PORT = 8790
 
 def main(argv: list[str] | None = None) -> int:
     """Serve the games until interrupted; return 2 if the server cannot start."""
-    arguments = parser().parse_args(argv)
+    command = parser()
+    arguments = command.parse_args(argv)
     try:
         token = create_token(arguments.host, arguments.allow_host)
         addresses = address_policy.from_options(arguments)
         paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
+        if arguments.view_radius is not None and all(map(_has_view_radius, paths)):
+            command.reject_given(arguments, ["view_radius"], "on games with a view radius")
         app = create_app(paths, token, addresses, arguments.view_radius)
         listener = open_listener(arguments.host, arguments.port)
     except (ValueError, OSError) as error:
@@ -40,6 +43,11 @@ def main(argv: list[str] | None = None) -> int:
         path=f"replay/{quote(games[0].key)}" if len(games) == 1 else "",
         open_browser=not arguments.no_browser,
     )
+
+
+def _has_view_radius(path: Path) -> bool:
+    """Return whether a path is a recorded game whose settings contain a view radius."""
+    return path.is_file() and Replay.stream(path)[0].game.settings.view_radius is not None
 
 
 def _resolve_path(source: str, options: argparse.Namespace, addresses: AddressPolicy) -> Path:
@@ -76,4 +84,5 @@ def parser() -> Parser:
     add_view_radius_option(parser)
     add("--no-browser", action="store_true", help="do not open a browser")
     game_fetcher.add_options(parser)
+    address_policy.add_network_option(parser)
     return parser

@@ -31,7 +31,6 @@ from battlesnake_gym.replays.json_lines import ReplayError
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.maps import known_maps
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.address_policy import add_options as add_address_options
 from battlesnake_server.arena.players import open_client
 from battlesnake_server.replay_viewer import game_urls
 
@@ -68,13 +67,12 @@ class _RemoteGameNotFoundError(ReplayError):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the command-line options of `resolve_game`."""
+    """Add the options ``--ruleset`` and ``--map`` of `resolve_game`."""
     parser.add_argument("--ruleset", default="", metavar="NAME", help="ruleset of a fetched game, "
         "if neither the engine nor the frames specify the ruleset")  # fmt: skip
     parser.add_argument(
         "--map", default="", metavar="NAME", help="map of a fetched game; requires --ruleset"
     )
-    add_address_options(parser)
 
 
 def resolve_game(
