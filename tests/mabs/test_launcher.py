@@ -216,6 +216,23 @@ def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
     assert ran.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["policy.onnx@5"], "@5 has no effect"),
+        (["policy.onnx+a.py", "--policy-rules=b.py"], r"--policy-rules b\.py or \+a\.py"),
+    ],
+)
+def test_parts_of_a_policy_without_effect_are_rejected(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from battlesnake_rl.commands import evaluate_command
+
+    with pytest.raises(SystemExit, match="2"):
+        evaluate_command.main(arguments)
+    assert re.search(message, capsys.readouterr().err)
+
+
 def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

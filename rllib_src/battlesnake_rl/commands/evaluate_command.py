@@ -141,6 +141,12 @@ def main(argv: list[str] | None = None) -> int:
         options.error("--opponents contains no name; try --opponents hungry,cautious")
     try:
         policy = SnakeSpec.parse(arguments.policy)
+        if policy.nodes is not None:
+            raise ValueError(f"@{policy.nodes} has no effect on a policy; omit @{policy.nodes}")
+        if arguments.policy_rules and policy.rules:
+            raise ValueError(
+                f"give either --policy-rules {arguments.policy_rules} or +{policy.rules}"
+            )
         values, env_config = load_score_fn(Path(policy.path))
         rules_file = arguments.policy_rules or policy.rules
         rules = policy_rules.load(rules_file) if rules_file else ()
