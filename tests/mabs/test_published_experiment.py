@@ -87,6 +87,22 @@ def test_no_curves_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert re.search("none has no curves", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--minutes=5",), "--minutes.* with --draw-only"),
+        (("--arms", "dqn-1-core"), "--arms.* with --draw-only"),
+        (("--account", "--role=mine"), "--role.* with --draw-only"),
+        (("--image-uri=mine",), "--image-uri.* without --account"),
+    ],
+)
+def test_options_without_effect_are_rejected(
+    options: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert experiment("--dir", str(tmp_path), "--draw-only", *options) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     write_curve(tmp_path / "dqn", 80, 50)
     rows = table_rows({"dqn-1-core": tmp_path / "dqn"}, TITLES, SIMULATED_X)

@@ -146,6 +146,7 @@ def test_what_cannot_be_is_refused_first(
         ([path, "--color", "blue"], "color .*#rrggbb.* 'blue'"),
         ([path, "--layer", "nowhere.zip"], r"nowhere\.zip"),
         ([path, "--budget", "20"], "--budget .*without --budget-email"),
+        ([path, "--console-link", "--simulate"], "--console-link .*with --simulate"),
         ([path, "--with-notebook", "https://x.org", "--simulate"], "--simulate"),
     ):
         assert aws_deploy_command.main(words) == 2

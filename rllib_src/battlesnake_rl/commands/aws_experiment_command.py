@@ -69,7 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         Exit status: 0 if all trainings are complete, 1 if a training has failed, 2 if a setting is
         invalid.
     """
-    arguments = parser().parse_args(argv)
+    command = parser()
+    arguments = command.parse_args(argv)
     arms = [arm for arm in ARMS if arguments.arms is None or arm.name in arguments.arms]
     x_column = ACCOUNT_X if arguments.account else SIMULATED_X
     folder: Path = arguments.dir
@@ -79,7 +80,12 @@ def main(argv: list[str] | None = None) -> int:
         titles |= {arm.name: f"{arm.title} (no GPU here: CPU)" for arm in ARMS if arm.gpus}
     failed = False
     try:
-        if not arguments.draw_only:
+        if not arguments.account:
+            command.reject_given(arguments, ["role", "image_uri"], "without --account")
+        if arguments.draw_only:
+            names = ("minutes", "arms", "role", "image_uri")
+            command.reject_given(arguments, names, "with --draw-only")
+        else:
             failed = _Experiment(arguments, x_column).run(arms, runs, titles)
         drawn = {
             name: run

@@ -77,6 +77,8 @@ def check_options(options: argparse.Namespace) -> None:
     Bundle.load(options.bundle)
     if not options.budget_email:
         parser().reject_given(options, ["budget"], "without --budget-email")
+    if options.simulate:
+        parser().reject_given(options, ["console_link"], "with --simulate")
     if options.with_notebook and options.simulate:
         raise ValueError(
             "--with-notebook excludes --simulate: the simulated AWS has no nested stacks"
