@@ -325,6 +325,14 @@ def test_missing_experiments(tmp_path: Path) -> None:
         ),
         (("--env", "procgen"), "'procgen'"),
         (("--env-name", "pong"), "env_name"),
+        (
+            ("--dry-run", "--env-name", "bigfish", "--env-config", '{"env_name": "maze"}'),
+            "bigfish.* maze",
+        ),
+        (
+            ("--dry-run", "--custom-model", "null", "--custom-options", '{"depths": [16]}'),
+            "custom_model null",
+        ),
         (("--hyperparameter", 'env_config={"levels": 3}'), r"env_config.* 'levels'"),
         (("--hyperparameter", 'custom_options={"depth": 3}'), "'depth'"),
         (

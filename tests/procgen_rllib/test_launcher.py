@@ -173,6 +173,8 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["--run", "IMPALA"], r"--run.* IMPALA"),
         (["--steps", "1"], "1 env steps"),
+        (["--steps", "9", "--episodes", "1"], "--steps.* with --episodes"),
+        (["--video-format", "gif"], "--video-format.* without --video-dir"),
         (["--output", "x.pkl"], r"--output.* \.npz"),
         (["--levels", "training", "all", "--output", "x.npz"], "--levels"),
         (["--config", '{"env_name": "tetris"}'], "env_name"),

@@ -165,8 +165,13 @@ def main(argv: list[str] | None = None) -> int:
 
     The exit status is 2 if an argument is invalid.
     """
-    arguments = parser().parse_args(argv)
+    command = parser()
+    arguments = command.parse_args(argv)
     try:
+        if arguments.episodes:
+            command.reject_given(arguments, ["steps"], "with --episodes")
+        if arguments.video_dir is None:
+            command.reject_given(arguments, ["video_format"], "without --video-dir")
         return _run_rollout(arguments)
     except ValueError as error:
         return print_error("battlesnake-gym procgen rollout", error)

@@ -101,7 +101,7 @@ class ProcgenHyperparameters(Hyperparameters):
         stops = ("num_iters", "minutes", "env_steps")
         if any(name in plain for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
-        _check_network_settings(values | plain)
+        _check_given_settings(plain, values | plain)
         return Completion(cls, values, [*messages, *translated])
 
 
@@ -194,15 +194,28 @@ def _check_games_start(env_config: Mapping[str, Any]) -> None:
     games.close()
 
 
-def _check_network_settings(values: Mapping[str, Any]) -> None:
-    """Reject settings for RLlib's networks that would have no effect.
+def _check_given_settings(given: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Reject settings that would have no effect.
+
+    Args:
+        given: Settings of the user.
+        values: Settings of the user and of the experiment.
 
     Raises:
         HyperparameterError: If a setting without an effect exists.
     """
-    if values.get("custom_model", "impala_cnn") is None:
-        return
     field = f"{CONFIG_PREFIX}model_config"
+    name, other = given.get("env_name"), (given.get("env_config") or {}).get("env_name")
+    if name is not None and other not in (None, name):
+        raise HyperparameterError(
+            f"env_name is {name}, but env_config has env_name {other}; set only one of them"
+        )
+    if values.get("custom_model", "impala_cnn") is None:
+        if given.get("custom_options"):
+            raise HyperparameterError(
+                f"custom_options would have no effect with custom_model null; set {field}"
+            )
+        return
     for name in values:
         if f"{name}.".startswith(f"{field}."):
             raise HyperparameterError(
