@@ -225,6 +225,13 @@ def test_the_learning_rate_falls_with_the_run_or_with_env_steps(made: Any, end: 
     assert rates == pytest.approx([max(0.01 - 0.008 * position, 0.002) for position in positions])
 
 
+def test_evaluation_plays_games_without_the_search(made: Any) -> None:
+    with built(made().evaluation(evaluation_interval=1, evaluation_duration=3)) as algorithm:
+        games = algorithm.train()["evaluation"]["env_runners"]
+    assert games["num_episodes"] == 3
+    assert games["episode_len_mean"] > 0
+
+
 def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:
     with built(made().env_runners(num_env_runners=1)) as algorithm:
         for _ in range(2):

@@ -79,6 +79,14 @@ class ExpertLabels:
     num_env_steps: int
     num_agent_steps = property(lambda self: len(self.columns.get(_REGRETS, ())))
 
+    def env_steps(self) -> int:
+        """Return the number of env steps; RLlib's evaluation calls this method."""
+        return self.num_env_steps
+
+    def agent_steps(self) -> int:
+        """Return the number of labels; RLlib's evaluation calls this method."""
+        return self.num_agent_steps  # type: ignore[no-any-return]
+
 
 class DistilEnvRunner(PPOEnvRunner):
     """Env runner that samples moves and labels positions with the expert's search."""
