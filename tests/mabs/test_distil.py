@@ -310,6 +310,7 @@ def test_a_killed_runner_restarts_without_the_object_store(
         (lambda c: c.environment(env_config={"rewards": "survival"}), r"rewards.* 'survival'"),
         (lambda c: c.environment(env_config={"width": 26, "height": 26}), r"board_size.* 26"),
         (lambda c: c.learners(num_learners=2), r"DISTIL.* num_learners=2"),
+        (lambda c: c.env_runners(explore=False), r"explore is False.* leave it out"),
         (
             lambda c: c.environment(env_config={"width": 7, "height": 9}),
             "symmetry_augmentation",

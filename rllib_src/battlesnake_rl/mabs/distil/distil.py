@@ -279,6 +279,8 @@ class DISTILConfig(BatchedAlgorithmConfig):
         super().validate()
         if not COMPILED:
             raise ValueError(f"DISTIL: {NOT_COMPILED_MESSAGE}, or choose another algorithm")
+        if not self.explore and not self.in_evaluation:
+            raise ValueError("explore is False, but only exploring games get labels; leave it out")
         self._check_one_learner("DISTIL")
 
 
