@@ -35,7 +35,7 @@ def made(ray_with_games: None) -> Callable[..., Any]:
         config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
         config.training(minibatch_size=32)
         if name == "DISTIL":
-            config.training(expert_nodes=30, label_buffer_size=500)
+            config.training(expert_nodes=100, label_buffer_size=500)
         config.reporting(min_time_s_per_iteration=0)
         config.rl_module(model_config=config.model_config | TINY)
         config.ladder_cpu_fraction = 0.0
@@ -55,7 +55,7 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
     config = made(action_mask="fatal", num_snakes=snakes)
     config.env_runners(rollout_fragment_length=1)
     config.expert_action_fraction = 0.0
-    search = Search(evaluation=load_builtin(), nodes=30, exact=True)
+    search = Search(evaluation=load_builtin(), nodes=100, exact=True)
     with built(config) as algorithm:
         runner = algorithm.env_runner
         for _ in range(12):
@@ -88,6 +88,25 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
     np.testing.assert_allclose(labels.columns["regrets"], regrets, rtol=1e-3)
     np.testing.assert_allclose(labels.columns["value_targets"], chances, rtol=1e-5)
     assert (labels.columns["regrets"][~labels.columns["action_mask"]] == MAX_REGRET).all()
+
+
+@pytest.mark.parametrize("snakes", [2, 4, 8])
+def test_the_smallest_search_values_all_moves(ray_session: None, snakes: int) -> None:
+    from battlesnake_gym.boards.board import Board
+    from battlesnake_gym.rules import Game
+    from battlesnake_heuristics.search.evaluation import load_builtin
+    from battlesnake_heuristics.search.search import Search
+    from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
+
+    fewest = DISTILSettings.__dataclass_fields__["expert_nodes"].metadata["bounds"]["minimum"]
+    small, large = (
+        Search(evaluation=load_builtin(), nodes=nodes, exact=True) for nodes in (fewest, 500)
+    )
+    for seed in range(1, 6):
+        board = Board.new(7, 7, snakes, game=Game(seed=seed))
+        for snake in board.snakes:
+            board.you_id = snake.id
+            assert small.move_scores(board).keys() == large.move_scores(board).keys()
 
 
 def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> None:
@@ -181,7 +200,7 @@ def test_a_resumed_run_first_fills_its_memory(made: Any, tmp_path: Path, runners
 
 def test_it_comes_to_prefer_what_the_search_prefers(made: Any) -> None:
     with built(made(width=7, height=7).training(lr=3e-3)) as algorithm:
-        results = [algorithm.train()["learners"]["default_policy"] for _ in range(20)]
+        results = [algorithm.train()["learners"]["default_policy"] for _ in range(30)]
     assert results[-1]["policy_loss"] < 0.8 * results[0]["policy_loss"]
     assert results[-1]["expert_agreement"] > results[0]["expert_agreement"] + 0.05
 
@@ -297,7 +316,7 @@ def test_a_killed_runner_restarts_without_the_object_store(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.training(expert_nodes=0), r"expert_nodes.* 0"),
+        (lambda c: c.training(expert_nodes=99), r"expert_nodes.* 100, got 99"),
         (
             lambda c: c.training(expert_action_fraction=2),
             r"expert_action_fraction.* 0.* 1.* 2",

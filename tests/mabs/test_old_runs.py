@@ -35,7 +35,7 @@ DQN = [
 DISTIL = [
     *("--rl.training.config.num_envs_per_env_runner", "8"),
     *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
-    *("--rl.training.config.expert_nodes", "50"),
+    *("--rl.training.config.expert_nodes", "100"),
     *("--rl.training.config.label_buffer_size", "2000"),
     *("--rl.training.config.minibatch_size", "64"),
     *("--rl.training.config.ladder_cpu_fraction", "0"),

@@ -231,7 +231,8 @@ class DISTILSettings(BatchedSettings):
 
     lr: float | list[Any] = _learning_rate([[0, 1e-3], [1, 3e-4]])
     batch_size: int = _minibatch(1024, "labels per update")
-    expert_nodes: int = setting(500, "nodes per search of the expert", minimum=1)
+    # Smaller searches may end before all moves have a value.
+    expert_nodes: int = setting(500, "nodes per search of the expert", minimum=100)
     expert_action_fraction: float = setting(
         0.2, "fraction of games in which the expert selects the moves", minimum=0, maximum=1
     )
