@@ -91,6 +91,8 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
         (lambda c: c.env_runners(env_runner_cls=_Other), "env_runner_cls"),
         (lambda c: c.learners(learner_class=_Other), "learner_class"),
         (lambda c: _with(c, "epsilom"), r"'epsilom'.* eps"),
+        (lambda c: _games(c, 2, num_snakes=[2, 3, 4]), "num_envs_per_env_runner is 2.* 3"),
+        (lambda c: _games(c, 1, curriculum=[[0, 7]]), "num_envs_per_env_runner is 1.* 2"),
     ],
 )
 def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: str) -> None:
@@ -142,6 +144,11 @@ def test_ray_tune_trains_each_of_the_settings_that_it_draws(
 
 class _Other:
     pass
+
+
+def _games(config: Any, count: int, **options: Any) -> Any:
+    config.environment(env_config=options)
+    return config.env_runners(num_envs_per_env_runner=count)
 
 
 def _with(config: Any, name: str) -> Any:

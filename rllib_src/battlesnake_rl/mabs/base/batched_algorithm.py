@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
 
+import numpy as np
 import ray
 from ray.exceptions import ObjectLostError
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -38,7 +39,7 @@ from battlesnake_rl.mabs.base.fragment_requests import FragmentRequests
 from battlesnake_rl.mabs.base.game_metrics import RecentGames
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
-from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
+from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy.policy_loader import Weights, as_score_fn
 from battlesnake_rl.mabs.policy.q_network import (
     NETWORK_PREFIX,
@@ -108,13 +109,23 @@ class BatchedAlgorithmConfig(SettingsConfig):
         return RLModuleSpec(module_class=self.rl_module_class, model_config=self.model_config)
 
     def _configure_environment(self) -> None:
-        """Raise ValueError if ``env`` is not `env_factory.ENV_NAME`."""
+        """Raise ValueError for another environment, or for games that cannot all be played."""
         if self.env != ENV_NAME:
             name = self.algo_class.__name__
             raise ValueError(
                 f"{name} supports only batches of Battlesnake games: env must be {ENV_NAME!r}, "
                 f"got {self.env!r}; for other environments use an RLlib algorithm, "
                 "such as ray.rllib.algorithms.dqn.DQN, or RLLIB_PPO"
+            )
+        if self.in_evaluation:
+            return
+        games, count = env_options(self.env_config), self.num_envs_per_env_runner
+        varied = games.curriculum or games.iterate_map_size
+        if count < (needed := max(np.size(games.num_snakes), 2 if varied else 1)):
+            raise ValueError(
+                f"num_envs_per_env_runner is {count}, but must be at least {needed}: one game per "
+                "value of num_snakes, and two games (one of them on the full board) for curriculum "
+                "or iterate_map_size"
             )
 
     def _check_one_learner(self, algorithm: str) -> None:
