@@ -39,6 +39,8 @@ from battlesnake_rl.mabs.base.fragment_requests import FragmentRequests
 from battlesnake_rl.mabs.base.game_metrics import RecentGames
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
+from battlesnake_rl.mabs.envs.board_size_schedule import CYCLED_BOARD_SIZES
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy.policy_loader import Weights, as_score_fn
 from battlesnake_rl.mabs.policy.q_network import (
@@ -120,13 +122,18 @@ class BatchedAlgorithmConfig(SettingsConfig):
         if self.in_evaluation:
             return
         games, count = env_options(self.env_config), self.num_envs_per_env_runner
-        varied = games.curriculum or games.iterate_map_size
-        if count < (needed := max(np.size(games.num_snakes), 2 if varied else 1)):
+        sizes = CYCLED_BOARD_SIZES if games.iterate_map_size else [s for _, s in games.curriculum]
+        if count < (needed := max(np.size(games.num_snakes), 2 if sizes else 1)):
             raise ValueError(
                 f"num_envs_per_env_runner is {count}, but must be at least {needed}: one game per "
                 "value of num_snakes, and two games (one of them on the full board) for curriculum "
                 "or iterate_map_size"
             )
+        for size in sizes:
+            try:
+                make_vector_env(needed, self.env_config, size)
+            except ValueError as error:
+                raise ValueError(f"curriculum or iterate_map_size: {error}") from error
 
     def _check_one_learner(self, algorithm: str) -> None:
         """Raise ValueError if there are several learners."""
