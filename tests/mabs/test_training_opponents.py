@@ -97,6 +97,13 @@ def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
         make_vector_env(1, SMALL | {"opponents": shares})
 
 
+def test_a_single_snake_has_no_opponents() -> None:
+    from battlesnake_rl.mabs import algorithms
+
+    with pytest.raises(ValueError, match=r"opponents needs .* num_snakes 1"):
+        algorithms.configure("PPO", SMALL | {"num_snakes": 1, "opponents": {"past": 0.5}})
+
+
 def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_went() -> None:
     opponents, _, _ = seated({"past": 0.6}, games=30, past=[1, 2, 3, 4, 5])
     past, who = opponents._past_selves, opponents.occupied.copy()

@@ -79,6 +79,10 @@ class AlgorithmSettings(CheckedFields):
                 "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of numbers, "
                 f"got {counts} with {algorithm}"
             )
+        if env_config.get("opponents") and counts in (1, [1]):
+            raise HyperparameterError(
+                f"opponents needs at least two snakes, got num_snakes {counts}; leave it out"
+            )
         if policy_sharing not in (SHARED_POLICY, POLICY_PER_SEAT):
             raise HyperparameterError(
                 f"policy_sharing must be {SHARED_POLICY!r} or {POLICY_PER_SEAT!r}, "
