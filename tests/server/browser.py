@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,13 +62,14 @@ class Browser:
             const look = () => {{
               let held = false;
               try {{ held = {condition}; }} catch {{ }}
-              if (held) done(true);
-              else if (performance.now() - began > {seconds * 1000}) done(false);
+              if (held || performance.now() - began > 10_000) done(!!held);
               else setTimeout(look, 20);
             }};
             look();"""
-        self.driver.set_script_timeout(seconds + 5)
-        assert self.driver.execute_async_script(script), f"in vain: {condition}"
+        # Each call is short, because Selenium gives up a command after 120 s.
+        until = time.monotonic() + seconds
+        while not self.driver.execute_async_script(script):
+            assert time.monotonic() < until, f"in vain: {condition}"
 
     def press(self, *keys: str) -> None:
         """Press keys, by the names that JavaScript gives them, one after the other."""
