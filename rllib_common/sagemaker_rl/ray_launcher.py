@@ -243,9 +243,8 @@ class SageMakerRayLauncher:
         if hyperparameters.repeats_sm_hps(words, os.environ):
             words = []
         asks = [word for word in words if word in ("-h", "--help", "--help-all")]
-        arguments, rest = launcher.parser(prog).parse_known_args(
-            [word for word in words if word not in asks]
-        )
+        parser = launcher.parser(prog)
+        arguments, rest = parser.parse_known_args([word for word in words if word not in asks])
         try:
             typed = {
                 name.removeprefix("hyperparameter."): value
@@ -257,6 +256,8 @@ class SageMakerRayLauncher:
             if asks:
                 launcher.parser(prog, given).parse_args(asks[:1])
             check_channels(cls.channels)
+            if not arguments.resume:
+                parser.reject_given(arguments, ["trust_checkpoint"], "with --no-resume")
             chosen = cls.hyperparameters_class.complete(given)
             settings, overrides = hyperparameters.fill(
                 chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name, typed

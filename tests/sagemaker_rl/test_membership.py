@@ -73,6 +73,7 @@ def test_a_primary_job_may_have_several_instances() -> None:
         ({"rl_cluster_type": "primary"}, "s3_bucket"),
         ({"rl_cluster_type": "secondary", "s3_bucket": "runs"}, "s3_prefix"),
         ({"s3_bucket": "runs"}, r"s3_bucket.* s3_prefix"),
+        ({"s3_prefix": "p"}, r"s3_prefix.* without s3_bucket"),
         ({"rl_cluster_type": "primary", "s3_bucket": "runs", "s3_prefix": "p"},
          "rl_num_instances_secondary"),
         ({"rl_cluster_type": "primary"} | TWO_JOBS | {"rl_num_instances_secondary": 0},

@@ -123,6 +123,14 @@ def test_a_cluster_that_is_not_there_is_told_at_once(
     assert left <= {LOCK_FILE, RUN_FILE}
 
 
+def test_trust_without_a_checkpoint_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--num-iters=1", "--dry-run", "--no-resume", "--trust-checkpoint"]
+    assert CartPole.train_main([*options, f"--runs-dir={tmp_path}"]) == 2
+    assert "--trust-checkpoint has no effect with --no-resume" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("cpus", "settings", "most"),
     [

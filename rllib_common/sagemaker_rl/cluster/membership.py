@@ -148,6 +148,8 @@ def _check_settings(settings: ClusterHyperparameters, instances: int) -> None:
             "s3_bucket needs s3_prefix; set s3_prefix to a key prefix that is unique for every run"
         )
     if kind is None:
+        if settings.s3_prefix is not None and settings.s3_bucket is None:
+            raise HyperparameterError("s3_prefix has no effect without s3_bucket; omit s3_prefix")
         if secondary is not None:
             raise HyperparameterError(
                 f"rl_num_instances_secondary is {secondary}, but rl_cluster_type is not set; set "
