@@ -501,12 +501,20 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         0 if all games agree; 1 if a game differs or a mutant is not detected. Errors exit with 2.
     """
-    options = _create_parser().parse_args(argv)
+    parser = _create_parser()
+    options = parser.parse_args(argv)
+    if not options.engines and not options.mutants:
+        parser.error("no engine is given; name an engine, or give --mutants")
+    for names, is_unused, when in (
+        (("differences", "views"), not options.engines, "without engines"),
+        (("games", "only"), options.views and not options.mutants, "with --views"),
+    ):
+        for name in names:
+            if is_unused and getattr(options, name) != parser.get_default(name):
+                parser.error(f"--{name} has no effect {when}; omit --{name}")
     files = sorted(p for p in options.games.glob(f"{options.only}") if ".jsonl" in p.name)
     if not files:
-        _create_parser().error(
-            f"--games {options.games} has no files {options.only} of recorded games"
-        )
+        parser.error(f"--games {options.games} has no files {options.only} of recorded games")
     status = 0
     if options.mutants:
         for rule, outcome in _run_mutants(files, options.timeout_s):
@@ -519,7 +527,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             engine = Engine(*engine_command(word), options.timeout_s)
         except (ValueError, OSError, _EngineFailedError, KeyError) as error:
-            _create_parser().error(f"{word}: {error}")
+            parser.error(f"{word}: {error}")
         if options.views:
             status |= _print_views(engine, options.differences)
             continue
@@ -528,7 +536,7 @@ def main(argv: list[str] | None = None) -> int:
             games = (game for path in files for game in iter_recordings(path))
             found = outcomes[engine.name] = list(play_recordings(engine, games))
         except ValueError as error:
-            _create_parser().error(str(error))
+            parser.error(str(error))
         finally:
             engine.stop()
         seconds = time.perf_counter() - started_at

@@ -268,7 +268,13 @@ class TestProgram:
 
     @pytest.mark.parametrize(
         ("words", "message"),
-        [(["moral"], "'moral'"), (["c", "--only", "x*"], r"x\*")],
+        [
+            (["moral"], "'moral'"),
+            (["c", "--only", "x*"], r"x\*"),
+            ([], "name an engine"),
+            (["c", "--views", "--only=s*"], "--only has no effect with --views"),
+            (["--mutants", "--views"], "--views has no effect without engines"),
+        ],
     )
     def test_a_wrong_call_is_status_2(
         self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
