@@ -248,6 +248,28 @@ def test_several_runners_play_for_one_learner(ppo: Any, async_sampling: bool) ->
 
 
 @pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])
+def test_a_single_game_has_all_symmetries(
+    ray_with_games: None, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from battlesnake_rl.mabs import algorithms
+
+    config = algorithms.configure(name, SMALL | {"max_turns": 2})
+    config.env_runners(num_envs_per_env_runner=1, rollout_fragment_length=1)
+    config.training(symmetry_augmentation=True)
+    runner = config.env_runner_cls(config=config, worker_index=0)
+    evaluate, seen = runner._evaluate, set()
+
+    def evaluate_and_note(frames: Any, at: Any, symmetry: Any) -> Any:
+        seen.update(symmetry.tolist())
+        return evaluate(frames, at, symmetry)
+
+    monkeypatch.setattr(runner, "_evaluate", evaluate_and_note)
+    for _ in range(60):
+        runner.sample()
+    assert seen == set(range(8))
+
+
+@pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])
 def test_fragments_with_one_move_or_none_are_no_obstacle(ray_with_games: None, name: str) -> None:
     """In a single game, the opponents play on after the learner's snake is eliminated."""
     from battlesnake_rl.mabs import algorithms

@@ -149,7 +149,8 @@ class PPOEnvRunner(BatchedEnvRunner):
 
     def _draw_symmetries(self) -> NDArray[np.int64]:
         """Return the symmetry of each game, int64 (N,), modulo the number of symmetries."""
-        return self._random.permutation(self.env.num_games)
+        games = self.env.num_games
+        return self._random.permutation(max(games, symmetry_transforms.NUM_SYMMETRIES))[:games]
 
     def _sample_actions(
         self, values: NDArray[np.float32], symmetries: NDArray[np.int64], explore: NDArray[np.bool_]

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_rl.mabs.base.batched_env_runner import StepResult
+from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.policy_loader import as_score_fn
 from battlesnake_rl.mabs.policy.recurrent_actor import (
     COMPLETE_OBS,
@@ -58,8 +59,16 @@ class RecurrentPPOEnvRunner(PPOEnvRunner):
         return rollout
 
     def _draw_symmetries(self) -> NDArray[np.int64]:
-        """Return the symmetry of each game, which never changes: states depend on it."""
+        """Return the number of each game, int64 (N,)."""
         return np.arange(self.env.num_games)
+
+    def _sample_actions(
+        self, values: NDArray[np.float32], symmetries: NDArray[np.int64], explore: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], ...]:
+        """Sample moves; a symmetry changes only between games, because states depend on it."""
+        if self.config.symmetry_augmentation:
+            symmetries = (symmetries + self.env.episodes) % symmetry_transforms.NUM_SYMMETRIES
+        return super()._sample_actions(values, symmetries, explore)
 
     def _evaluate(
         self, frames: NDArray[np.uint8], seen: NDArray[np.bool_], symmetry: NDArray[np.int64]
