@@ -135,9 +135,14 @@ class DQNSettings(BatchedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         pair = self.epsilon_per_game
-        if pair is not None and [isinstance(one, int | float) for one in pair] != [True, True]:
+        if pair is not None and not (
+            [isinstance(one, int | float) for one in pair] == [True, True]
+            and 0 <= pair[0] <= 1
+            and pair[1] >= 0
+        ):
             raise HyperparameterError(
-                f"epsilon_per_game must be [base, exponent], such as [0.4, 7.0], got {pair}"
+                "epsilon_per_game must be [base, exponent] with a base in [0, 1] and an exponent "
+                f"of at least 0, such as [0.4, 7.0], got {pair}"
             )
 
 
