@@ -294,6 +294,15 @@ def test_evaluation_plays_as_many_games_as_it_says(trained: Trained) -> None:
     assert evaluation["episode_len_mean"] > 0
 
 
+def test_an_evaluation_of_ones_own_needs_no_games(small_config: Any) -> None:
+    config = small_config("DQN").evaluation(
+        evaluation_interval=1,
+        custom_evaluation_function=lambda algorithm, runners: ({}, 1, 1),
+    )
+    with built(config) as algorithm:
+        assert "env_runners" not in algorithm.train()["evaluation"]
+
+
 def test_the_optimizer_has_the_wanted_epsilon_and_schedule(trained: Trained) -> None:
     def seen(learner: Any) -> tuple[float, float]:
         (group,) = learner.get_optimizer("default_policy").param_groups

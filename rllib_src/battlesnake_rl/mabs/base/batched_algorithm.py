@@ -366,8 +366,9 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
         results: dict[str, Any] = super().step()
         self._add_past_self()
         self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
-        if EVALUATION_RESULTS in results:
-            RecentGames(0).average(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
+        # The results of a custom evaluation function may have no games.
+        if games := results.get(EVALUATION_RESULTS, {}).get(ENV_RUNNER_RESULTS):
+            RecentGames(0).average(games)
         return results
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
