@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.battlesnake_gym.test_extensions import FILE as GAME
 from tests.battlesnake_gym.test_extensions import extension as extension
+from tests.mabs.conftest import SMALL
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -39,6 +41,11 @@ class Net(torch.nn.Module):
 
 class OwnDQN(DQN):
     pass
+
+
+class Dropping(Net):
+    def forward(self, planes):
+        return torch.nn.functional.dropout(super().forward(planes), 0.5, self.training)
 
 
 class Wrong(torch.nn.Module):
@@ -119,3 +126,17 @@ def test_what_is_fine_passes_the_check(file: Path) -> None:
     for algorithm in ("DQN", f"{file}:OwnDQN"):
         check = ["--dry-run", "--num-iters", "1", "--algorithm", algorithm]
         assert main([*check, *seats, *rewards]) == 0
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN"])
+def test_a_network_plays_without_dropout(ray_with_games: None, file: Path, name: str) -> None:
+    from battlesnake_rl.mabs import algorithms
+
+    config = algorithms.configure(name, SMALL)
+    algorithms.use_custom_network(config, f"{file}:Dropping")
+    runner = config.env_runner_cls(config=config, worker_index=0)
+    module = runner.module["default_policy"]
+    frames = np.full((2, *runner.env.single_observation_space.shape), 255, np.uint8)
+    for scores in (runner.action_scores(module, frames), runner.score_fn(module)(frames)):
+        assert (scores != 0).all()
+        np.testing.assert_array_equal(scores[0], scores[1])

@@ -125,6 +125,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.module = self.config.get_multi_rl_module_spec(
             env=None, spaces=self.get_spaces(), inference_only=True
         ).build()
+        self.module[DEFAULT_MODULE_ID].eval()  # Custom networks may have dropout.
 
     def get_spaces(self) -> dict[str, tuple[Box, Any]]:
         """Return the observation and action spaces from which RLlib builds modules."""
