@@ -48,6 +48,11 @@ class Dropping(Net):
         return torch.nn.functional.dropout(super().forward(planes), 0.5, self.training)
 
 
+class Half(Net):
+    def forward(self, planes):
+        return super().forward(planes).bfloat16()
+
+
 class Wrong(torch.nn.Module):
     def __init__(self, shape, actions):
         super().__init__()
@@ -84,6 +89,7 @@ board_size: 5
         (["--rl.training.config.model_config.hidden_size", "-5"],
          "model_config"),
         (["--network", "{file}:Wrong"], r"\[batch, 4\].* torch.Size"),
+        (["--network", "{file}:Half"], r"float32 \[batch, 4\].* torch.bfloat16"),
         (["--network", "{file}:corners"], r"torch.nn.Module"),
         (["--network", "{file}:Nett"], r"'Nett'.* Net"),
         (["--network", "{file}"], r"network.* FILE.py:NAME"),

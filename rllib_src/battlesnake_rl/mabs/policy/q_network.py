@@ -154,10 +154,10 @@ def check_model_config(
             f"model_config does not define a valid network for observations of shape "
             f"{tuple(shape)}: {error}; the network settings are {settings}"
         ) from error
-    if getattr(answer, "shape", None) != (2, 4):
-        got = getattr(answer, "shape", type(answer).__name__)
+    if getattr(answer, "shape", None) != (2, 4) or answer.dtype == torch.bfloat16:
+        got = f"{getattr(answer, 'dtype', '')} {getattr(answer, 'shape', type(answer).__name__)}"
         raise ValueError(
-            f"the network of {settings} must return [batch, 4], got {got} for a batch of 2"
+            f"the network of {settings} must return float32 [batch, 4], got {got} for a batch of 2"
         )
 
 
