@@ -79,6 +79,7 @@ def train(runs: Path, *arguments: str) -> int:
         (["--rl.training.config.n_step", "3"], "n_step: MXNET has no n_step; add --algorithm DQN"),
         (["--rl.training.config.tau", "0"], "tau must be more than 0 and at most 1, got 0.0"),
         (["--rl.training.config.buffer_size", "1000000000"], "buffer_size is 1000000000, and the"),
+        (["--rl.training.config.buffer_size", "8"], "buffer_size must be more than warmup_"),
     ],
 )  # fmt: skip
 def test_a_setting_without_effect_is_refused_by_name(

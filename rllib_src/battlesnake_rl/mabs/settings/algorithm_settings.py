@@ -397,6 +397,14 @@ class MXNETSettings(AlgorithmSettings):
     epsilon_end: float = setting(0.01, "minimum of this probability", minimum=0, maximum=1)
     turns_per_iteration: int = setting(100, "turns per iteration (not published)", minimum=1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.buffer_size <= (warm := self.warmup_batches * self.batch_size):
+            raise HyperparameterError(
+                f"buffer_size must be more than warmup_batches * batch_size, which is {warm}, got "
+                f"{self.buffer_size}; increase it, because updates start with more transitions"
+            )
+
     @classmethod
     def _check_own_games(cls, settings: Any, env_config: Mapping[str, Any]) -> None:
         """Reject options of the games that the baseline does not support."""
