@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.algorithms import built
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -156,6 +157,8 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
         )
         assert all(shard["num_transitions"] for shard in held)
         copy.train()
+        with pytest.raises(CheckpointError, match=r"num_replay_shards is 2.* 1 shards; set .* 1$"):
+            copy.replay_buffer.set_state(copy.replay_buffer.get_state()[:1])
 
 
 def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:

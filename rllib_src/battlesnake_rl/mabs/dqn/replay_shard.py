@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
 from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer
+from sagemaker_rl.runs.checkpoints import CheckpointError
 
 _NUM_PREFETCHED_BATCHES = 2
 """Number of batches requested from each shard in advance."""
@@ -111,7 +112,16 @@ class ShardedReplayBuffer:
         return self.foreach_shard("get_state")
 
     def set_state(self, state: list[dict[str, Any]]) -> None:
-        """Restore the state of each shard."""
+        """Restore the state of each shard.
+
+        Raises:
+            CheckpointError: If the state has another number of shards.
+        """
+        if len(state) != len(self.shards):
+            raise CheckpointError(
+                f"num_replay_shards is {len(self.shards)}, but the stored replay buffer has "
+                f"{len(state)} shards; set num_replay_shards to {len(state)}"
+            )
         parts = zip(self.shards, state, strict=True)
         ray.get([shard.set_state.remote(part) for shard, part in parts])
 
