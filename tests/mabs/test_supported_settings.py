@@ -93,6 +93,10 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
         (lambda c: _with(c, "epsilom"), r"'epsilom'.* eps"),
         (lambda c: _games(c, 2, num_snakes=[2, 3, 4]), "num_envs_per_env_runner is 2.* 3"),
         (lambda c: _games(c, 1, curriculum=[[0, 7]]), "num_envs_per_env_runner is 1.* 2"),
+        (
+            lambda c: _games(c, 2, map="solo_maze", num_snakes=1),
+            r"ladder_cpu_fraction is 0.05.* duels.* 'solo_maze'.* ladder_cpu_fraction to 0",
+        ),
         (lambda c: _games(c, 2, curriculum=[[0, 7], [9, 1]]), "curriculum.* 1x1.* larger board"),
     ],
 )

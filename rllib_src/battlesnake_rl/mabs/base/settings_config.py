@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, fields, replace
 from typing import Any, ClassVar
 
+import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.search.sample import Domain
 
-from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME
+from battlesnake_gym.rules import known_maps
+from battlesnake_rl.mabs.envs.training_env_config import (
+    ENV_NAME,
+    TrainingEnvConfig,
+    env_options,
+)
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import field_names, fill, target_of
 
@@ -43,6 +49,14 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         """Raise ValueError if a setting is invalid, or if the games are not supported."""
         self._change({})
         self.settings_class.check_games(self, self.algo_class.__name__, self.env_config)
+        if self.env == ENV_NAME and self.ladder_cpu_fraction:
+            try:
+                _check_duels(env_options(self.env_config))
+            except ValueError as error:
+                raise ValueError(
+                    f"ladder_cpu_fraction is {self.ladder_cpu_fraction}, but the games of the "
+                    f"ladder are duels: {error}; or set ladder_cpu_fraction to 0"
+                ) from error
         super().validate()
 
     def _change(self, given: Mapping[str, Any]) -> None:
@@ -70,6 +84,11 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         for field in fields(self.settings_class):
             if field.name in spaces:
                 self._store(field, spaces[field.name])
+
+
+def _check_duels(games: TrainingEnvConfig) -> None:
+    """Raise ValueError if the map does not allow duels."""
+    known_maps()[games.map].check(int(np.max(games.width)), int(np.max(games.height)), 2)
 
 
 def _is_search_space(value: object) -> bool:
