@@ -342,21 +342,22 @@ class TrainingRun:
     def _check_finite(self, algorithm: Algorithm, results: Mapping[str, Any]) -> None:
         """Check the weights and the losses after an iteration.
 
-        RLlib's own learners ignore gradients that are not finite, so their weights stay finite. A
-        loss is also NaN if the iteration had no updates.
+        RLlib's own learners ignore gradients that are not finite, so their weights stay finite. If
+        the norm of the gradients is infinite, clipping sets the gradients to 0. A loss is also NaN
+        if the iteration had no updates.
 
         Raises:
-            DivergedError: If a weight is not finite, or all losses of the updates are NaN.
+            DivergedError: If a weight is not finite, or no loss of the updates is finite.
         """
         divergence.check_weights(algorithm)
         numbers = dict(flatten(results))
         losses = [loss for key, loss in numbers.items() if _LOSS_PATTERN.fullmatch(key)]
         if (
             losses
-            and all(map(math.isnan, losses))
+            and not any(map(math.isfinite, losses))
             and numbers.get(_TRANSITIONS_RESULT, 0) > self._trained
         ):
-            raise divergence.DivergedError("the loss is NaN")
+            raise divergence.DivergedError("the loss is not finite")
 
     def _report_divergence(self, algorithm: Algorithm, error: BaseException) -> None:
         """Set `diverged`, or raise ``error`` if training did not diverge."""
