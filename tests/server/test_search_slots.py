@@ -13,7 +13,6 @@ from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.live.search_slots import (
     MAX_BUSY_SEARCH_S,
     LoadEstimate,
-    NoSlotError,
     SearchSlots,
     _WaitingRequest,
 )
@@ -57,7 +56,7 @@ def test_the_time_is_shared_by_all_who_came(others: int, long: int, share: float
 def test_the_least_that_is_worth_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 100.0)
     assert taken(SearchSlots(1, 1, 1), seconds=0.5, least=0.5) == 0.5
-    with pytest.raises(NoSlotError):
+    with pytest.raises(TimeoutError):
         taken(SearchSlots(1, 1, 1), seconds=0.5, least=0.625)
 
 
@@ -88,7 +87,7 @@ def test_the_latest_deadline_is_turned_away_and_the_first_is_served_first(
         for seconds in order:
             waiting[seconds] = pool.submit(ask, seconds)
             until(lambda: len(slots._queue) == min(2, len(waiting)))
-        with pytest.raises(NoSlotError):
+        with pytest.raises(TimeoutError):
             waiting[30].result(PATIENCE)
         assert not any(waiting[seconds].done() for seconds in (10, 20))
     for seconds in (10, 20):
@@ -101,7 +100,7 @@ def test_a_seat_is_waited_for_until_the_deadline_and_no_longer(pool: ThreadPoolE
     began = time.perf_counter()
     with slots.acquire(time.perf_counter() + LONG, 0, ClientState()):
         late = pool.submit(taken, slots, 0.3, 0.1)
-        with pytest.raises(NoSlotError):
+        with pytest.raises(TimeoutError):
             late.result(PATIENCE)
         assert time.perf_counter() - began > 0.15
         assert not slots._queue, "who has gone holds no place"
@@ -116,13 +115,13 @@ def test_who_leaves_gives_up_the_wait_and_the_seat(pool: ThreadPoolExecutor) -> 
         waiting = pool.submit(taken, slots, client=client)
         until(lambda: len(slots._queue) == 1)
         client.mark_disconnected()
-        with pytest.raises(NoSlotError):
+        with pytest.raises(TimeoutError):
             waiting.result(PATIENCE)
     for seconds, asked in ((LONG, client), (0.1, ClientState())):
-        with pytest.raises(NoSlotError):
+        with pytest.raises(TimeoutError):
             taken(slots, seconds, 0.2, asked)
     assert taken(slots) > 0, "the one seat is free"
-    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(NoSlotError):
+    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(TimeoutError):
         taken(slots, 0.1)  # One of them is this one.
 
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
@@ -20,7 +19,7 @@ from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priorit
 from battlesnake_server.live.cpu_quota import available_cores
 from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move, is_normal_size
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.live.search_slots import MAX_BUSY_SEARCH_S, NoSlotError, SearchSlots
+from battlesnake_server.live.search_slots import MAX_BUSY_SEARCH_S, SearchSlots
 from battlesnake_server.live.sessions import Session
 from battlesnake_server.live.time_budget import (
     DEFAULT_TIMEOUT_S,
@@ -61,13 +60,6 @@ log = logging.getLogger(__name__)
 
 class StrategyExitError(Exception):
     """Error raised if a strategy tries to exit the process, for example by SystemExit."""
-
-
-class _DeadlineExceededError(Exception):
-    """Error raised if a strategy returns no move before the deadline."""
-
-
-_TIMEOUT_ERRORS = (FutureTimeoutError, _DeadlineExceededError, NoSlotError, InterruptedError)
 
 
 class MoveRunner:
@@ -179,7 +171,7 @@ class MoveRunner:
             else:
                 decision = self._run_in_thread(session, board, deadline, grace_s, client)
             _check_decision(decision)
-        except _TIMEOUT_ERRORS:
+        except (TimeoutError, InterruptedError):
             self._metrics.fallback_moves_on_timeout.inc()
             return self._fallback_decision(board, TIMEOUT_NOTE)
         except Exception as error:
@@ -198,7 +190,7 @@ class MoveRunner:
         # A strategy plays one move at a time. Two concurrent requests of the same game are an
         # anomaly.
         if seconds < _MIN_TIME_BUDGET_S or not session.strategy_lock.acquire(blocking=False):
-            raise _DeadlineExceededError
+            raise TimeoutError
         try:
             return session.strategy(board, seconds)
         finally:
@@ -224,11 +216,11 @@ class MoveRunner:
     ) -> Decision:
         """Run the strategy on an oversized board in another thread.
 
-        The method raises `_DeadlineExceededError` if another oversized board is being searched.
+        The method raises ``TimeoutError`` if another oversized board is being searched.
         """
         seconds = min(deadline - time.perf_counter(), MAX_BUSY_SEARCH_S)
         if seconds < _MIN_TIME_BUDGET_S or not self._oversized_slot.acquire(blocking=False):
-            raise _DeadlineExceededError
+            raise TimeoutError
         try:
             work = self._start_strategy(session, board, seconds, client)
         except BaseException:
@@ -243,7 +235,7 @@ class MoveRunner:
         """Start the strategy on the board, unless the strategy is still busy."""
         with session.lock:
             if session.pending_move is not None:
-                raise _DeadlineExceededError
+                raise TimeoutError
             work: Future[Decision] = Future()
             session.pending_move = work
         run = functools.partial(_run_strategy, work, session, board, seconds, client)
@@ -267,7 +259,7 @@ def _wait_for_result(work: Future[Decision], session: Session, deadline: float) 
     """
     try:
         return work.result(max(0.0, deadline - time.perf_counter()))
-    except FutureTimeoutError:
+    except TimeoutError:
         if isinstance(session.strategy, Search):
             _clear_pending_move(session, work)
         raise

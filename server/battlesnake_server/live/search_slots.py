@@ -22,10 +22,6 @@ The value is the timeout of a normal game.
 """
 
 
-class NoSlotError(Exception):
-    """Error raised if no search slot was free in time or the client has disconnected."""
-
-
 class LoadEstimate:
     """Recent peak of the number of concurrent users.
 
@@ -97,14 +93,14 @@ class SearchSlots:
             client: State of the client; the wait ends if the client disconnects.
 
         Raises:
-            NoSlotError: If no slot is free in time, or the client has disconnected.
+            TimeoutError: If no slot is free in time, or the client has disconnected.
         """
         with self._load as load:
             self._wait_for_slot(deadline - min_seconds, client)
             try:
                 left = deadline - time.perf_counter()
                 if left < min_seconds or client.disconnected:
-                    raise NoSlotError
+                    raise TimeoutError
                 if load > self._num_unlimited:
                     left = min(left, MAX_BUSY_SEARCH_S)
                 yield left * min(1.0, self._num_slots / load)
@@ -129,7 +125,7 @@ class SearchSlots:
             if waiter.granted:
                 return
             self._remove_from_queue(waiter)
-        raise NoSlotError
+        raise TimeoutError
 
     def _release_slot(self) -> None:
         """Pass a slot to the request with the earliest deadline, or free the slot."""
