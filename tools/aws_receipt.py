@@ -31,7 +31,6 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_server.aws import publish, snake_stack
 from battlesnake_server.aws.stacks import (
     Account,
-    StackError,
     account_from_environment,
     require_stack,
 )
@@ -152,7 +151,7 @@ def _open_account(options: argparse.Namespace) -> Iterator[_ReceiptAccount]:
     """Yield the account that ``options.account`` selects.
 
     Raises:
-        StackError: If the credentials belong to another account.
+        ValueError: If the credentials belong to another account.
     """
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.account != _SIMULATED_ACCOUNT:
@@ -160,7 +159,7 @@ def _open_account(options: argparse.Namespace) -> Iterator[_ReceiptAccount]:
 
         ours = account_from_environment()
         if ours.account_id != options.account:
-            raise StackError(
+            raise ValueError(
                 f"the credentials belong to account {ours.account_id}, not to {options.account}"
             )
         session = sagemaker.Session(ours.session)

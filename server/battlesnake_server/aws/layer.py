@@ -41,13 +41,6 @@ _UNUSED_FILE_PATTERN = re.compile(r"/(tests?|testing|f2py|include|typing/tests|b
 """Pattern of package files that a live snake never imports."""
 
 
-class LayerError(ValueError):
-    """Error raised if the layer cannot be built on this machine.
-
-    The message contains the remedy.
-    """
-
-
 def build_layer(path: Path) -> int:
     """Build the layer as a zip file.
 
@@ -58,7 +51,7 @@ def build_layer(path: Path) -> int:
         Unpacked size in bytes.
 
     Raises:
-        LayerError: If a package cannot be downloaded, or this project's packages are not compiled
+        ValueError: If a package cannot be downloaded, or this project's packages are not compiled
             for Lambda.
     """
     with tempfile.TemporaryDirectory() as temporary:
@@ -71,7 +64,7 @@ def build_layer(path: Path) -> int:
         files = {name: file.read_bytes() for name, file in _iter_files(folder)}
     size = sum(map(len, files.values()))
     if size > _MAX_UNPACKED_BYTES:
-        raise LayerError(
+        raise ValueError(
             f"the layer has {size >> 20} MB unpacked; Lambda permits {_MAX_UNPACKED_BYTES >> 20} MB"
         )
     named = sorted((f"python/{name}", data) for name, data in files.items())
@@ -91,7 +84,7 @@ def _install_packages(folder: Path) -> None:
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         reason = (errors or done.stderr.splitlines() or ["no output"])[-1].removeprefix("ERROR: ")
-        raise LayerError(f"pip could not download the packages for Lambda: {reason}")
+        raise ValueError(f"pip could not download the packages for Lambda: {reason}")
 
 
 def _add_bytecode(folder: Path) -> None:
@@ -128,22 +121,22 @@ def _iter_project_files() -> Iterator[tuple[str, bytes]]:
                 compiled += 1
             yield f"{name}/{path}", data
     if not compiled:
-        raise LayerError(
+        raise ValueError(
             "the search is not compiled; reinstall with a C compiler on Linux on x86-64, for "
             "example in AWS CloudShell"
         )
 
 
 def _check_compiled(file: Path, data: bytes) -> None:
-    """Raise `LayerError` if Lambda cannot load an extension module."""
+    """Raise ``ValueError`` if Lambda cannot load an extension module."""
     if data[:5] != b"\x7fELF\x02" or data[18:20] != b"\x3e\x00":
-        raise LayerError(
+        raise ValueError(
             f"{file.name} is not compiled for Linux on x86-64; deploy from such a machine (for "
             "example AWS CloudShell), or use container.yaml"
         )
     newest = max(map(int, re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
     if newest > _GLIBC_MINOR:
-        raise LayerError(
+        raise ValueError(
             f"{file.name} needs glibc 2.{newest} and Lambda has 2.{_GLIBC_MINOR}; deploy from an "
             "older Linux (AWS CloudShell), or use container.yaml"
         )

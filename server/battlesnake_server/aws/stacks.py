@@ -20,13 +20,6 @@ _RESOURCE_TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
 _POLL_INTERVAL_S = 3.0
 
 
-class StackError(ValueError):
-    """Error raised if a stack, bucket or account is unusable.
-
-    The message contains the remedy.
-    """
-
-
 @dataclass(frozen=True)
 class Account:
     """AWS account and region, accessed through a boto3 session."""
@@ -40,16 +33,16 @@ class Account:
         """Build the account of a boto3 session.
 
         Raises:
-            StackError: If credentials or a region are missing.
+            ValueError: If credentials or a region are missing.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
         if not session.region_name:
-            raise StackError("no AWS region; set AWS_DEFAULT_REGION, for example to us-west-2")
+            raise ValueError("no AWS region; set AWS_DEFAULT_REGION, for example to us-west-2")
         try:
             number = session.client("sts").get_caller_identity()["Account"]
         except (BotoCoreError, ClientError) as error:
-            raise StackError(
+            raise ValueError(
                 f"AWS rejects the credentials ({error}); log in, or run this command in CloudShell"
             ) from error
         return cls(session, session.region_name, number)
@@ -66,7 +59,7 @@ class Account:
             create: Whether to create the bucket if it does not exist.
 
         Raises:
-            StackError: If the bucket is missing, or belongs to another account.
+            ValueError: If the bucket is missing, or belongs to another account.
         """
         from botocore.exceptions import ClientError
 
@@ -75,7 +68,7 @@ class Account:
             s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=self.account_id)
         except ClientError as error:
             if not create or error.response["Error"]["Code"] not in ("404", "NoSuchBucket"):
-                raise StackError(
+                raise ValueError(
                     f"the bucket {bucket} does not exist or is not in this account; give "
                     "another bucket"
                 ) from error
@@ -144,7 +137,7 @@ class Account:
             Outputs of the stack.
 
         Raises:
-            StackError: If AWS rejects the stack. The message contains the reasons given by AWS.
+            ValueError: If AWS rejects the stack. The message contains the reasons given by AWS.
         """
         from botocore.exceptions import ClientError
 
@@ -163,11 +156,11 @@ class Account:
                 stacks.update_stack(**request)
         except ClientError as error:
             if "No updates are to be performed" not in str(error):
-                raise StackError(f"CloudFormation rejects the stack: {error}") from error
+                raise ValueError(f"CloudFormation rejects the stack: {error}") from error
         stack = self._wait_for_final_status(name)
         if stack is None or stack["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
             reasons = "; ".join(self._iter_failure_reasons(name)) or "no reason was given"
-            raise StackError(f"the stack {name} was not created: {reasons}")
+            raise ValueError(f"the stack {name} was not created: {reasons}")
         return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
 
     def find_stack(self, name: str) -> dict[str, Any] | None:
@@ -187,13 +180,13 @@ class Account:
         """Delete a stack, and wait for the result.
 
         Raises:
-            StackError: If a resource of the stack cannot be deleted.
+            ValueError: If a resource of the stack cannot be deleted.
         """
         self.session.client("cloudformation").delete_stack(StackName=name)
         remaining = self._wait_for_final_status(name)
         if remaining is not None:
             reasons = "; ".join(self._iter_failure_reasons(name))
-            raise StackError(
+            raise ValueError(
                 f"the stack {name} was not deleted ({remaining['StackStatus']}): {reasons}"
             )
 
@@ -249,34 +242,34 @@ def account_from_environment() -> Account:
     """Return the account of the environment's credentials.
 
     Raises:
-        StackError: If boto3 or the credentials are missing.
+        ValueError: If boto3 or the credentials are missing.
     """
     try:
         import boto3
     except ModuleNotFoundError as error:
-        raise StackError("boto3 is missing; install the extra: pip install '.[aws]'") from error
+        raise ValueError("boto3 is missing; install the extra: pip install '.[aws]'") from error
     return Account.from_session(boto3.Session())
 
 
 @contextmanager
 def converted_errors() -> Iterator[None]:
-    """Convert the errors of requests to AWS, such as missing permissions, to `StackError`."""
+    """Convert the errors of requests to AWS, such as missing permissions, to ``ValueError``."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except (Boto3Error, BotoCoreError, ClientError) as error:
-        raise StackError(f"AWS rejects a request: {error}") from error
+        raise ValueError(f"AWS rejects a request: {error}") from error
 
 
 def require_stack(account: Account, name: str) -> dict[str, Any]:
     """Return the ``Stack`` object of the stack ``name``.
 
     Raises:
-        StackError: If the stack does not exist.
+        ValueError: If the stack does not exist.
     """
     stack = account.find_stack(name)
     if stack is None:
-        raise StackError(f"stack {name!r} does not exist in {account.region}; use --name STACK")
+        raise ValueError(f"stack {name!r} does not exist in {account.region}; use --name STACK")
     return stack

@@ -12,7 +12,7 @@ from battlesnake_gym.common.command_line import print_error
 from battlesnake_gym.rules import Game
 from battlesnake_server.aws.snake_stack import PROG, check_options, deploy
 from battlesnake_server.aws.snake_stack import parser as parser
-from battlesnake_server.aws.stacks import StackError, account_from_environment, converted_errors
+from battlesnake_server.aws.stacks import account_from_environment, converted_errors
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 
@@ -42,7 +42,7 @@ def _simulate_deployment(options: argparse.Namespace) -> None:
 
         account = SimulatedAccount()
     except ModuleNotFoundError as error:
-        raise StackError(
+        raise ValueError(
             f"{error.name} is missing; install the extra: pip install '.[aws-simulator]'"
         ) from error
     with account:

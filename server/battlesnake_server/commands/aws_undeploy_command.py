@@ -49,7 +49,7 @@ def undeploy(account_: Account, name: str) -> list[str]:
         Descriptions of the kept resources.
 
     Raises:
-        StackError: If the stack does not exist or cannot be deleted.
+        ValueError: If the stack does not exist or cannot be deleted.
     """
     stack = require_stack(account_, name)
     values = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
