@@ -73,13 +73,6 @@ _CURRENT_FIELD_NAMES = {
 REPORT_FILE = "report.html"
 
 
-class LockedError(ValueError):
-    """Error for a run directory that another process uses.
-
-    The message names the process.
-    """
-
-
 @dataclass(frozen=True, slots=True)
 class RunStatus:
     """Status of a run, which is the content of ``run.json``.
@@ -179,7 +172,7 @@ def lock_run_dir(run_dir: Path) -> Iterator[None]:
     A missing directory is created.
 
     Raises:
-        LockedError: If another process has locked the directory.
+        ValueError: If another process has locked the directory.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / LOCK_FILE).open("a+") as file:
@@ -189,7 +182,7 @@ def lock_run_dir(run_dir: Path) -> Iterator[None]:
             time.sleep(_RETRY_INTERVAL_S)
         else:
             owner = file_locks.read_owner(file) or "another process"
-            raise LockedError(
+            raise ValueError(
                 f"{run_dir} is being written by {owner}; wait for it, or choose another --name"
             )
         file_locks.write_owner(file)

@@ -22,7 +22,6 @@ from battlesnake_heuristics.search.evaluation import (
     STACKS,
     WEIGHT_UNIT,
     Evaluation,
-    EvaluationError,
     load_builtin,
 )
 from battlesnake_heuristics.search.quantization import LAYERS_DTYPE, quantize
@@ -135,12 +134,12 @@ def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, place: str) -> No
     elif place == "end":
         numbers = numbers[:-1]
     path.write_bytes(b"" if place == "empty" else b"\n".join((magic, header, numbers)))
-    with pytest.raises(EvaluationError, match=r"one\.evaluation"):
+    with pytest.raises(ValueError, match=r"one\.evaluation"):
         Evaluation.load(path)
 
 
 def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(EvaluationError, match=r"none\.evaluation"):
+    with pytest.raises(ValueError, match=r"none\.evaluation"):
         Evaluation.load(tmp_path / "none.evaluation")
 
 

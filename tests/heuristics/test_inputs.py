@@ -32,7 +32,6 @@ from battlesnake_heuristics.search.evaluation import (
     SNAKE_INPUTS,
     STACKS,
     Evaluation,
-    EvaluationError,
     load_builtin,
 )
 from battlesnake_heuristics.search.quantization import make_layers_dtype
@@ -144,7 +143,7 @@ def test_a_file_of_another_shape_is_refused(
     facts = json.loads(header)
     facts["shape"] |= change
     path.write_bytes(b"\n".join((magic, json.dumps(facts).encode(), numbers)))
-    with pytest.raises(EvaluationError, match=why):
+    with pytest.raises(ValueError, match=why):
         Evaluation.load(path)
 
 

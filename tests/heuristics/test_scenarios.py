@@ -9,7 +9,6 @@ from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
     Scenario,
-    ScenarioError,
     from_json,
     from_text,
     load,
@@ -104,7 +103,7 @@ def test_one_object_is_a_json_file_too(tmp_path: Path) -> None:
 def test_broken_text_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "broken.txt"
     path.write_text(text)
-    with pytest.raises(ScenarioError, match=rf"broken\.txt: .*{says}"):
+    with pytest.raises(ValueError, match=rf"broken\.txt: .*{says}"):
         load(path)
 
 
@@ -118,14 +117,14 @@ def test_broken_text_is_refused_by_name(tmp_path: Path, text: str, says: str) ->
     ],
 )
 def test_broken_json_is_refused_by_name(value: object, says: str) -> None:
-    with pytest.raises(ScenarioError, match=says):
+    with pytest.raises(ValueError, match=says):
         from_json(value)
 
 
 def test_json_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text("{")
-    with pytest.raises(ScenarioError, match=r"broken.json"):
+    with pytest.raises(ValueError, match=r"broken.json"):
         load(path)
 
 

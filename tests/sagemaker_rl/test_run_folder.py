@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.common import run_dir
-from battlesnake_gym.common.run_dir import LockedError
 from tests.processes import running
 
 HOLDER = """
@@ -31,7 +30,7 @@ def test_a_held_folder_names_its_owner_until_the_owner_is_killed(tmp_path: Path)
         assert owner.stdout is not None
         assert owner.stdout.readline() == "held\n"
         words = rf"{run} .*\b{owner.pid} .*\b20\d\d-.* --name"
-        with pytest.raises(LockedError, match=words), run_dir.lock_run_dir(run):
+        with pytest.raises(ValueError, match=words), run_dir.lock_run_dir(run):
             raise AssertionError("it is held")
     with run_dir.lock_run_dir(run):
         assert f"process {os.getpid()} on" in (run / run_dir.LOCK_FILE).read_text()

@@ -21,7 +21,6 @@ from sqlalchemy.orm import Session
 
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_server.arena.database import (
-    DatabaseError,
     Seat,
     StoredGame,
     Tournament,
@@ -182,7 +181,7 @@ def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
         f"sqlite:///{tmp_path}/no/such/folder/arena.sqlite",
         f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/nothing",
     ):
-        with pytest.raises(DatabaseError, match="sqlite:///"):
+        with pytest.raises(ValueError, match="sqlite:///"):
             open_database(url)
 
 

@@ -40,13 +40,6 @@ Every careful snake should pass these scenarios.
 _HEADER_KEYS = ("scenario", "note", "allowed")
 
 
-class ScenarioError(ValueError):
-    """Error for an invalid scenario.
-
-    The message names the file, the scenario and the field.
-    """
-
-
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A position with a snake to move, and the good moves of this snake.
@@ -63,11 +56,11 @@ class Scenario:
         unknown = set(self.allowed) - set(MOVES)
         if unknown or not self.allowed:
             got = ", ".join(self.allowed) or "none"
-            raise ScenarioError(
+            raise ValueError(
                 f"{self.name}: allowed must list some of {', '.join(MOVES)}, got {got}"
             )
         if self.board.you_id is None or not self.board.you.alive:
-            raise ScenarioError(f"{self.name}: board.you must be a living snake; mark one with you")
+            raise ValueError(f"{self.name}: board.you must be a living snake; mark one with you")
 
     def run(self, strategy: Strategy) -> ScenarioResult:
         """Return the decision of a strategy. The time budget is the timeout of the game."""
@@ -109,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
     Files with the suffix ``.json`` contain JSON. All other files contain text.
 
     Raises:
-        ScenarioError: If a scenario is invalid.
+        ValueError: If a scenario is invalid.
         OSError: If the file cannot be read.
     """
     file = Path(path)
@@ -118,9 +111,9 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
         is_json = file.suffix == ".json"
         found = from_json(parse_json(text)) if is_json else from_text(replace_unsafe(text))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ScenarioError(f"{file}: {error}") from error
+        raise ValueError(f"{file}: {error}") from error
     if not found:
-        raise ScenarioError(f"{file}: no scenario in the file; start one with 'scenario: NAME'")
+        raise ValueError(f"{file}: no scenario in the file; start one with 'scenario: NAME'")
     return found
 
 
@@ -140,7 +133,7 @@ def from_text(text: str) -> list[Scenario]:
     """Parse the scenarios in the text of a scenario file.
 
     Raises:
-        ScenarioError: If a scenario is invalid.
+        ValueError: If a scenario is invalid.
     """
     blocks: list[list[str]] = []
     for line in text.splitlines():
@@ -149,7 +142,7 @@ def from_text(text: str) -> list[Scenario]:
         if blocks:
             blocks[-1].append(line)
         elif line.strip():
-            raise ScenarioError(f"a file must start with 'scenario: NAME', got {line.strip()!r}")
+            raise ValueError(f"a file must start with 'scenario: NAME', got {line.strip()!r}")
     return [_parse_text_block(block) for block in blocks]
 
 
@@ -157,7 +150,7 @@ def from_json(value: object) -> list[Scenario]:
     """Convert a decoded JSON object, or a list of objects, to scenarios.
 
     Raises:
-        ScenarioError: If a scenario is invalid.
+        ValueError: If a scenario is invalid.
     """
     return [_parse_json_object(item) for item in (value if isinstance(value, list) else [value])]
 
@@ -176,7 +169,7 @@ def _parse_text_block(lines: list[str]) -> Scenario:
     try:
         board = Board.from_text("\n".join(picture))
     except ValueError as error:
-        raise ScenarioError(f"{name}: {error}") from error
+        raise ValueError(f"{name}: {error}") from error
     if board.you_id is None and board.snakes:
         board.you_id = board.snakes[0].id
     allowed = tuple(facts.get("allowed", "").split())
@@ -186,13 +179,13 @@ def _parse_text_block(lines: list[str]) -> Scenario:
 def _parse_json_object(value: object) -> Scenario:
     """Convert a decoded JSON object to a scenario."""
     if not isinstance(value, Mapping):
-        raise ScenarioError(f"a scenario must be a JSON object, got {type(value).__name__}")
+        raise ValueError(f"a scenario must be a JSON object, got {type(value).__name__}")
     name = str(value.get("name", "unnamed"))
     allowed = value.get("allowed")
     if not isinstance(allowed, list) or not all(isinstance(move, str) for move in allowed):
-        raise ScenarioError(f"{name}: allowed must be a list of moves, got {allowed!r}")
+        raise ValueError(f"{name}: allowed must be a list of moves, got {allowed!r}")
     try:
         board = Board.from_api(value.get("board", {}))
     except ValueError as error:
-        raise ScenarioError(f"{name}: {error}") from error
+        raise ValueError(f"{name}: {error}") from error
     return Scenario(name, board, tuple(allowed), str(value.get("note", "")))

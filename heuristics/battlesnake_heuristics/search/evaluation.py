@@ -113,10 +113,6 @@ _NUM_NETWORK_BYTES = _network_bytes_for(NUM_INPUTS, HIDDEN1, HIDDEN2)
 """Size in bytes of a network of full shape, as the C code requires."""
 
 
-class EvaluationError(ValueError):
-    """Error raised if an evaluation file is damaged or has an unknown format."""
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """A learned evaluation: a network and its metadata.
@@ -143,16 +139,14 @@ class Evaluation:
         """Load an evaluation file.
 
         Raises:
-            EvaluationError: If the file cannot be read, is damaged, or has an unknown format.
+            ValueError: If the file cannot be read, is damaged, or has an unknown format.
         """
         try:
             data = read_bounded(Path(path), _NUM_NETWORK_BYTES + MAX_JSON_BYTES)
         except ValueError as error:
-            raise EvaluationError(f"{error}; give another file") from error
+            raise ValueError(f"{error}; give another file") from error
         except OSError as error:
-            raise EvaluationError(
-                f"{path}: {error.strerror}; give the path of an evaluation"
-            ) from error
+            raise ValueError(f"{path}: {error.strerror}; give the path of an evaluation") from error
         return cls.from_bytes(data, path)
 
     @classmethod
@@ -164,14 +158,14 @@ class Evaluation:
             path: Path of the file, for error messages.
 
         Raises:
-            EvaluationError: If the contents are damaged or have an unknown format.
+            ValueError: If the contents are damaged or have an unknown format.
         """
         try:
             signature, header, numbers = data.split(b"\n", 2)
         except ValueError as error:
-            raise EvaluationError(f"{path}: not an evaluation; give another file") from error
+            raise ValueError(f"{path}: not an evaluation; give another file") from error
         if signature != FILE_SIGNATURE:
-            raise EvaluationError(f"{path}: not an evaluation; give another file")
+            raise ValueError(f"{path}: not an evaluation; give another file")
         try:
             metadata = parse_small_json(header)
             version, digest, trained = (
@@ -183,18 +177,18 @@ class Evaluation:
             shape = _FORMAT_1_NETWORK_SHAPE if version == 1 else metadata.pop("shape")
             places, hidden, second = _parse_shape(shape)
         except (KeyError, TypeError, ValueError) as error:
-            raise EvaluationError(
+            raise ValueError(
                 f"{path}: the metadata are damaged ({sanitize_text(str(error), 200)}); "
                 "train it again"
             ) from error
         if version not in (1, _FORMAT_VERSION):
-            raise EvaluationError(
+            raise ValueError(
                 f"{path}: format is {format_value(version)}, this version reads 1 and "
                 f"{_FORMAT_VERSION}; train it again"
             )
         size = _network_bytes_for(len(places), hidden, second)
         if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size:
-            raise EvaluationError(f"{path}: its weights are damaged; download or train it again")
+            raise ValueError(f"{path}: its weights are damaged; download or train it again")
         return cls(_pad_network(numbers, places, hidden, second), metadata)
 
     def save(self, path: str | Path) -> None:

@@ -59,13 +59,6 @@ The value lists the `snake_versions.snake_version` of every snake, in the order 
 """
 
 
-class DatabaseError(ValueError):
-    """Error raised if a database is unusable.
-
-    The message contains the database URL and the underlying error.
-    """
-
-
 class _TolerantColumnType(TypeDecorator[Any]):
     """Column type that returns None for a value that cannot be converted.
 
@@ -238,7 +231,7 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
         url: SQLAlchemy database URL.
 
     Raises:
-        DatabaseError: If the URL is invalid or the database cannot be reached.
+        ValueError: If the URL is invalid or the database cannot be reached.
     """
     try:
         engine = create_engine(url, poolclass=_pool_class(url))
@@ -246,11 +239,11 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
             event.listen(engine, "connect", _replace_undecodable_text)
         with_retries(engine, _create_tables)
     except ModuleNotFoundError as error:
-        raise DatabaseError(
+        raise ValueError(
             f"database {url!r} needs the package {error.name!r}; install the package"
         ) from error
     except (ArgumentError, NoSuchModuleError, SQLAlchemyError) as error:
-        raise DatabaseError(
+        raise ValueError(
             f"database {url!r}: {error}; give a URL like {DEFAULT_DATABASE_URL} or "
             "postgresql+psycopg://user@host/name"
         ) from error

@@ -18,17 +18,13 @@ from battlesnake_server.arena.tournament import GameResult, ScheduledGame, Tourn
 _ACTION_BY_LETTER = {move[0]: code for code, move in enumerate(MOVES)}
 
 
-class ResultMismatchError(OSError):
-    """Error raised if a game result contradicts the recorded moves."""
-
-
 def verify_result(settings: TournamentSettings, result: GameResult) -> None:
     """Verify that ``result`` follows from its start position and its moves.
 
     Latencies, problems and the snakes' choice of moves cannot be verified.
 
     Raises:
-        ResultMismatchError: If the result contradicts the moves.
+        ValueError: If the result contradicts the moves.
     """
     last, finished = _replay_moves(settings, result.scheduled, result.moves)
     expected = replace(
@@ -39,7 +35,7 @@ def verify_result(settings: TournamentSettings, result: GameResult) -> None:
         seats=add_outcomes(result.seats, last, result.moves),
     )
     if result != expected or not (finished or last.turn == settings.game_spec.max_turns):
-        raise ResultMismatchError(
+        raise ValueError(
             f"game {result.scheduled.number} of a machine at --ray-address does not follow from "
             "its moves; install the same version on all machines"
         )

@@ -26,7 +26,6 @@ from battlesnake_gym.snakes import Decision, Reason, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import (
     BUILTIN_SCENARIOS,
     Scenario,
-    ScenarioError,
     ScenarioResult,
     load,
 )
@@ -54,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
             scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)
         ]
         run = make_scenario_runner(options)
-    except (ScenarioError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game scenarios", error)
     results = []
     for number, scenario in enumerate(scenarios):
