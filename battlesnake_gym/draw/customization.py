@@ -34,7 +34,9 @@ The distance from black to white is 1.
 """
 
 INK, WHITE, RED = "#1f2430", "#ffffff", "#e5383b"
-_HEX_COLOR_PATTERN = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+
+HEX_COLOR_PATTERN = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+"""Pattern of a color in a snake's ``customizations``."""
 
 
 def assign_colors(snakes: Sequence[Snake]) -> list[str]:
@@ -51,7 +53,7 @@ def assign_colors(snakes: Sequence[Snake]) -> list[str]:
     found: dict[int, str] = {}
     for i, snake in enumerate(snakes):
         own = snake.customizations.get("color", "")
-        if _HEX_COLOR_PATTERN.fullmatch(own) and _is_distinct(_expand_hex(own), found.values()):
+        if HEX_COLOR_PATTERN.fullmatch(own) and _is_distinct(_expand_hex(own), found.values()):
             found[i] = _expand_hex(own)
     for i in range(len(snakes)):
         if i not in found:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import re
 import time
 from collections.abc import Mapping
 from concurrent import futures
@@ -21,6 +20,7 @@ from yarl import URL
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import sanitize_text
+from battlesnake_gym.draw.customization import HEX_COLOR_PATTERN
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.search import Search
@@ -47,8 +47,6 @@ MAX_SHOUT_CHARS, MAX_CUSTOMIZATION_CHARS = 256, 64
 
 Longer texts are truncated.
 """
-
-_COLOR_PATTERN = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
 
 _MAX_REDIRECTS = 5
 
@@ -367,7 +365,7 @@ def parse_customization(content: bytes) -> dict[str, str]:
         for key in ("color", "head", "tail")
         if isinstance(answer.get(key), str)
     }
-    if not _COLOR_PATTERN.fullmatch(customization.get("color", "")):
+    if not HEX_COLOR_PATTERN.fullmatch(customization.get("color", "")):
         customization.pop("color", None)
     return customization
 
