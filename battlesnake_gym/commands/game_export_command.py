@@ -81,22 +81,18 @@ def parser() -> Parser:
     return parser
 
 
-def _save_gif(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    animation.save_gif(replay.boards(), output, *_animation_options(options))
-
-
-def _save_mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    animation.save_mp4(replay.boards(), output, *_animation_options(options))
-
-
-def _animation_options(
-    options: argparse.Namespace,
-) -> tuple[int, float, animation.WinProbabilities]:
-    """Return the cell size in pixels, the seconds per turn, and the win probabilities."""
+def _save_animation(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    """Write a GIF or MP4 file; that of an analyzed game includes a win probability bar."""
     game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
     analysis = game_analysis.load_current_analysis(options.source)
-    win_probabilities = analysis.win_probabilities if analysis else animation.no_win_probabilities
-    return options.cell_size, 1 / options.turns_per_second, win_probabilities
+    save = animation.save_gif if output.suffix == ".gif" else animation.save_mp4
+    save(
+        replay.boards(),
+        output,
+        options.cell_size,
+        1 / options.turns_per_second,
+        analysis.win_probabilities if analysis else animation.no_win_probabilities,
+    )
 
 
 def _save_png(replay: Replay, output: Path, options: argparse.Namespace) -> None:
@@ -120,8 +116,8 @@ def _board_at_turn(replay: Replay, options: argparse.Namespace) -> Board:
 
 
 _WRITERS: dict[str, Callable[[Replay, Path, argparse.Namespace], None]] = {
-    ".gif": _save_gif,
-    ".mp4": _save_mp4,
+    ".gif": _save_animation,
+    ".mp4": _save_animation,
     ".png": _save_png,
     ".svg": _save_svg,
     ".html": _save_html,
