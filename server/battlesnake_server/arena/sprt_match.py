@@ -60,12 +60,11 @@ class MatchScore:
     @property
     def pair_counts(self) -> list[int]:
         """The number of game pairs with each of the five outcomes."""
-        counts = [0] * 5
-        for first in itertools.count(0, 2):
-            if first not in self.points or first + 1 not in self.points:
-                return counts
+        counts, first = [0] * 5, 0
+        while first in self.points and first + 1 in self.points:
             counts[self.outcome(first)] += 1
-        raise AssertionError("the sequence of seeds ended, although it is infinite")
+            first += 2
+        return counts
 
 
 def _side_0_score(game: StoredGame) -> float:

@@ -6,6 +6,7 @@ The results are printed as a table.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -164,10 +165,11 @@ def _play_missing_games(
                         collect_errors(errors, result, setup)
                         bar.update()
     finally:
+        stored = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}
         lines = [
             summarize_matchup(matchup, games, plan, arguments.clock)
-            for matchup, number in tournaments.items()
-            if (games := load_games(engine, number))
+            for matchup, games in stored.items()
+            if games
         ]
         if arguments.json:
             sys.stdout.write(json.dumps(lines, indent=2) + "\n")
@@ -175,9 +177,9 @@ def _play_missing_games(
             sys.stdout.write(
                 f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"
             )
-        games = [game for number in tournaments.values() for game in load_games(engine, number)]
+        standings = compute_standings([*itertools.chain(*stored.values())], errors)
         local = [f"{name}={source}" for name, source in players.sources.items()]
-        status = print_failed_moves(compute_standings(games, errors), local, arguments.json)
+        status = print_failed_moves(standings, local, arguments.json)
     return status
 
 

@@ -20,6 +20,7 @@ from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
+from battlesnake_server.replay_viewer.analysis_queue import BusyError
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.games_page import GameNotFoundError, load_game
 from battlesnake_server.web.pages import (
@@ -117,9 +118,7 @@ def query() -> Response:
         )
         board = _parse_board(sent.get("board"), milliseconds)
         if not _waiting_requests.acquire(blocking=False):
-            return error_response(
-                "other visitors query snakes now; try again in a few seconds", 503
-            )
+            raise BusyError("other visitors query snakes now; try again in a few seconds")
         try:
             with _search_slots:
                 started = time.perf_counter()
