@@ -394,3 +394,11 @@ def test_mistakes_are_refused_before_any_work(
 ) -> None:
     assert train(run_folder, "--num-iters", "1", *call) == 2
     assert re.search(why, capsys.readouterr().err)
+
+
+def test_the_smallest_buffer_has_a_size() -> None:
+    from battlesnake_rl.mabs import algorithms
+    from sagemaker_rl.job.resources import check_memory
+
+    config = algorithms.configure("EXIT", {})
+    check_memory(config.update_from_dict({"moves_per_iteration": 1, "kept_fraction": 1e-4}))

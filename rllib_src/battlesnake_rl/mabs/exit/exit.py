@@ -98,7 +98,8 @@ class EXITConfig(StandaloneConfig):
         """Return the size of a full sample buffer, including the copy that each fit makes."""
         buffered = self.settings.moves_per_iteration * self.settings.kept_fraction
         count = self.settings.buffer_iterations
-        return BufferSize("buffer_iterations", count, 2 * int(buffered * count) * _SAMPLE_BYTES)
+        size = 2 * math.ceil(buffered * count) * _SAMPLE_BYTES
+        return BufferSize("buffer_iterations", count, size)
 
     def checkpoint_identity(self) -> dict[str, Any]:
         """Return the games in `GAME_MIX`, which a checkpoint and the resuming run must share."""
