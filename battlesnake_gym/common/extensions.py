@@ -97,14 +97,11 @@ def _search_folder_last(folder: str) -> None:
     removes such modules from ``sys.modules``; the other file keeps its reference.
     """
     others = [other for other in _folders if other != folder]
+    prefixes = tuple(os.path.join(other, "") for other in others)  # noqa: PTH118
     sys.path[:] = [entry for entry in sys.path if entry not in _folders]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
-        if (
-            file
-            and not name.startswith("own_")
-            and any(Path(file).is_relative_to(other) for other in others)
-        ):
+        if file.startswith(prefixes) and not name.startswith("own_"):
             beside = Path(folder, *name.split("."))
             if beside.is_dir() or beside.with_suffix(".py").is_file():
                 del sys.modules[name]
