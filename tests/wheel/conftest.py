@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+import sysconfig
 import venv
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,10 +61,17 @@ def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 @pytest.fixture(scope="session")
 def built(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The source distribution, and the wheel that is built from nothing else."""
+    """The source distribution, and the wheel that is built from nothing else.
+
+    Its C files are compiled without optimization, which takes a tenth of the time.
+    """
 
     def build(folder: Path) -> None:
-        done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, clone)
+        compiler = tmp_path_factory.mktemp("compiler") / "cc"
+        compiler.write_text(f'#!/bin/sh\nexec {sysconfig.get_config_var("CC")} "$@" -O0\n')
+        compiler.chmod(0o755)
+        words = (sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, clone)
+        done = run(*words, env=os.environ | {"CC": str(compiler)})
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         (folder / "log").write_text(done.stdout + done.stderr)
 

@@ -216,36 +216,68 @@ def test_commands_that_take_long(page: str, desk: Desk, trained: Path) -> None:
 
 
 PYTHON = r"""
-import ast, doctest, json, sys
-names = {"__name__": "page"}
-failed = []
-for line, text in json.load(sys.stdin):
-    code = "\n" * line + text
-    if ">>> " in text:
-        test = doctest.DocTestParser().get_doctest(text, names, "page", sys.argv[1], line)
-        runner = doctest.DocTestRunner()
-        if runner.run(test, out=failed.append, clear_globs=False).failed:
-            break
-        names.update(test.globs)
-        continue
-    tree = ast.parse(code)
-    if sys.argv[2] == "imports":
-        tree.body = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
-    exec(compile(tree, sys.argv[1], "exec"), names)
-sys.exit("".join(failed) or 0)
+import ast, contextlib, doctest, json, os, sys, tempfile, traceback
+for name in ("torch", "ray.rllib", "sagemaker"):  # once for all pages, which are slow to import
+    with contextlib.suppress(ImportError):
+        __import__(name)
+
+def run(page, how, blocks):
+    names = {"__name__": "page"}
+    failed = []
+    for line, text in blocks:
+        if ">>> " in text:
+            test = doctest.DocTestParser().get_doctest(text, names, "page", page, line)
+            if doctest.DocTestRunner().run(test, out=failed.append, clear_globs=False).failed:
+                sys.exit("".join(failed))
+            names.update(test.globs)
+            continue
+        tree = ast.parse("\n" * line + text)
+        if how == "imports":
+            tree.body = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+        exec(compile(tree, page, "exec"), names)
+
+told = {}
+for page, how, blocks in json.load(sys.stdin):
+    said = tempfile.TemporaryFile("w+")
+    if not (child := os.fork()):
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+        os.chdir(tempfile.mkdtemp(dir="."))
+        try:
+            run(page, how, blocks)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    said.seek(0)
+    told[page] = status, said.read()
+print(json.dumps(told))
 """
+PYTHON_PAGES = [page for page in PAGES if any(one.language == "python" for one in blocks(page))]
 
 
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(one.language == "python" for one in blocks(page))]
-)
-def test_python(page: str, environment: Environment, tmp_path: Path) -> None:
-    text = [(b.line, b.text) for b in blocks(page) if b.language == "python" and not b.file]
-    how = "imports" if page in FRAGMENTS else "all"
-    where = {"cwd": tmp_path, "env": environment.variables}
-    done = run(environment.python, "-c", PYTHON, page, how, input=json.dumps(text), **where)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def told(
+    environment: Environment, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[int, str]]:
+    """The status of each page's Python, in a process and a folder of its own, and its output."""
+    given = []
+    for page in PYTHON_PAGES:
+        text = [(b.line, b.text) for b in blocks(page) if b.language == "python" and not b.file]
+        given.append((page, "imports" if page in FRAGMENTS else "all", text))
+    where = {"cwd": tmp_path_factory.mktemp("python"), "env": environment.variables}
+    done = run(environment.python, "-c", PYTHON, input=json.dumps(given), **where)
+    assert done.returncode == 0, done.stderr
+    statuses: dict[str, tuple[int, str]] = json.loads(done.stdout.splitlines()[-1])
+    return statuses
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES)
+def test_python(page: str, told: dict[str, tuple[int, str]]) -> None:
+    status, said = told[page]
+    assert status == 0, said
 
 
 # What notices a page that is wrong.
