@@ -1,8 +1,11 @@
 """Fixtures for simulated jobs."""
 
+import io
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +64,32 @@ def estimator(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return RLEstimator(**(arguments | changes))
 
     return make
+
+
+@pytest.fixture
+def checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`preflight.check` asks this process, not a new one, which would import Ray and torch.
+
+    Another process asks in test_preflight.py, in the wheel's tests, and in all that trains.
+    """
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    from battlesnake_rl.commands import procgen_train_command, train_command
+    from sagemaker_rl.job import preflight
+
+    commands: dict[str, Callable[[list[str]], int]] = {
+        "train-mabs.py": train_command.main,
+        "train-procgen.py": procgen_train_command.main,
+    }
+
+    def ask(words: list[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:
+        said, told = io.StringIO(), io.StringIO()
+        with redirect_stdout(said), redirect_stderr(told), pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            status = commands[words[1]](words[2:])
+        return SimpleNamespace(returncode=status, stdout=said.getvalue(), stderr=told.getvalue())
+
+    monkeypatch.setattr(preflight, "subprocess", SimpleNamespace(run=ask))
 
 
 @pytest.fixture

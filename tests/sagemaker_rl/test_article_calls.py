@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.processes import until
+from tests.sagemaker_rl import test_simulator
 from tests.sagemaker_rl.article_calls import calls
 
 pytestmark = pytest.mark.rllib
@@ -52,6 +53,7 @@ def article(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     return call
 
 
+@pytest.mark.usefixtures("checked_here")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_would_train_the_algorithm_that_the_article_names(article: Any, name: str) -> None:
     from sagemaker_rl.job import preflight
@@ -65,16 +67,26 @@ def test_a_call_would_train_the_algorithm_that_the_article_names(article: Any, n
     preflight.check(estimator)
 
 
-def test_a_shortened_call_trains(article: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shortened_call_trains(
+    article: Any, session: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     estimator = article("single")
-    estimator._hyperparameters.update(
-        {"num_iters": 1, "rl.training.config.min_sample_timesteps_per_iteration": 64}
-    )
+    estimator.metric_definitions += test_simulator.OUR_METRICS
+    given = estimator._hyperparameters
+    del given["num_iters"]
+    given.update({
+        "rl.training.run": given.pop("algorithm"),
+        "rl.training.stop.training_iteration": 2,
+        "rl.training.config.min_sample_timesteps_per_iteration": 512,
+        "rl.training.config.num_steps_sampled_before_learning_starts": 256,
+        "board_size": 7,
+    })  # fmt: skip
     estimator.fit()
     assert estimator.latest_training_job.describe()["TrainingJobStatus"] == "Completed"
     said = capsys.readouterr().out
     assert "num_cpus is 2 in a simulation" in said
-    assert "training_iteration=1 " in said
+    assert "training_iteration=2 " in said
+    test_simulator.check_published(estimator, session, tmp_path, said, test_simulator.OF_THE_LADDER)
 
 
 def fit(estimator: Any) -> None:

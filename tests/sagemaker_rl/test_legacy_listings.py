@@ -179,11 +179,13 @@ def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     [PACK, MASKED, CLUSTER, PAIR, PROCGEN],
     ids=["pack", "masked", "cluster", "pair", "procgen"],
 )
+@pytest.mark.usefixtures("checked_here")
 def test_a_listing_would_train(run: Any, listing: str) -> None:
     made, _ = run(listing)
     assert len(made) == (2 if listing == PAIR else 1)
 
 
+@pytest.mark.usefixtures("checked_here")
 def test_a_tuner_would_train(run: Any) -> None:
     from sagemaker_rl.job import preflight
 

@@ -256,12 +256,12 @@ def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         theirs = socket.create_connection(server.getsockname())
         ours, _ = server.accept()
-    listening, beating = JsonConnection(ours, timeout_s=6), JsonConnection(theirs)
+    listening, beating = JsonConnection(ours, timeout_s=2), JsonConnection(theirs)
     beating.start_heartbeat()
-    threading.Timer(8, beating.send, [{"hello": 1}]).start()
+    threading.Timer(3, beating.send, [{"hello": 1}]).start()
     assert listening.receive() == {"hello": 1}
     beating._closed.set()
-    with pytest.raises(ConnectionLostError, match="6 s"):
+    with pytest.raises(ConnectionLostError, match="2 s"):
         listening.receive()
     listening.close()
     beating.close()

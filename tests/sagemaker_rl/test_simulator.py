@@ -362,13 +362,44 @@ OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_score"}
 """Metrics that exist only after some seconds of CPU time."""
 
 
+def check_published(
+    estimator: Any, session: Any, folder: Path, said: str, missing: set[str]
+) -> None:
+    """What a job's metrics, its bucket, the end of its log and its artifacts tell."""
+    table = estimator.training_job_analytics.dataframe()
+    for name in ("episode_reward_mean", "episode_reward_max"):
+        rewards = table[table["metric_name"] == name]["value"]
+        assert len(rewards) > 0
+        assert rewards.between(-1e6, 1e6).all()
+    seen = set(table["metric_name"])
+    assert {name for name in LOGGED_METRICS if f"ours_{name}" not in seen} <= missing
+    # Uploaded while the job ran.
+    bucket, name = session.default_bucket(), estimator.latest_training_job.name
+    found = session.boto_session.client("s3").list_objects_v2(
+        Bucket=bucket, Prefix=f"{name}/output/intermediate/tensorboard/events."
+    )
+    assert found["KeyCount"] == 1
+    # The log ends like that of a run on this machine, and the artifacts contain the report.
+    log = [line.partition("algo-1 | ") for line in said.splitlines()]
+    lines = [line.partition(": ") for start, mark, line in log if mark and not start]
+    begins = next(n for n, (word, _, _) in enumerate(lines) if word == "result")
+    told = {word: what for word, _, what in lines[begins : begins + len(run_summary.WORDS)]}
+    assert tuple(told) == run_summary.WORDS
+    assert told["report"].partition(",")[0].endswith("/report.html")
+    assert told["next"].startswith("sagemaker_rl.job.source_files.download_artifacts(estimator, ")
+    run = download_artifacts(estimator, folder / "run")
+    assert "</html>" in (run / "report.html").read_text()
+
+
+OUR_METRICS = [one | {"Name": f"ours_{one['Name']}"} for one in METRIC_DEFINITIONS]
+
+
+@pytest.mark.slow
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("iterations", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_published_job_trains_and_gives_a_table(
     session: Any,
     training: Callable[..., Any],
-    iterations: int,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -379,7 +410,7 @@ def test_the_published_job_trains_and_gives_a_table(
         base_job_name="published",
         hyperparameters={
             "rl.training.run": "DQN",
-            "rl.training.stop.training_iteration": iterations,
+            "rl.training.stop.training_iteration": 20,
             "rl.training.config.num_cpus": 1,
             "board_size": 7,
             "num_snakes": 2,
@@ -387,30 +418,6 @@ def test_the_published_job_trains_and_gives_a_table(
         },
         metric_definitions=RLEstimator.default_metric_definitions(RLToolkit.RAY),
     )
-    estimator.metric_definitions += [
-        one | {"Name": f"ours_{one['Name']}"} for one in METRIC_DEFINITIONS
-    ]
+    estimator.metric_definitions += OUR_METRICS
     estimator.fit()
-    table = estimator.training_job_analytics.dataframe()
-    for name in ("episode_reward_mean", "episode_reward_max"):
-        rewards = table[table["metric_name"] == name]["value"]
-        assert len(rewards) > 0
-        assert rewards.between(-1e6, 1e6).all()
-    missing = {name for name in LOGGED_METRICS if f"ours_{name}" not in set(table["metric_name"])}
-    assert missing <= (OF_THE_LADDER if iterations == 3 else set())
-    # Uploaded while the job ran.
-    bucket, name = session.default_bucket(), estimator.latest_training_job.name
-    found = session.boto_session.client("s3").list_objects_v2(
-        Bucket=bucket, Prefix=f"{name}/output/intermediate/tensorboard/events."
-    )
-    assert found["KeyCount"] == 1
-    # The log ends like that of a run on this machine, and the artifacts contain the report.
-    log = [line.partition("algo-1 | ") for line in capsys.readouterr().out.splitlines()]
-    said = [line.partition(": ") for start, mark, line in log if mark and not start]
-    begins = next(n for n, (word, _, _) in enumerate(said) if word == "result")
-    told = {word: what for word, _, what in said[begins : begins + len(run_summary.WORDS)]}
-    assert tuple(told) == run_summary.WORDS
-    assert told["report"].partition(",")[0].endswith("/report.html")
-    assert told["next"].startswith("sagemaker_rl.job.source_files.download_artifacts(estimator, ")
-    run = download_artifacts(estimator, tmp_path / "run")
-    assert "</html>" in (run / "report.html").read_text()
+    check_published(estimator, session, tmp_path, capsys.readouterr().out, set())
