@@ -18,6 +18,7 @@ SMALL = [
     *("--rl.training.config.model_config.hidden_size", "16"),
     *("--rl.training.config.num_envs_per_env_runner", "8"),
     *("--rl.training.config.ladder_cpu_fraction", "0.5", "--num-env-runners", "0"),
+    *("--rl.training.config.min_time_s_per_iteration", "0.5"),
 ]
 
 
@@ -27,10 +28,11 @@ def test_a_new_algorithm_is_one_file_and_one_experiment(
     from battlesnake_gym import policy_file
     from battlesnake_rl.commands.train_command import main
 
+    monkeypatch.setattr("battlesnake_rl.mabs.strength.ladder_evaluator.MIN_MEASUREMENT_S", 0.0)
     monkeypatch.chdir(ROOT)
     run = tmp_path / "a2c"
-    for until in (["--num-iters", "2"], ["--cpu-minutes", "0.3"]):
-        assert main([*SMALL, *until, "--runs-dir", str(tmp_path)]) == 0
+    for iterations in ("1", "3"):
+        assert main([*SMALL, "--num-iters", iterations, "--runs-dir", str(tmp_path)]) == 0
     rows = progress_csv.rows(run)
     assert len(rows) > 2
     steps = [float(row["env_steps"]) for row in rows]

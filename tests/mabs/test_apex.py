@@ -1,6 +1,7 @@
 """APEX: keeps the ratio, survives the death of a runner and of a replay shard."""
 
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -10,6 +11,7 @@ import pytest
 
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.algorithms import built
+from tests.mabs.conftest import small
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -21,73 +23,75 @@ def totals(results: dict[str, Any]) -> tuple[float, float]:
     return sampled, learner.get("num_module_steps_trained_lifetime", 0.0)
 
 
-def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
-    config = small_config("APEX").training(
+@pytest.fixture(scope="module")
+def algorithm(ray_with_games: None) -> Iterator[Any]:
+    """Two runners and two shards, which start in seconds."""
+    config = small("APEX").training(
         training_intensity=2.0, num_replay_shards=2, broadcast_interval=2
     )
-    with built(config.env_runners(num_env_runners=2)) as algorithm:
-        first = totals(algorithm.train())
-        for _ in range(3):
-            results = algorithm.train()
-        sampled, trained = totals(results)
-        ratio = (trained - first[1]) / (sampled - first[0])
-        assert ratio == pytest.approx(2.0, rel=0.25)
-        assert results["env_runners"]["num_episodes"] > 0
-        assert results["replay_buffer"]["num_transitions"] > 0
+    with built(config.env_runners(num_env_runners=2)) as one:
+        yield one
 
-        shards = algorithm.replay_buffer.foreach_shard("stats")
-        assert len(shards) == 2
-        assert all(shard["num_transitions"] > 0 for shard in shards)
-        # Weights reach the runners: their number is not far behind the learner's.
-        numbers = algorithm.env_runner_group.foreach_env_runner(
-            lambda runner: runner.get_state()["weights_seq_no"], local_env_runner=False
+
+def test_runners_and_learner_keep_each_others_pace(algorithm: Any) -> None:
+    first = totals(algorithm.train())
+    for _ in range(3):
+        results = algorithm.train()
+    sampled, trained = totals(results)
+    ratio = (trained - first[1]) / (sampled - first[0])
+    assert ratio == pytest.approx(2.0, rel=0.25)
+    assert results["env_runners"]["num_episodes"] > 0
+    assert results["replay_buffer"]["num_transitions"] > 0
+
+    shards = algorithm.replay_buffer.foreach_shard("stats")
+    assert len(shards) == 2
+    assert all(shard["num_transitions"] > 0 for shard in shards)
+    # Weights reach the runners: their number is not far behind the learner's.
+    numbers = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner.get_state()["weights_seq_no"], local_env_runner=False
+    )
+    updates = trained / 32
+    assert all(updates / 2 < number <= updates for number in numbers)
+    # Together the games of both stand on every rung of the ladder.
+    rungs = np.concatenate(
+        algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: runner._get_epsilons(), local_env_runner=False
         )
-        updates = trained / 32
-        assert all(updates / 2 < number <= updates for number in numbers)
-        # Together the games of both stand on every rung of the ladder.
-        rungs = np.concatenate(
-            algorithm.env_runner_group.foreach_env_runner(
-                lambda runner: runner._get_epsilons(), local_env_runner=False
-            )
-        )
-        expected = 0.4 ** (1 + 7.0 * np.arange(8) / 7)
-        np.testing.assert_allclose(np.sort(rungs), np.sort(expected))
+    )
+    expected = 0.4 ** (1 + 7.0 * np.arange(8) / 7)
+    np.testing.assert_allclose(np.sort(rungs), np.sort(expected))
 
 
-def test_an_iteration_waits_for_no_runner(small_config: Any) -> None:
+def test_an_iteration_waits_for_no_runner(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """RLlib would ask each for its connectors, which runners that play for seconds answer late."""
-    with built(small_config("APEX")) as algorithm:
-        asked = algorithm.env_runner_group.foreach_env_runner = MagicMock()
-        algorithm.train()
-        asked.assert_not_called()
+    asked = MagicMock()
+    monkeypatch.setattr(algorithm.env_runner_group, "foreach_env_runner", asked)
+    algorithm.train()
+    asked.assert_not_called()
 
 
 def test_lost_runners_are_asked_now_and_then(
-    small_config: Any, monkeypatch: pytest.MonkeyPatch
+    algorithm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each question may last a second, and there are many steps in one."""
     from battlesnake_rl.mabs.base import batched_algorithm
 
-    algorithm = small_config("APEX").env_runners(num_env_runners=2).build_algo()
-    try:
-        now = 0.0
-        monkeypatch.setattr(batched_algorithm, "time", SimpleNamespace(monotonic=lambda: now))
-        group = algorithm.env_runner_group
-        probe = group.probe_unhealthy_env_runners
-        group.probe_unhealthy_env_runners = MagicMock(return_value=[])
-        group._worker_manager.set_actor_state(2, healthy=False)
-        asked = []
-        for now in (0.0, 1.0, batched_algorithm.HEALTH_CHECK_INTERVAL_S):  # noqa: B007
-            assert algorithm.restore_env_runners(group) == []
-            asked.append(group.probe_unhealthy_env_runners.call_count)
-        assert asked == [1, 1, 2]
-        # It answers to something else meanwhile, and gets the state of the others all the same.
-        group._worker_manager.set_actor_state(2, healthy=True)
-        group.probe_unhealthy_env_runners = probe
-        assert algorithm.restore_env_runners(group) == [2]
-    finally:
-        monkeypatch.undo()
-        algorithm.stop()
+    now = 0.0
+    algorithm._last_restore_at = -batched_algorithm.HEALTH_CHECK_INTERVAL_S
+    monkeypatch.setattr(batched_algorithm, "time", SimpleNamespace(monotonic=lambda: now))
+    group = algorithm.env_runner_group
+    probe = group.probe_unhealthy_env_runners
+    group.probe_unhealthy_env_runners = MagicMock(return_value=[])
+    group._worker_manager.set_actor_state(2, healthy=False)
+    asked = []
+    for now in (0.0, 1.0, batched_algorithm.HEALTH_CHECK_INTERVAL_S):  # noqa: B007
+        assert algorithm.restore_env_runners(group) == []
+        asked.append(group.probe_unhealthy_env_runners.call_count)
+    assert asked == [1, 1, 2]
+    # It answers to something else meanwhile, and gets the state of the others all the same.
+    group._worker_manager.set_actor_state(2, healthy=True)
+    group.probe_unhealthy_env_runners = probe
+    assert algorithm.restore_env_runners(group) == [2]
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,23 +24,25 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 TINY = {"channels": (8,), "strides": (2,), "hidden_size": 16}
 
 
-@pytest.fixture
-def made(ray_with_games: None) -> Callable[..., Any]:
-    """A function that makes a configuration which trains in seconds."""
+def make(name: str = "DISTIL", **env_config: Any) -> Any:
+    """A configuration which trains in seconds."""
     from battlesnake_rl.mabs import algorithms
 
-    def make(name: str = "DISTIL", **env_config: Any) -> Any:
-        games = {key: value for key, value in SMALL.items() if key != "rewards"}
-        config = algorithms.configure(name, games | {"observation": "territory"} | env_config)
-        config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
-        config.training(minibatch_size=32)
-        if name == "DISTIL":
-            config.training(expert_nodes=100, label_buffer_size=500)
-        config.reporting(min_time_s_per_iteration=0)
-        config.rl_module(model_config=config.model_config | TINY)
-        config.ladder_cpu_fraction = 0.0
-        return config.debugging(seed=7, log_level="ERROR")
+    games = {key: value for key, value in SMALL.items() if key != "rewards"}
+    config = algorithms.configure(name, games | {"observation": "territory"} | env_config)
+    config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
+    config.training(minibatch_size=32)
+    if name == "DISTIL":
+        config.training(expert_nodes=100, label_buffer_size=500)
+    config.reporting(min_time_s_per_iteration=0)
+    config.rl_module(model_config=config.model_config | TINY)
+    config.ladder_cpu_fraction = 0.0
+    return config.debugging(seed=7, log_level="ERROR")
 
+
+@pytest.fixture
+def made(ray_with_games: None) -> Callable[..., Any]:
+    """The function `make`, once Ray can make the environment."""
     return make
 
 
@@ -176,7 +178,7 @@ def test_the_memory_keeps_the_newest(made: Any) -> None:
     np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
 
 
-@pytest.mark.parametrize("runners", [0, 1])
+@pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_resumed_run_first_fills_its_memory(made: Any, tmp_path: Path, runners: int) -> None:
     """Updates on the first fragment alone would fit the network to openings."""
     config = made().env_runners(num_env_runners=runners)
@@ -203,17 +205,6 @@ def test_it_comes_to_prefer_what_the_search_prefers(made: Any) -> None:
         results = [algorithm.train()["learners"]["default_policy"] for _ in range(30)]
     assert results[-1]["policy_loss"] < 0.8 * results[0]["policy_loss"]
     assert results[-1]["expert_agreement"] > results[0]["expert_agreement"] + 0.05
-
-
-def test_several_runners_ask_for_one_learner(made: Any) -> None:
-    config = made().env_runners(num_env_runners=2)
-    config.reporting(min_sample_timesteps_per_iteration=300)
-    with built(config) as algorithm:
-        results = [algorithm.train() for _ in range(2)][-1]
-        learned = results["learners"]["default_policy"]["num_module_steps_trained_lifetime"]
-        asked = results["env_runners"]["num_agent_steps_sampled_lifetime"]["default_agent"]
-    assert 0 < learned <= 16 * asked + 64
-    assert asked > 600
 
 
 def test_what_runners_bring_at_once_is_learned_from_as_one_fragment(made: Any) -> None:
@@ -251,39 +242,56 @@ def test_evaluation_plays_games_without_the_search(made: Any) -> None:
     assert games["episode_len_mean"] > 0
 
 
-def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:
-    with built(made().env_runners(num_env_runners=1)) as algorithm:
-        for _ in range(2):
-            algorithm._collect_fragments()
-        assert list(algorithm._requests.in_flight.values()) == [4]
+@pytest.fixture(scope="module")
+def asked(ray_with_games: None) -> Iterator[Any]:
+    """An algorithm with two runners, which start in seconds."""
+    config = make().env_runners(num_env_runners=2)
+    with built(config.reporting(min_sample_timesteps_per_iteration=300)) as algorithm:
+        yield algorithm
+
+
+def test_several_runners_ask_for_one_learner(asked: Any) -> None:
+    results = [asked.train() for _ in range(2)][-1]
+    learned = results["learners"]["default_policy"]["num_module_steps_trained_lifetime"]
+    count = results["env_runners"]["num_agent_steps_sampled_lifetime"]["default_agent"]
+    assert 0 < learned <= 16 * count + 64
+    assert count > 600
+
+
+def test_runners_go_on_asking_while_the_learner_learns(asked: Any) -> None:
+    for _ in range(2):
+        asked._collect_fragments()
+    assert list(asked._requests.in_flight.values()) == [4, 4]
+
+
+def test_an_iteration_waits_for_slow_runners_and_says_so(
+    asked: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("battlesnake_rl.mabs.base.fragment_requests.WAIT_TIMEOUT_S", 0.001)
+    monkeypatch.setattr(asked._requests, "_stall_timeout_s", 0.01)
+    asked.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")
+    for _ in range(5):  # Four fragments of each were asked for before.
+        asked.train()
+    assert re.search(r"0\.01.* \(sample_timeout_s\)", caplog.text)
 
 
 def test_the_learner_waits_for_the_first_fragment_alone(
-    made: Any, monkeypatch: pytest.MonkeyPatch
+    asked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The last test with these runners, of which it ends one."""
     monkeypatch.setattr("battlesnake_rl.mabs.base.fragment_requests.WAIT_TIMEOUT_S", 60)
-    with built(made().env_runners(num_env_runners=2)) as algorithm:
-        group = algorithm.env_runner_group
-        slow = group.healthy_worker_ids()[0]
-        group.foreach_env_runner_async(
-            lambda runner: time.sleep(60), tag="slow", remote_worker_ids=[slow]
-        )
-        began = time.monotonic()
-        assert algorithm._collect_fragments()
-        assert time.monotonic() - began < 30
-        ray.kill(group._worker_manager.actors()[slow])
-
-
-def test_an_iteration_waits_for_a_slow_runner_and_says_so(
-    made: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.fragment_requests.WAIT_TIMEOUT_S", 0.001)
-    config = made().env_runners(num_env_runners=1, sample_timeout_s=0.01)
-    with built(config) as algorithm:
-        algorithm.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")
-        results = algorithm.train()
-    assert results["env_runners"]["num_env_steps_sampled_lifetime"] > 0
-    assert re.search(r"0\.01.* \(sample_timeout_s\)", caplog.text)
+    group = asked.env_runner_group
+    slow = group.healthy_worker_ids()[0]
+    group.foreach_env_runner_async(
+        lambda runner: time.sleep(60), tag="slow", remote_worker_ids=[slow]
+    )
+    before = [info for info, (runner, _) in asked._requests._pending.items() if runner == slow]
+    ray.wait(before, num_returns=len(before))
+    asked._collect_fragments()
+    began = time.monotonic()
+    assert asked._collect_fragments()
+    assert time.monotonic() - began < 30
+    ray.kill(group._worker_manager.actors()[slow])
 
 
 def test_a_killed_runner_restarts_without_the_object_store(

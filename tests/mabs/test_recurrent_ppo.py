@@ -221,27 +221,30 @@ def test_a_batch_of_seats_has_the_states_of_single_games() -> None:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained policy.onnx, from ``train``, resumed once."""
     from battlesnake_rl.commands.train_command import main
+    from battlesnake_rl.mabs.strength import ladder_evaluator
 
     folder = tmp_path_factory.mktemp("runs")
     small = {
         "channels": "[8]", "strides": "[2]", "hidden_size": "16", "num_envs_per_env_runner": "8",
-        "ladder_cpu_fraction": "0.3",
+        "ladder_cpu_fraction": "0.5", "min_time_s_per_iteration": "0.5",
     }  # fmt: skip
     command = ["--experiment", "blackout", "--board-size", "7", "--seed", "3", "--gru-size", "8"]
     for name, value in small.items():
-        path = name if name[:3] in ("num", "lad") else f"model_config.{name}"
+        path = name if name[:3] in ("num", "lad", "min") else f"model_config.{name}"
         command += [f"--rl.training.config.{path}", value]
-    for until in (["--num-iters", "2"], ["--cpu-minutes", "0.4"]):
-        arguments = [*command, *until, "--num-env-runners", "0", "--runs-dir", str(folder)]
-        assert main(arguments) == 0
+    command += ["--num-env-runners", "0", "--runs-dir", str(folder)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ladder_evaluator, "MIN_MEASUREMENT_S", 0.0)
+        for iterations in ("1", "3"):
+            assert main([*command, "--num-iters", iterations]) == 0
     return folder / "blackout"
 
 
 def test_a_run_resumes_and_is_placed_on_the_ladder(
-    ray_with_games: None, exported: Path, capsys: pytest.CaptureFixture[str]
+    exported: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from battlesnake_rl.commands.evaluate_command import main
 

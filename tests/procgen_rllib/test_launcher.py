@@ -157,7 +157,7 @@ def check_replay(saved: Any) -> None:
 def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from battlesnake_rl.commands.procgen_rollout_command import main
 
-    arguments = ["--levels", "training", "held-out", "all", "--episodes", "4"]
+    arguments = ["--levels", "training", "held-out", "all", "--episodes", "1"]
     assert main([str(trained), *arguments]) == 0
     output = capsys.readouterr().out
     for words in (
