@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(
 def job(tmp_path: Path) -> Path:
     """The sources as in a SageMaker job, without a compiled module."""
     for package in PACKAGES:
-        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        ignored = shutil.ignore_patterns("*.so")
         shutil.copytree(package, tmp_path / "job" / package.name, ignore=ignored)
     return tmp_path / "job"
 

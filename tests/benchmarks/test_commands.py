@@ -35,7 +35,7 @@ def test_the_page_on_scaling_has_what_is_calculated() -> None:
         assert table in page, f"docs/research/scaling.md lacks\n{table}"
 
 
-@pytest.mark.parametrize("snake", ["cautious", "minimax"])
+@pytest.mark.parametrize("snake", ["cautious", pytest.param("minimax", marks=pytest.mark.slow)])
 def test_broken_requests_upset_no_server(snake: str) -> None:
     printed = benchmark("fuzz", "--requests", 400, "--connections", 2, "--snakes", snake)
     counts = {

@@ -206,7 +206,7 @@ def short_request(number: int, timeout: int) -> bytes:
     return post(json.dumps(body, separators=(",", ":")).encode())
 
 
-@pytest.mark.parametrize("snake", ["minimax", "default"])
+@pytest.mark.parametrize("snake", ["minimax", pytest.param("default", marks=pytest.mark.slow)])
 def test_a_thousand_requests_whose_clients_leave_keep_nobody_waiting(
     loud: Callable[..., str], snake: str
 ) -> None:
@@ -261,7 +261,9 @@ def outsized_request() -> bytes:
     return json.dumps(body).encode()
 
 
-@pytest.mark.parametrize("snake", ["minimax", "default", "cautious"])
+@pytest.mark.parametrize(
+    "snake", [pytest.param("minimax", marks=pytest.mark.slow), "default", "cautious"]
+)
 def test_outsized_boards_get_no_more_than_their_share(loud: Callable[..., str], snake: str) -> None:
     address = loud(*([] if snake == "default" else ["--snake", snake]))
     sized = outsized_request()

@@ -435,7 +435,7 @@ def test_decision_is_shown(player: Browser) -> None:
 
 @pytest.mark.parametrize(
     ("turns", "links"),
-    [(90, 2), *(pytest.param(n, 10, marks=pytest.mark.slow) for n in (50, 500, 2000, 5000))],
+    [(90, 1), *(pytest.param(n, 10, marks=pytest.mark.slow) for n in (50, 500, 2000, 5000))],
 )
 def test_address_leads_to_its_turn_while_chunks_load(
     quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int, links: int

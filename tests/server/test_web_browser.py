@@ -6,6 +6,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import customization
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.analysis import scenarios
@@ -126,7 +128,11 @@ def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None
     quiet.wait("document.querySelectorAll('.game').length === 0")
 
 
-def test_featured_game_plays_if_no_game_is_live(quiet: Browser, tmp_path: Path) -> None:
+def test_featured_game_plays_if_no_game_is_live(
+    quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(web_site.SETUP, game_spec=GameSpec(2, 7, 7, max_turns=12))
+    monkeypatch.setattr(web_site, "SETUP", short)  # its analysis takes a while
     pages = web_site.make(tmp_path)
     with web_site.serving(pages.app) as address:
         web_site.announce(pages.broadcast, "soon over", 1)

@@ -63,7 +63,7 @@ def test_it_learns(script: str, tmp_path: Path) -> None:
 
 @pytest.mark.rllib
 def test_it_plays_against_its_past(tmp_path: Path) -> None:
-    few_seconds = os.environ | {"OMP_NUM_THREADS": "1", "MINUTES": "0.1"}
+    few_seconds = os.environ | {"OMP_NUM_THREADS": "1", "MINUTES": "0.06"}
     ran = run(sys.executable, FOLDER / "self_play.py", cwd=tmp_path, env=few_seconds)
     assert ran.returncode == 0, ran.stderr
     (rate,) = re.findall(r"win rate (\d\.\d+) against itself", ran.stdout)
