@@ -317,9 +317,10 @@ def save_policy(folder: Path, made: Any, size: int) -> Path:
 
 
 def start(number: int) -> Board:
-    """The start of a game with limited view."""
+    """The start of a game with limited view, and a timeout that a busy machine keeps."""
     settings = Settings(view_radius=2, food_spawn_chance=30)
-    return Board.new(7, 7, ["me", "it"], game=Game(seed=number, id=str(number), settings=settings))
+    game = Game(seed=number, id=str(number), settings=settings, timeout=10_000)
+    return Board.new(7, 7, ["me", "it"], game=game)
 
 
 def moves_of(play: Callable[[Board], str], boards: list[Board]) -> list[list[str]]:
