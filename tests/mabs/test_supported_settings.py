@@ -107,6 +107,19 @@ def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: 
         change(algorithms.configure("DQN", {})).validate()
 
 
+def test_the_check_of_duels_accepts_search_spaces_and_leaves_unknown_maps_to_the_games() -> None:
+    from ray import tune
+
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+
+    for name in (tune.choice(["standard", "royale"]), "foo"):
+        config = _games(algorithms.configure("DQN", {}), 2, map=name)
+        config.validate()
+    with pytest.raises(ValueError, match="unknown map 'foo'"):
+        make_vector_env(2, config.env_config)
+
+
 def test_what_ray_tune_notes_in_a_configuration_is_passed_over() -> None:
     from ray.tune import result
 

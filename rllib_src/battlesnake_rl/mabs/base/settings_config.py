@@ -87,8 +87,9 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
 
 
 def _check_duels(games: TrainingEnvConfig) -> None:
-    """Raise ValueError if the map does not allow duels."""
-    known_maps()[games.map].check(int(np.max(games.width)), int(np.max(games.height)), 2)
+    """Raise ValueError if the map does not allow duels; the games reject an unknown map."""
+    if board_map := known_maps().get(games.map):
+        board_map.check(int(np.max(games.width)), int(np.max(games.height)), 2)
 
 
 def _is_search_space(value: object) -> bool:
