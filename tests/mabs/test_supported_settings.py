@@ -98,6 +98,10 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
             r"ladder_cpu_fraction is 0.05.* duels.* 'solo_maze'.* ladder_cpu_fraction to 0",
         ),
         (lambda c: _games(c, 2, curriculum=[[0, 7], [9, 1]]), "curriculum.* 1x1.* larger board"),
+        (
+            lambda c: _games(c, 3, num_snakes=[2, 8], curriculum=[[0, 3], [9, 11]]),
+            "curriculum.* 3x3.* got 8",
+        ),
     ],
 )
 def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: str) -> None:

@@ -131,7 +131,8 @@ class BatchedAlgorithmConfig(SettingsConfig):
             )
         for size in sizes:
             try:
-                make_vector_env(needed, self.env_config, size)
+                # One more game, because the last game always has the full board.
+                make_vector_env(min(count, needed + 1), self.env_config, size)
             except ValueError as error:
                 raise ValueError(f"curriculum or iterate_map_size: {error}") from error
 
