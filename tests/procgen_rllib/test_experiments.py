@@ -333,6 +333,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
             ("--dry-run", "--custom-model", "null", "--custom-options", '{"depths": [16]}'),
             "custom_model null",
         ),
+        (("--env-name", "bigfish", "--env-config", "maze"), "env_config must.* 'maze'"),
         (("--hyperparameter", 'env_config={"levels": 3}'), r"env_config.* 'levels'"),
         (("--hyperparameter", 'custom_options={"depth": 3}'), "'depth'"),
         (

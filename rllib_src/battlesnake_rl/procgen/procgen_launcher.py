@@ -205,7 +205,8 @@ def _check_given_settings(given: Mapping[str, Any], values: Mapping[str, Any]) -
         HyperparameterError: If a setting without an effect exists.
     """
     field = f"{CONFIG_PREFIX}model_config"
-    name, other = given.get("env_name"), (given.get("env_config") or {}).get("env_name")
+    name, games = given.get("env_name"), given.get("env_config")
+    other = games.get("env_name") if isinstance(games, Mapping) else None
     if name is not None and other not in (None, name):
         raise HyperparameterError(
             f"env_name is {name}, but env_config has env_name {other}; set only one of them"
