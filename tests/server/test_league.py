@@ -152,6 +152,16 @@ def test_options_without_effect_are_rejected(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_health_check_opens_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("league.yaml").write_text("name: A\nsnakes: {a: hungry, b: random}\n")
+    assert main.main(["league", "league.yaml", "--check-health"]) == 0
+    assert capsys.readouterr().out == "a: healthy\nb: healthy\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["league.yaml"]
+
+
 def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
     ratings = Ratings()
     for _ in range(6):  # two strong and two weak snakes, which alternate wins among themselves

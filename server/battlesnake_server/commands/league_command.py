@@ -79,14 +79,14 @@ def main(argv: list[str] | None = None) -> int:
         check_snakes(plan)
         reject_unused_options(plan, command, arguments)
         token = None if arguments.token_file is None else load_or_create_token(arguments.token_file)
-        engine = open_database(arguments.database)
+        engine = None if arguments.check_health else open_database(arguments.database)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym league", error)
     commands = {snake.name: snake.command for snake in plan.entrants if snake.command}
     try:
         with raise_on_stop_signal(), ProgramSupervisor(commands) as programs:
             players = SnakeHealthChecker(plan, programs, address_policy.from_options(arguments))
-            if arguments.check_health:
+            if engine is None:
                 return _print_health(players)
             with lock_database(engine):
                 return _run_league(arguments, plan, players, engine, token)
@@ -95,7 +95,8 @@ def main(argv: list[str] | None = None) -> int:
     except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
         return report_stop("league", error, _RESUME_HINT)
     finally:
-        engine.dispose()
+        if engine is not None:
+            engine.dispose()
 
 
 def _run_league(
