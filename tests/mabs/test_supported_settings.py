@@ -97,6 +97,7 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
             lambda c: _games(c, 2, map="solo_maze", num_snakes=1),
             r"ladder_cpu_fraction is 0.05.* duels.* 'solo_maze'.* ladder_cpu_fraction to 0",
         ),
+        (lambda c: _games(c, 2, map="arcade_maze"), "^map 'arcade_maze' .*19x21.*, or the map$"),
         (lambda c: _games(c, 2, curriculum=[[0, 7], [9, 1]]), "curriculum.* 1x1.* larger board"),
         (
             lambda c: _games(c, 3, num_snakes=[2, 8], curriculum=[[0, 3], [9, 11]]),

@@ -50,13 +50,7 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         self._change({})
         self.settings_class.check_games(self, self.algo_class.__name__, self.env_config)
         if self.env == ENV_NAME and self.ladder_cpu_fraction:
-            try:
-                _check_duels(env_options(self.env_config))
-            except ValueError as error:
-                raise ValueError(
-                    f"ladder_cpu_fraction is {self.ladder_cpu_fraction}, but the games of the "
-                    f"ladder are duels: {error}; or set ladder_cpu_fraction to 0"
-                ) from error
+            _check_duels(env_options(self.env_config), self.ladder_cpu_fraction)
         super().validate()
 
     def _change(self, given: Mapping[str, Any]) -> None:
@@ -86,10 +80,20 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
                 self._store(field, spaces[field.name])
 
 
-def _check_duels(games: TrainingEnvConfig) -> None:
+def _check_duels(games: TrainingEnvConfig, ladder_cpu_fraction: float) -> None:
     """Raise ValueError if the map does not allow duels; the games reject an unknown map."""
-    if board_map := known_maps().get(games.map):
-        board_map.check(int(np.max(games.width)), int(np.max(games.height)), 2)
+    board_map = known_maps().get(games.map)
+    if board_map is None:
+        return
+    width, height, most = (int(np.max(n)) for n in (games.width, games.height, games.num_snakes))
+    board_map.check(width, height, most)
+    try:
+        board_map.check(width, height, 2)
+    except ValueError as error:
+        raise ValueError(
+            f"ladder_cpu_fraction is {ladder_cpu_fraction}, but the ladder plays duels, which the "
+            f"map {games.map!r} does not allow; set ladder_cpu_fraction to 0, or change the map"
+        ) from error
 
 
 def _is_search_space(value: object) -> bool:
