@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -447,9 +447,7 @@ def _run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, _Ou
     for mutant in json.loads((_FOLDER / "mutants.json").read_text()):
         engine = Engine(name, [*command, "--mutant", mutant["rule"]], timeout_s)
         chosen = [p for p in files if p.name.split(".")[0] == mutant["games"]] or files
-        outcomes = play_recordings(
-            engine, (game for path in chosen for game in iter_recordings(path))
-        )
+        outcomes = play_recordings(engine, chain.from_iterable(map(iter_recordings, chosen)))
         yield mutant["rule"], next((o for o in outcomes if o.verdict == "differs"), None)
         engine.stop()
 
@@ -505,22 +503,20 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if not options.engines and not options.mutants:
         parser.error("no engine is given; name an engine, or give --mutants")
-    for names, is_unused, when in (
-        (("differences", "views"), not options.engines, "without engines"),
-        (("games", "only"), options.views and not options.mutants, "with --views"),
-    ):
-        for name in names:
-            if is_unused and getattr(options, name) != parser.get_default(name):
-                parser.error(f"--{name} has no effect {when}; omit --{name}")
+    unused = {} if options.engines else dict.fromkeys(("differences", "views"), "without engines")
+    if options.views and not options.mutants:
+        unused |= dict.fromkeys(("games", "only"), "with --views")
+    for name, when in unused.items():
+        if getattr(options, name) != parser.get_default(name):
+            parser.error(f"--{name} has no effect {when}; omit --{name}")
     files = sorted(p for p in options.games.glob(f"{options.only}") if ".jsonl" in p.name)
     if not files:
         parser.error(f"--games {options.games} has no files {options.only} of recorded games")
     status = 0
     if options.mutants:
         for rule, outcome in _run_mutants(files, options.timeout_s):
-            print(
-                f"{rule}: {'detected, ' + str(outcome) if outcome else 'NOT DETECTED'}", flush=True
-            )
+            verdict = f"detected, {outcome}" if outcome else "NOT DETECTED"
+            print(f"{rule}: {verdict}", flush=True)
             status |= not outcome
     outcomes: dict[str, list[_Outcome]] = {}
     for word in options.engines:
@@ -533,7 +529,7 @@ def main(argv: list[str] | None = None) -> int:
             continue
         started_at = time.perf_counter()
         try:
-            games = (game for path in files for game in iter_recordings(path))
+            games = chain.from_iterable(map(iter_recordings, files))
             found = outcomes[engine.name] = list(play_recordings(engine, games))
         except ValueError as error:
             parser.error(str(error))
