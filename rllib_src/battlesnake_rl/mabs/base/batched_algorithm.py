@@ -228,7 +228,8 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
                 for reference, info in self._requests.receive():
                     with suppress(ObjectLostError):  # The env runner's machine has failed.
                         fragment = ray.get(reference)
-                        fragments += [fragment] if fragment.num_agent_steps else []
+                        if fragment.num_agent_steps:
+                            fragments.append(fragment)
                         metrics.append(info["metrics"])
         self._requests.send()
         if metrics:

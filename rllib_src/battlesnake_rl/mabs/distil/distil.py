@@ -77,7 +77,6 @@ class ExpertLabels:
 
     columns: dict[str, NDArray[Any]]
     num_env_steps: int
-    num_agent_steps = property(lambda self: len(self.columns.get(_REGRETS, ())))
 
     def env_steps(self) -> int:
         """Return the number of env steps; RLlib's evaluation calls this method."""
@@ -85,7 +84,9 @@ class ExpertLabels:
 
     def agent_steps(self) -> int:
         """Return the number of labels; RLlib's evaluation calls this method."""
-        return self.num_agent_steps  # type: ignore[no-any-return]
+        return len(self.columns.get(_REGRETS, ()))
+
+    num_agent_steps = property(agent_steps)
 
 
 class DistilEnvRunner(PPOEnvRunner):
