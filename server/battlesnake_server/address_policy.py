@@ -168,7 +168,7 @@ def url_host(host: str) -> str:
 
 def add_network_option(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--allow-networks``, for commands that fetch games."""
-    parser.set_defaults(follow_redirects=False)
+    parser.set_defaults(follow_redirects=False)  # `from_options` reads both attributes.
     parser.add_argument(
         "--allow-networks",
         type=_parse_networks,

@@ -55,7 +55,9 @@ def elo_difference(score: float) -> float:
 
 
 def expected_score(elo: _EloT) -> _EloT:
-    """Return the expected score of a player who is ``elo`` Elo stronger, element by element.
+    """Return the expected score of a player who is ``elo`` Elo stronger.
+
+    For an array of differences, the result is an array.
 
     >>> expected_score(0), round(expected_score(100), 2)
     (0.5, 0.64)

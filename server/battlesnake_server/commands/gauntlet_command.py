@@ -177,7 +177,7 @@ def _play_missing_games(
             sys.stdout.write(
                 f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"
             )
-        standings = compute_standings([*itertools.chain(*stored.values())], errors)
+        standings = compute_standings(list(itertools.chain.from_iterable(stored.values())), errors)
         local = [f"{name}={source}" for name, source in players.sources.items()]
         status = print_failed_moves(standings, local, arguments.json)
     return status
