@@ -178,6 +178,16 @@ def make(name: str, seed: int = 0) -> Strategy:
     return factory(name)(seed)
 
 
+def may_use_time(name: str) -> bool:
+    """Return whether the time budget can change the moves of a snake in this process.
+
+    The function returns True for every snake of a user, because the code may read the budget.
+    """
+    spec = SnakeSpec.parse(name)
+    is_own = spec.is_bundle or spec.source.endswith(".py") or _extension_files.get(spec.source)
+    return bool(is_own) or isinstance(make(name), NodeLimitedStrategy)
+
+
 def policy_path(spec: SnakeSpec) -> str | None:
     """Return the path of the policy that ``spec`` names, or None for other snakes.
 

@@ -66,9 +66,12 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit status: 0 after the end of the game or a quit, or 2 for a usage error.
     """
-    options = parser().parse_args(argv)
+    command = parser()
+    options = command.parse_args(argv)
     try:
         replay, opponents = _new_game(options)
+        if not any(map(snakes.may_use_time, options.snakes)):
+            command.reject_given(options, ["move_time"], "on snakes that do not search")
     except ValueError as error:
         return print_error(_COMMAND, error)
     with contextlib.closing(_read_keys()) as keys:

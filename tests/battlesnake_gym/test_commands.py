@@ -113,6 +113,15 @@ def test_play_limits_the_opponents(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search("SNAKE: 16 opponents.* 15", capsys.readouterr().err)
 
 
+def test_play_rejects_a_move_time_that_no_snake_uses(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("q\nq\n"))
+    assert main.main(["play", "hungry", "minimax@9", "--move-time", "5"]) == 2
+    assert "--move-time has no effect" in capsys.readouterr().err
+    assert main.main(["play", "hungry", "minimax", "--move-time", "5"]) == 0
+
+
 def test_play_runs_until_the_game_is_over(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
