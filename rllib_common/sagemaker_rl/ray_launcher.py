@@ -270,6 +270,7 @@ class SageMakerRayLauncher:
                 )
             if chosen.check is not None:
                 chosen.check(settings, overrides)
+            _check_unused_settings(settings, os.environ)
             membership = Membership.from_environment(settings)
         except ValueError as error:
             message = hyperparameters.restore_name(str(error), cls.hyperparameters_class, typed)
@@ -336,6 +337,29 @@ def _check_stop_condition(settings: Any) -> None:
             "a stop condition is missing; give --num-iters N or --minutes M or --cpu-minutes M "
             "or --env-steps N"
         )
+
+
+_JOB_SETTINGS = (
+    "s3_bucket",
+    "s3_prefix",
+    "aws_region",
+    "rl_join_timeout_minutes",
+    "allow_idle_instances",
+)
+"""Hyperparameters that have an effect only in a SageMaker job, or if two jobs form a cluster."""
+
+
+def _check_unused_settings(settings: Any, environ: Mapping[str, str]) -> None:
+    """Reject hyperparameters of SageMaker jobs on a machine without a job.
+
+    A job accepts the hyperparameters, because several jobs may share one configuration.
+    """
+    if environ.get("SM_HOSTS") or settings.rl_cluster_type is not None:
+        return
+    defaults = {one.name: one.metadata["default"] for one in fields(settings)}
+    for name in _JOB_SETTINGS:
+        if getattr(settings, name) != defaults[name]:
+            raise HyperparameterError(f"{name} has no effect outside a SageMaker job; omit {name}")
 
 
 def _name_flag(message: str, typed: Mapping[str, Any]) -> str:

@@ -132,6 +132,26 @@ def test_trust_without_a_checkpoint_is_rejected(
 
 
 @pytest.mark.parametrize(
+    "option",
+    ["--rl-join-timeout-minutes=3", "--aws-region=us-east-1", "--allow-idle-instances=true",
+     "--s3-bucket=runs"],
+)  # fmt: skip
+def test_settings_of_jobs_are_rejected_outside_a_job(
+    tmp_path: Path,
+    option: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = ["--num-iters=1", "--dry-run", f"--runs-dir={tmp_path}", option]
+    assert CartPole.train_main(options) == 2
+    flag = option.partition("=")[0]
+    assert f"{flag} has no effect outside a SageMaker job" in capsys.readouterr().err
+    monkeypatch.setenv("SM_HOSTS", '["algo-1"]')
+    if flag != "--s3-bucket":
+        assert CartPole.train_main(options) == 0
+
+
+@pytest.mark.parametrize(
     ("cpus", "settings", "most"),
     [
         (1, {}, 1),
