@@ -174,6 +174,7 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
         (["--run", "IMPALA"], r"--run.* IMPALA"),
         (["--steps", "1"], "1 env steps"),
         (["--steps", "9", "--episodes", "1"], "--steps.* with --episodes"),
+        (["--num-envs", "2", "--episodes", "1"], "--num-envs 2.* --episodes 1"),
         (["--video-format", "gif"], "--video-format.* without --video-dir"),
         (["--output", "x.pkl"], r"--output.* \.npz"),
         (["--levels", "training", "all", "--output", "x.npz"], "--levels"),

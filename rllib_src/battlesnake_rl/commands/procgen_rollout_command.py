@@ -46,6 +46,9 @@ from battlesnake_rl.procgen.procgen_launcher import (
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
 
+_DEFAULT_NUM_ENVS = 16
+"""Default number of parallel games."""
+
 _VIDEO_SIZE_PX, _FRAMES_PER_SECOND = 512, 15
 """Width and height of a video, and its frame rate."""
 
@@ -170,6 +173,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if arguments.episodes:
             command.reject_given(arguments, ["steps"], "with --episodes")
+            if arguments.num_envs and arguments.num_envs > arguments.episodes:
+                raise ValueError(
+                    f"--num-envs {arguments.num_envs} is more than --episodes "
+                    f"{arguments.episodes}; give at most {arguments.episodes}"
+                )
         if arguments.video_dir is None:
             command.reject_given(arguments, ["video_format"], "without --video-dir")
         return _run_rollout(arguments)
@@ -201,7 +209,8 @@ def parser() -> Parser:
     add("--config", type=json.loads, default={}, metavar="JSON",
         help='changes to the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
     add("--greedy", action="store_true", help="choose the most probable action instead of sampling")
-    add("--num-envs", type=positive, default=16, help="number of parallel games")
+    add("--num-envs", type=positive, help="number of parallel games (default: "
+        f"{_DEFAULT_NUM_ENVS}, at most --episodes)")  # fmt: skip
     add("--seed", type=seed, default=0, help="random seed for levels and actions")
     add("-o", "--output", type=Path, metavar="FILE.npz", help="save the episodes to FILE.npz")
     add("--video-dir", type=output_dir, metavar="DIR", help="save a video of each episode in DIR")
@@ -274,7 +283,7 @@ def _play_and_save(
     arguments: argparse.Namespace, env_config: Mapping[str, Any], act: PolicyFn
 ) -> list[Episode]:
     """Play episodes and write them to the files that the command line requests."""
-    num_envs = min(arguments.num_envs, arguments.episodes or arguments.num_envs)
+    num_envs = arguments.num_envs or min(_DEFAULT_NUM_ENVS, arguments.episodes or _DEFAULT_NUM_ENVS)
     games = VectorProcgen(num_envs, env_config)
     episodes = play_episodes(
         games,
