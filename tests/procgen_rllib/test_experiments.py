@@ -353,6 +353,23 @@ def test_missing_experiments(tmp_path: Path) -> None:
             ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"horizon": 3}'),
             "evaluation_config's",
         ),
+        (
+            ("-f", "easy-200", "--rl.training.config.evaluation_config", "null"),
+            "evaluation_config must be a mapping, got None",
+        ),
+        (
+            ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"env_config": null}'),
+            r"evaluation_config\.env_config must be .*dict, got None",
+        ),
+        (
+            ("-f", "easy-200", "--rl.training.config.evaluation_interval", "often"),
+            "evaluation_interval must be .*, got 'often'",
+        ),
+        (
+            ("-f", "easy-200", "--rl.training.config.evaluation_duration", "2.5"),
+            r"evaluation_duration.*\n$",
+        ),
+        (("--rl.training.config.policies", "3"), "policies must be a mapping, got 3"),
     ],
 )
 def test_impossible_plans(
@@ -361,7 +378,9 @@ def test_impossible_plans(
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     assert ProcgenLauncher.train_main(list(arguments)) == 2
-    assert re.search(message, capsys.readouterr().err)
+    error = capsys.readouterr().err
+    assert re.search(message, error)
+    assert error.count("\n") == 1
 
 
 def test_a_machine_without_the_games(

@@ -488,6 +488,8 @@ def unknown_name_error(name: str, known: Iterable[str]) -> HyperparameterError:
 
 def _convert_like(name: str, value: Any, default: Any) -> Any:
     """Convert ``value`` to the type of ``default``, the current value of the setting."""
+    if isinstance(default, dict) and not isinstance(value, dict):
+        raise HyperparameterError(f"{name} must be a mapping, got {value!r}; omit it or fix it")
     scalar = isinstance(default, bool | int | float | str)
     if not scalar or isinstance(value, list | dict) or value is None:
         # A schedule may replace a number, and null disables many settings.

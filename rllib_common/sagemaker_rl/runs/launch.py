@@ -151,7 +151,9 @@ class Launch:
             for line in self.messages:
                 log_line(line)
         except ValueError as error:
-            report_failure(str(error), prog=self.prog)
+            # RLlib appends a hint that disables all checks.
+            reason = str(error).partition("\nTo suppress all validation errors")[0]
+            report_failure(reason, prog=self.prog)
             return 2
         try:
             if run is None:

@@ -71,19 +71,30 @@ def check_evaluation_settings(config: AlgorithmConfig) -> None:
         ValueError: If a setting is not supported; the message names the setting, its value and the
             remedy.
     """
-    if not config.evaluation_interval:
+    interval = config.evaluation_interval
+    if not interval:
         return
+    if type(interval) is not int or interval < 0:
+        raise ValueError(
+            f"evaluation_interval must be a whole number of iterations, got {interval!r}; try 10"
+        )
     for name, supported in _SUPPORTED_VALUES.items():
         value = getattr(config, name)
         if value not in supported:
             raise ValueError(
                 f"{name} is {value!r}, but only {supported[0]!r} is supported; leave it out"
             )
-    for key in config.evaluation_config:
+    for key, value in config.evaluation_config.items():
         if key not in _EVALUATION_DEFAULTS:
             raise ValueError(
                 f"evaluation_config has no key {key!r} here; its keys are "
                 f"{', '.join(_EVALUATION_DEFAULTS)}"
+            )
+        kind = type(_EVALUATION_DEFAULTS[key])
+        if not isinstance(value, kind):
+            raise ValueError(
+                f"evaluation_config.{key} must be of type {kind.__name__}, got {value!r}; leave it "
+                "out"
             )
     _test_env_config(config)
 
