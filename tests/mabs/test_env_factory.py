@@ -92,6 +92,12 @@ def test_lists_of_snakes_are_refused_where_no_games_take_turns(
         algorithms.configure(name, {"num_snakes": counts})
 
 
+@pytest.mark.parametrize("width", [[7], [7, 11], None])
+def test_training_games_share_one_board_size(width: object) -> None:
+    with pytest.raises(ValueError, match=r"width must be one integer.* curriculum"):
+        algorithms.configure("DISTIL", {"width": width})
+
+
 def test_the_view_radius_reaches_the_games() -> None:
     given = launched(view_radius=5, settings={"minimum_food": 3})
     settings = make_vector_env(2, given).games.game.settings

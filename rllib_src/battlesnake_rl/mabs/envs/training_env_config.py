@@ -98,6 +98,13 @@ def env_options(env_config: Mapping[str, Any]) -> TrainingEnvConfig:
     """Return the configuration of training games.
 
     Raises:
-        ValueError: If a key is unknown, or if the curriculum or the opponents are invalid.
+        ValueError: If a key is unknown, if the games have several board sizes, or if the curriculum
+            or the opponents are invalid.
     """
+    for name in ("width", "height"):
+        if not isinstance(env_config.get(name, 1), int | np.integer):
+            raise ValueError(
+                f"{name} must be one integer for all training games, got {env_config[name]!r}; "
+                "curriculum sets several board sizes"
+            )
     return TrainingEnvConfig.from_options(env_config)
