@@ -303,8 +303,8 @@ seed = bounded_number(int, 0, 2**63 - 1)
 
 def size(text: str) -> tuple[int, int]:
     """Parse a board size in cells: one number, or WIDTHxHEIGHT."""
-    width, _, height = text.partition("x")
-    return int(width), int(height or width)
+    width, by, height = text.partition("x")
+    return int(width), int(height if by else width)
 
 
 def output_dir(text: str) -> Path:

@@ -56,7 +56,7 @@ def place_snakes(state: State, rand: GoRand) -> None:
     if square and count > _NUM_CORNER_AND_SIDE_STARTS and width < _MIN_BOARD_SIZE_FIXED_STARTS:
         raise RulesError(
             f"{count} snakes do not fit on a board of {width}x{width}: "
-            f"use at most {_NUM_CORNER_AND_SIDE_STARTS} snakes or a width of "
+            f"use at most {_NUM_CORNER_AND_SIDE_STARTS} snakes or a board size of "
             f"{_MIN_BOARD_SIZE_FIXED_STARTS} or more"
         )
     if square and width >= _MIN_BOARD_SIZE_FIXED_STARTS and count <= _NUM_CORNER_AND_SIDE_STARTS:

@@ -96,7 +96,9 @@ def _check_start(game: Game, width: int, height: int, snake_ids: Sequence[str]) 
     board_map = _get_map(game.map)
     for field, size in (("width", width), ("height", height)):
         if not 1 <= size <= MAX_SIZE:
-            raise RulesError(f"{field} must be between 1 and {MAX_SIZE}, got {size}")
+            raise RulesError(
+                f"{field} must be between 1 and {MAX_SIZE}, got {size}: change the board size"
+            )
     if game.seed == 0 or not -(2**63) <= game.seed < 2**63:
         raise RulesError(
             f"seed must be a signed 64-bit integer other than 0, got {game.seed}: "

@@ -122,6 +122,26 @@ def test_play_rejects_a_move_time_that_no_snake_uses(
     assert main.main(["play", "hungry", "minimax", "--move-time", "5"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--board-size=30"], "must be between 1 and 25, got 30: change the board size"),
+        (["--board-size=7x"], "--board-size must be .*, got '7x'"),
+        (["--board-size=8", "--map=arcade_maze"], "19x21, got 8x8: change the board size"),
+        (["--map=solo_maze"], "got 2: change the number of snakes"),
+    ],
+)
+def test_play_names_the_option_of_an_impossible_game(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main.main(["play", "hungry", *options])
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    assert status == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
 def test_play_runs_until_the_game_is_over(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

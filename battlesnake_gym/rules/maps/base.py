@@ -49,18 +49,18 @@ class Map:
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
         """Raise `RulesError` if the official engine rejects the size or number of snakes."""
-        size = f"got {width}x{height}: change width and height, or the map"
+        size = f"got {width}x{height}: change the board size, or the map"
         if self.sizes_enforced and (width, height) not in self.sizes:
             sizes = ", ".join(f"{w}x{h}" for w, h in self.sizes)
             raise RulesError(f"map {self.id!r} needs a board of {sizes}, {size}")
         if min(width, height) < self.min_size:
             raise RulesError(
-                f"map {self.id!r} needs a width and height of {self.min_size} or more, {size}"
+                f"map {self.id!r} needs a board of {self.min_size}x{self.min_size} or more, {size}"
             )
         fewest, most = self.players
         if self.players_enforced and not fewest <= num_snakes <= most:
             players = str(fewest) if fewest == most else f"{fewest} to {most}"
             raise RulesError(
                 f"map {self.id!r} requires {players} snakes, got {num_snakes}: "
-                "change the number of snake_ids, or the map"
+                "change the number of snakes, or the map"
             )

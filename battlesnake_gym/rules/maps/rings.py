@@ -20,7 +20,7 @@ def _ring_cells(width: int, height: int, number: int) -> list[Point]:
     if number >= min(width, height) - 1:
         raise RulesError(
             f"a board of {width}x{height} has no room for ring {number} of this map: "
-            f"use a width and height of {number + 2} or more"
+            f"use a board of {number + 2}x{number + 2} or more"
         )
     left, right = number - 1, width - number
     bottom, top = number - 1, height - number

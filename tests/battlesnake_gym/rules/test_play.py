@@ -58,7 +58,7 @@ class TestStart:
             (Game(), 11, 11, 17, r"16.* 17"),
             (Game(), 5, 5, 9, "9 snakes"),
             (Game(), 2, 2, 4, r"2x2.* 4"),
-            (Game(map="hz_expand_box"), 3, 4, 1, r"width.* height.* 4"),
+            (Game(map="hz_expand_box"), 3, 4, 1, r"4x4 or more, got 3x4: change the board size"),
             (
                 Game(map="nowhere"),
                 11,
