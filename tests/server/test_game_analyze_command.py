@@ -131,6 +131,11 @@ def test_options_without_effect_are_rejected(
     assert not analysis_path(game).exists()
 
 
+def test_quiet_and_json_exclude_each_other(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert game_analyze_command.main([str(game), "--quiet", "--json"]) == 2
+    assert "--json has no effect with --quiet" in capsys.readouterr().err
+
+
 def finished(seed: int = 3) -> Replay:
     """Play a whole game of three random snakes."""
     board = Board.new(7, 7, 3, game=Game(seed=seed))

@@ -48,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
         return print_error(_PROG, search.NOT_COMPILED_MESSAGE)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
+        if options.quiet:
+            command.reject_given(options, ["json"], "with --quiet")
         if Path(options.game).exists():
             command.reject_given(options, ["fetch_dir", "allow_networks"], "on files")
         path = game_fetcher.resolve_game(
