@@ -19,7 +19,8 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Any
 from urllib.parse import urlsplit
 
-from battlesnake_gym.common.command_line import port
+from battlesnake_gym.common.command_line import Parser, port
+from battlesnake_gym.snake_spec import SnakeSpec
 
 PUBLIC, PRIVATE, LINK_LOCAL, LOOPBACK = "public", "private", "link-local", "loopback"
 
@@ -192,6 +193,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 OPTIONS = ("allow_networks", "follow_redirects")
 """Attributes of the options of `add_options`."""
+
+
+def reject_unused_options(
+    command: Parser,
+    options: argparse.Namespace,
+    sources: Iterable[str],
+    names: Iterable[str] = OPTIONS,
+) -> None:
+    """Reject the options ``names`` of `add_options` if none of the snakes ``sources`` is a URL."""
+    if not any(SnakeSpec.parse(source).is_remote for source in sources):
+        command.reject_given(options, names, "without URLs")
+
 
 PAGE_OPTIONS = ("host", "allow_host", "port")
 """Attributes of the options of `add_page_options`."""

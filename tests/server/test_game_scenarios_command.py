@@ -118,7 +118,7 @@ def test_a_policy_may_reject_a_board(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--follow-redirects"], "--follow-redirects.* without a URL"),
+        (["--follow-redirects"], "--follow-redirects.* without URLs"),
         (["nowhere.txt"], r"nowhere\.txt"),
         (["--snake", "nobody"], "'nobody'"),
         (["--snake", "nowhere.onnx"], r"policy\.onnx"),

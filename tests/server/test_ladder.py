@@ -80,7 +80,7 @@ def test_a_resumed_ladder_plays_only_missing_pairs(tmp_path: Path) -> None:
         (["hungry", "--nodes=100"], "--nodes"),
         (["http://127.0.0.1:9/", "--move-time=5"], "give --timeout"),
         (["http://127.0.0.1:9/"], r"http://127\.0\.0\.1:"),
-        (["hungry", "--follow-redirects"], "--follow-redirects.* without a URL"),
+        (["hungry", "--follow-redirects"], "--follow-redirects.* without URLs"),
         (["--json"], "--database.* without a snake"),
     ],
 )

@@ -32,7 +32,6 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_gym.game_spec import SETTING_NAMES, GameSpec
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
-from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_gym.snakes import NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
@@ -113,10 +112,9 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(arguments, ["points"], "with --json")
         if arguments.ray_address:
             command.reject_given(arguments, ["jobs"], "with --ray-address")
-        opponents = (*arguments.snakes, *arguments.web_opponent)
-        has_urls = any(SnakeSpec.parse(one).is_remote for one in opponents)
-        if not has_urls and not arguments.allow_visitor_urls:
-            command.reject_given(arguments, address_policy.OPTIONS, "without URLs")
+        if not arguments.allow_visitor_urls:
+            opponents = (*arguments.snakes, *arguments.web_opponent)
+            address_policy.reject_unused_options(command, arguments, opponents)
         sprt = _build_sprt(arguments)
         if not arguments.snakes and not arguments.web:
             raise ValueError("name the snakes to enter, or give --web to open only the pages")

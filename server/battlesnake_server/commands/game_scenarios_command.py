@@ -47,8 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     command = parser()
     options = command.parse_args(argv)
     try:
-        if not SnakeSpec.parse(options.snake).is_remote:
-            command.reject_given(options, address_policy.OPTIONS, "without a URL")
+        address_policy.reject_unused_options(command, options, [options.snake])
         scenarios = [
             scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)
         ]

@@ -86,8 +86,7 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(arguments, sorted(names), "without a snake")
             sys.stdout.write(_format_ladder(ladder, arguments.json))
             return 0
-        if not SnakeSpec.parse(arguments.snake).is_remote:
-            command.reject_given(arguments, address_policy.OPTIONS, "without a URL")
+        address_policy.reject_unused_options(command, arguments, [arguments.snake])
         setup = _tournament_settings(arguments)
         stored_tournament.check_playable(
             replace(setup, game_spec=replace(setup.game_spec, num_snakes=1), is_match=False)

@@ -16,7 +16,6 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
-from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import load_games, lock_database, open_database
@@ -229,9 +228,14 @@ def check_snakes(plan: LeagueConfig) -> None:
 def reject_unused_options(
     plan: LeagueConfig, command: Parser, arguments: argparse.Namespace
 ) -> None:
-    """Reject options of `address_policy.add_options` if no snake has an address."""
-    if not any(one.command or SnakeSpec.parse(one.source).is_remote for one in plan.entrants):
-        command.reject_given(arguments, address_policy.OPTIONS, "without URLs or programs")
+    """Reject options of `address_policy.add_options` without effect on the snakes of a plan.
+
+    The address of a program is always allowed, but the program may respond with a redirect.
+    """
+    programs = [one for one in plan.entrants if one.command]
+    names = ["allow_networks"] if programs else address_policy.OPTIONS
+    sources = [one.source for one in plan.entrants if not one.command]
+    address_policy.reject_unused_options(command, arguments, sources, names)
 
 
 def _print_health(players: SnakeHealthChecker) -> int:
