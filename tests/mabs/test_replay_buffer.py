@@ -122,8 +122,26 @@ def test_refusals_name_what_is_wrong() -> None:
     replay.add(fragment([0, 1, 2, 3], td_error=0.001))
     assert replay.stats() == {"num_frames": 4, "num_transitions": 3, "num_bytes": 4 * 18}
     assert replay.sample(1).indices < 3
-    with pytest.raises(ValueError, match="capacity"):
-        ReplayBuffer(1, FRAME).set_state(replay.get_state())
+    with pytest.raises(ValueError, match="shape"):
+        ReplayBuffer(4, (1, 1, 1)).set_state(replay.get_state())
+
+
+@pytest.mark.parametrize("capacity", [3, 7, 10])
+def test_a_buffer_of_another_capacity_keeps_the_newest_rows(capacity: int) -> None:
+    replay = ReplayBuffer(6, FRAME, seed=1)
+    for first in (0, 4):
+        replay.add(fragment([first, first + 1, first + 2, first + 3]))
+    resumed = ReplayBuffer(capacity, FRAME, seed=2)
+    resumed.set_state(replay.get_state())
+    kept = min(6, capacity)
+    assert len(resumed) == kept
+    np.testing.assert_array_equal(
+        resumed.get_state()["frames"], replay.get_state()["frames"][-kept:]
+    )
+    batch = resumed.sample(64)
+    np.testing.assert_array_equal(batch.new_obs, batch.obs + 1)
+    resumed.add(fragment([8, 9]))
+    assert len(resumed) == min(8, capacity)
 
 
 @pytest.mark.parametrize("error", [np.nan, np.inf])

@@ -289,24 +289,25 @@ class ReplayBuffer:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the state of a buffer with the same capacity and observation shape.
+        """Restore the state of a buffer with the same observation shape, into an empty buffer.
+
+        A smaller buffer retains the newest rows, whose transitions refer only to later rows.
 
         Raises:
-            ValueError: If the capacity or the observation shape differs.
+            ValueError: If the observation shape differs.
         """
         shape, rows = state["frames"].shape[1:], len(state["frames"])
-        if shape != self._frame_shape or rows != min(state["added"], self.capacity):
-            raise ValueError(
-                f"the stored replay buffer has {rows} observations of shape {shape}, which does "
-                f"not match capacity {self.capacity} and shape {self._frame_shape}; "
-                "restore with the capacity of the stored buffer"
-            )
-        self._added = state["added"]
+        if shape != self._frame_shape:
+            raise ValueError(f"observations must have shape {self._frame_shape}, got {shape}")
+        # The ring of another capacity starts again at its first slot.
+        is_same = rows == min(state["added"], self.capacity)
+        self._added = state["added"] if is_same else min(rows, self.capacity)
         self._random.bit_generator.state = state["random"]
         slots = self._stored_indices()
+        newest = slice(rows - len(slots), None)
         for name, column in self._rows.items():
-            column[slots] = state[_STATE_KEYS.get(name, name)]
-        self._priorities.set(slots, state["priorities"])
+            column[slots] = state[_STATE_KEYS.get(name, name)][newest]
+        self._priorities.set(slots, state["priorities"][newest])
 
     def _stored_indices(self) -> NDArray[np.int64]:
         """Return the indices of the stored rows, int64, oldest first."""
