@@ -173,9 +173,17 @@ def make(name: str, seed: int = 0) -> Strategy:
         seed: The seed of the strategy's random choices.
 
     Raises:
-        ValueError: If ``name`` is unknown; the message suggests the nearest name.
+        ValueError: If ``name`` is unknown, or if the snake's code raises an exception; the message
+            suggests the nearest name.
+        OSError: If a file cannot be read.
     """
-    return factory(name)(seed)
+    build = factory(name)
+    try:
+        return build(seed)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # A user's code may raise any exception.
+        raise ValueError(f"{name} cannot play: {type(error).__name__}: {error}") from error
 
 
 def may_use_time(name: str) -> bool:

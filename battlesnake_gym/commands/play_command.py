@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         replay, opponents = _new_game(options)
         if not any(map(snakes.may_use_time, options.snakes)):
             command.reject_given(options, ["move_time"], "on snakes that do not search")
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return print_error(_COMMAND, error)
     with contextlib.closing(_read_keys()) as keys:
         while True:

@@ -142,6 +142,16 @@ def test_play_names_the_option_of_an_impossible_game(
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_play_reports_a_snake_that_cannot_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "faulty.py"
+    code = "from battlesnake_gym import snakes\nsnakes.register('faulty', lambda seed: {}[seed])\n"
+    path.write_text(code)
+    assert main.main(["play", str(path)]) == 2
+    assert "faulty.py cannot play: KeyError: 1" in capsys.readouterr().err
+
+
 def test_play_runs_until_the_game_is_over(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

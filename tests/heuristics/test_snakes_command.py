@@ -31,6 +31,17 @@ def test_a_ruleset_needs_duels(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--ruleset has no effect without --duels" in capsys.readouterr().err
 
 
+def test_a_faulty_snake_is_rejected_before_the_duels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "faulty.py"
+    path.write_text(
+        "from battlesnake_gym import snakes\nsnakes.register('faulty', lambda seed: {}[seed])\n"
+    )
+    assert main(["random", str(path), "--duels", "1"]) == 2
+    assert "faulty.py cannot play: KeyError: 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("as_file", [True, False])
 def test_own_files_are_listed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_file: bool

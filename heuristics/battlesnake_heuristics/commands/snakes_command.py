@@ -23,6 +23,9 @@ def main(argv: list[str] | None = None) -> int:
         if not options.duels:
             command.reject_given(options, ["ruleset"], "without --duels")
         descriptions = {name: snakes.description(name) for name in chosen}
+        if options.duels:
+            for name in chosen:
+                snakes.make(name)
     except (ValueError, OSError) as error:
         return command_line.print_error("battlesnake-gym snakes", error)
     if options.duels and len(chosen) < 2:

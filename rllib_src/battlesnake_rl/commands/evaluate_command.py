@@ -135,7 +135,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in opponents:
         try:
             snakes.make(name)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             options.error(f"--opponents: {error}")
     if arguments.opponents is not None and not opponents:
         options.error("--opponents contains no name; try --opponents hungry,cautious")
