@@ -179,6 +179,7 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
         (["--output", "x.pkl"], r"--output.* \.npz"),
         (["--levels", "training", "all", "--output", "x.npz"], "--levels"),
         (["--config", '{"env_name": "tetris"}'], "env_name"),
+        (["--config", "[3]"], r"--config must be a JSON object, got \[3\]"),
     ],
 )
 def test_rollouts_that_are_refused(

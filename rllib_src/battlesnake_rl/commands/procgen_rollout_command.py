@@ -22,6 +22,7 @@ from battlesnake_gym.common.command_line import (
     add_json_option,
     natural,
     output_dir,
+    output_file,
     positive,
     print_error,
     print_json,
@@ -180,8 +181,10 @@ def main(argv: list[str] | None = None) -> int:
                 )
         if arguments.video_dir is None:
             command.reject_given(arguments, ["video_format"], "without --video-dir")
+        if not isinstance(arguments.config, dict):
+            raise ValueError(f"--config must be a JSON object, got {arguments.config!r}")
         return _run_rollout(arguments)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return print_error("battlesnake-gym procgen rollout", error)
 
 
@@ -212,7 +215,8 @@ def parser() -> Parser:
     add("--num-envs", type=positive, help="number of parallel games (default: "
         f"{_DEFAULT_NUM_ENVS}, at most --episodes)")  # fmt: skip
     add("--seed", type=seed, default=0, help="random seed for levels and actions")
-    add("-o", "--output", type=Path, metavar="FILE.npz", help="save the episodes to FILE.npz")
+    add("-o", "--output", type=output_file, metavar="FILE.npz",
+        help="save the episodes to FILE.npz")  # fmt: skip
     add("--video-dir", type=output_dir, metavar="DIR", help="save a video of each episode in DIR")
     add(
         "--video-format",
