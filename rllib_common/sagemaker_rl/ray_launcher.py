@@ -256,6 +256,12 @@ class SageMakerRayLauncher:
             if asks:
                 launcher.parser(prog, given).parse_args(asks[:1])
             check_channels(cls.channels)
+            name = arguments.name
+            if name and (name == ".." or Path(name).name != name):
+                raise HyperparameterError(
+                    f"--name must be the name of a directory in --runs-dir, got {name!r}; omit "
+                    "slashes, and set --runs-dir to the parent directory"
+                )
             if not arguments.resume:
                 parser.reject_given(arguments, ["trust_checkpoint"], "with --no-resume")
             chosen = cls.hyperparameters_class.complete(given)

@@ -131,6 +131,17 @@ def test_trust_without_a_checkpoint_is_rejected(
     assert "--trust-checkpoint has no effect with --no-resume" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["..", "a/b"])
+def test_a_run_name_is_no_path(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--num-iters=1", "--dry-run", f"--runs-dir={tmp_path}", f"--name={name}"]
+    assert CartPole.train_main(options) == 2
+    assert f"--name must be the name of a directory in --runs-dir, got {name!r}" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize(
     "option",
     ["--rl-join-timeout-minutes=3", "--aws-region=us-east-1", "--allow-idle-instances=true",
