@@ -14,10 +14,10 @@ from typing import Any
 
 import ray
 
+from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.dqn import apex, replay_shard
 from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
-from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 from battlesnake_rl.mabs.dqn.replay_shard import _ReplayBufferShard
 
 COUNTS = os.environ.get("COUNTS", "")
@@ -30,9 +30,10 @@ def note(kind: str, **facts: Any) -> None:
 
 
 def note_fragment(kind: str, fragment: Fragment) -> None:
+    played = b"".join(fragment.columns[name].tobytes() for name in ("obs", "actions"))
     note(
         kind,
-        digest=hashlib.sha1(fragment.obs.tobytes() + fragment.actions.tobytes()).hexdigest(),
+        digest=hashlib.sha1(played).hexdigest(),
         env_steps=fragment.num_env_steps,
         agent_steps=fragment.num_agent_steps,
     )
@@ -52,9 +53,9 @@ class CountedShard(_ReplayBufferShard):
 
 
 class CountedAPEX(apex.APEX):
-    def _run_update(self, batch: Any) -> Any:
-        learned = super()._run_update(batch)
-        note("learned", transitions=len(batch.indices))
+    def _run_update(self, columns: Any) -> Any:
+        learned = super()._run_update(columns)
+        note("learned", transitions=len(columns["actions"]))
         return learned
 
 

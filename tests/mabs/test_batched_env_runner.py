@@ -44,7 +44,7 @@ def test_counters_and_statistics_agree_with_the_fragments(runner: Any) -> None:
     assert runner.num_env_steps_sampled_lifetime == env_steps
     assert env_steps < agent_steps <= 2 * env_steps
     # Survival rewards: every move but the last of each dead snake is worth 1.
-    ended = sum(int(fragment.terminateds.sum()) for fragment in fragments)
+    ended = sum(int(fragment.columns["terminateds"].sum()) for fragment in fragments)
     assert ended > 0
     games = metrics["num_episodes"].peek()
     assert 0 < games <= 20 * 8 * 4
@@ -150,7 +150,7 @@ def test_greedy_play_repeats_itself(runner: Any) -> None:
         runner._random = np.random.default_rng(3)
         fragment = runner.sample(explore=False, force_reset=True, num_timesteps=40)[0]
         assert fragment.num_env_steps <= 40
-        moves.append(fragment.actions)
+        moves.append(fragment.columns["actions"])
     np.testing.assert_array_equal(moves[0], moves[1])
 
 

@@ -166,7 +166,6 @@ def test_gradients_are_clipped(small_config: Any, how: str) -> None:
 @pytest.mark.slow
 def test_two_learners_learn_as_one(small_config: Any) -> None:
     """Gradients are averaged: a batch moves the weights as far, and errors keep their order."""
-    from battlesnake_rl.mabs.dqn.replay_buffer import Batch
 
     def made(learners: int) -> Any:
         config = small_config("DQN").learners(num_learners=learners)
@@ -183,8 +182,8 @@ def test_two_learners_learn_as_one(small_config: Any) -> None:
     try:
         two.learner_group.set_state(one.learner_group.get_state())
         shape = one.env_runner.env.single_observation_space.shape
-        batch = Batch(indices=np.arange(48), **made_up(48, shape))
-        errors = [algorithm._run_update(batch) for algorithm in (one, two)]
+        columns = made_up(48, shape)
+        errors = [algorithm._run_update(columns) for algorithm in (one, two)]
         assert errors[0].shape == (48,)
         np.testing.assert_allclose(errors[1], errors[0], rtol=1e-4)
         (alone,) = gradients(one)

@@ -135,10 +135,10 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
 
 
 def test_distil_waits_for_nothing(copied: list[str]) -> None:
-    from battlesnake_rl.mabs.distil.distil import ExpertLabels
+    from battlesnake_rl.mabs.base.fragment import Fragment
 
     learner = learner_of("DISTIL", minibatch_size=32)
-    labels = ExpertLabels(
+    labels = Fragment(
         columns={
             "obs": frames_for(learner),
             "action_mask": np.ones((COUNT, 4), np.bool_),
@@ -146,6 +146,7 @@ def test_distil_waits_for_nothing(copied: list[str]) -> None:
             "value_targets": np.zeros(COUNT, np.float32),
         },
         num_env_steps=0,
+        num_agent_steps=COUNT,
     )
     copied.clear()
     learner.learn([labels], 0)

@@ -39,7 +39,8 @@ def test_fragment_equals_a_walk_step_by_step(n_step: int, max_turns: int | None)
     assert turns.terminateds.any()
     assert bool(turns.truncateds.any()) == (max_turns is not None)
 
-    starts = np.flatnonzero(fragment.n_step)
+    rows = fragment.columns
+    starts = np.flatnonzero(rows["n_step"])
     assert len(starts) == fragment.num_agent_steps == turns.acted.sum()
     for row, (t, game, seat) in zip(starts, np.argwhere(turns.acted), strict=True):
         total, steps, dead = 0.0, 0, False
@@ -52,19 +53,19 @@ def test_fragment_equals_a_walk_step_by_step(n_step: int, max_turns: int | None)
             if dead or turns.truncateds[now]:
                 break
         end = t + steps, game, seat
-        assert fragment.n_step[row] == steps
-        assert fragment.terminateds[row] == dead
-        assert fragment.rewards[row] == pytest.approx(total, rel=1e-5)
-        assert fragment.actions[row] == turns.actions[t, game, seat]
-        np.testing.assert_array_equal(fragment.obs[row], turns.obs[t, game, seat])
+        assert rows["n_step"][row] == steps
+        assert rows["terminateds"][row] == dead
+        assert rows["rewards"][row] == pytest.approx(total, rel=1e-5)
+        assert rows["actions"][row] == turns.actions[t, game, seat]
+        np.testing.assert_array_equal(rows["obs"][row], turns.obs[t, game, seat])
         target = total
         if not dead:
-            next_row = row + fragment.next_offset[row]
-            np.testing.assert_array_equal(fragment.obs[next_row], turns.obs[end])
-            np.testing.assert_array_equal(fragment.action_mask[next_row], turns.action_mask[end])
+            next_row = row + rows["next_offset"][row]
+            np.testing.assert_array_equal(rows["obs"][next_row], turns.obs[end])
+            np.testing.assert_array_equal(rows["action_mask"][next_row], turns.action_mask[end])
             target += GAMMA**steps * turns.q_values[end][turns.action_mask[end]].max()
         played = turns.q_values[t, game, seat, turns.actions[t, game, seat]]
-        assert fragment.td_errors[row] == pytest.approx(abs(target - played), rel=1e-4)
+        assert rows["td_errors"][row] == pytest.approx(abs(target - played), rel=1e-4)
 
 
 def test_no_frame_stands_twice() -> None:
@@ -72,5 +73,5 @@ def test_no_frame_stands_twice() -> None:
     fragment = build_fragment(turns, n_step=3, gamma=GAMMA)
     ends = (~turns.acted[-1] | turns.terminateds[-1]).sum()
     # One for each move, and the last position of those that still live.
-    assert len(fragment) == turns.acted.sum() + turns.acted[-1].size - ends
+    assert len(fragment.columns["obs"]) == turns.acted.sum() + turns.acted[-1].size - ends
     assert fragment.num_env_steps == turns.acted.any(-1).sum()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from battlesnake_rl.mabs.dqn.replay_buffer import PRIORITY_FLOOR, Fragment, ReplayBuffer, _SumTree
+from battlesnake_rl.mabs.base.fragment import Fragment
+from battlesnake_rl.mabs.dqn.replay_buffer import PRIORITY_FLOOR, ReplayBuffer, _SumTree
 
 FRAME = (2, 3, 3)
 
@@ -12,18 +13,17 @@ def fragment(numbers: list[int], td_error: float = 1.0, step: int = 1) -> Fragme
     """Transitions from each row to the ``step``-th after it; a frame is filled with its number."""
     count = len(numbers)
     starts = np.arange(count) < count - step
-    return Fragment(
-        obs=np.array(numbers, dtype=np.uint8)[:, None, None, None] * np.ones(FRAME, np.uint8),
-        action_mask=np.tile(np.array(numbers)[:, None] % 2 == 0, (1, 4)),
-        next_offset=step * starts.astype(np.int32),
-        actions=np.array(numbers, dtype=np.uint8) % 4,
-        rewards=np.array(numbers, dtype=np.float32),
-        terminateds=np.zeros(count, dtype=np.bool_),
-        n_step=step * starts.astype(np.uint8),
-        td_errors=np.full(count, td_error, dtype=np.float32),
-        num_env_steps=count - 1,
-        num_agent_steps=count - 1,
-    )
+    columns = {
+        "obs": np.array(numbers, dtype=np.uint8)[:, None, None, None] * np.ones(FRAME, np.uint8),
+        "action_mask": np.tile(np.array(numbers)[:, None] % 2 == 0, (1, 4)),
+        "next_offset": step * starts.astype(np.int32),
+        "actions": np.array(numbers, dtype=np.uint8) % 4,
+        "rewards": np.array(numbers, dtype=np.float32),
+        "terminateds": np.zeros(count, dtype=np.bool_),
+        "n_step": step * starts.astype(np.uint8),
+        "td_errors": np.full(count, td_error, dtype=np.float32),
+    }
+    return Fragment(columns, num_env_steps=count - 1, num_agent_steps=count - 1)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 64, 1000])
@@ -57,13 +57,13 @@ def test_transitions_keep_their_frames_while_the_ring_turns() -> None:
     for turn, length in enumerate([4, 3, 5, 3, 6, 4, 7]):
         replay.add(fragment(list(range(number, number + length)), step=1 + turn % 2))
         number += length
-        batch = replay.sample(64)
-        now, then = batch.obs[:, 0, 0, 0], batch.new_obs[:, 0, 0, 0]
-        np.testing.assert_array_equal(then, now + batch.n_step)
-        np.testing.assert_array_equal(batch.rewards, now)
-        np.testing.assert_array_equal(batch.actions, now % 4)
-        np.testing.assert_array_equal(batch.new_action_mask[:, 0], then % 2 == 0)
-        np.testing.assert_array_equal(batch.indices, now)
+        rows, columns = replay.sample(64)
+        now, then = columns["obs"][:, 0, 0, 0], columns["new_obs"][:, 0, 0, 0]
+        np.testing.assert_array_equal(then, now + columns["n_step"])
+        np.testing.assert_array_equal(columns["rewards"], now)
+        np.testing.assert_array_equal(columns["actions"], now % 4)
+        np.testing.assert_array_equal(columns["new_action_mask"][:, 0], then % 2 == 0)
+        np.testing.assert_array_equal(rows, now)
         assert now.min() >= number - 10
 
 
@@ -72,14 +72,14 @@ def test_rows_are_drawn_in_proportion_to_their_priority() -> None:
     replay.add(fragment([0, 1, 2]))
     errors = np.array([0.0, 8.0], dtype=np.float32)
     replay.update_priorities(np.array([0, 1]), errors)
-    batch = replay.sample(30_000)
+    rows, columns = replay.sample(30_000)
     priority = np.sqrt(errors + PRIORITY_FLOOR)
-    share = (batch.indices == 1).mean()
+    share = (rows == 1).mean()
     assert share == pytest.approx(priority[1] / priority.sum(), abs=0.001)
     # Full correction: each weight is the inverse of the probability, the largest is 1.
-    light = batch.weights[batch.indices == 1]
+    light = columns["weights"][rows == 1]
     np.testing.assert_allclose(light, priority[0] / priority[1], rtol=1e-5)
-    np.testing.assert_array_equal(batch.weights[batch.indices == 0], 1.0)
+    np.testing.assert_array_equal(columns["weights"][rows == 0], 1.0)
 
 
 def test_priorities_of_overwritten_rows_are_not_touched() -> None:
@@ -103,9 +103,9 @@ def test_a_restored_replay_goes_on_exactly() -> None:
     copy.set_state(replay.get_state())
     for _ in range(3):
         one, other = replay.sample(16), copy.sample(16)
-        np.testing.assert_array_equal(one.indices, other.indices)
-        np.testing.assert_array_equal(one.obs, other.obs)
-        np.testing.assert_array_equal(one.weights, other.weights)
+        np.testing.assert_array_equal(one[0], other[0])
+        for name in ("obs", "weights"):
+            np.testing.assert_array_equal(one[1][name], other[1][name])
         for ring in (replay, copy):
             ring.add(fragment([7, 8, 9]))
     assert copy.stats() == replay.stats()
@@ -121,7 +121,7 @@ def test_refusals_name_what_is_wrong() -> None:
         ReplayBuffer(4, (1, 1, 1)).add(fragment([0, 1]))
     replay.add(fragment([0, 1, 2, 3], td_error=0.001))
     assert replay.stats() == {"num_frames": 4, "num_transitions": 3, "num_bytes": 4 * 18}
-    assert replay.sample(1).indices < 3
+    assert replay.sample(1)[0] < 3
     with pytest.raises(ValueError, match="shape"):
         ReplayBuffer(4, (1, 1, 1)).set_state(replay.get_state())
 
@@ -138,8 +138,8 @@ def test_a_buffer_of_another_capacity_keeps_the_newest_rows(capacity: int) -> No
     np.testing.assert_array_equal(
         resumed.get_state()["frames"], replay.get_state()["frames"][-kept:]
     )
-    batch = resumed.sample(64)
-    np.testing.assert_array_equal(batch.new_obs, batch.obs + 1)
+    _, columns = resumed.sample(64)
+    np.testing.assert_array_equal(columns["new_obs"], columns["obs"] + 1)
     resumed.add(fragment([8, 9]))
     assert len(resumed) == min(8, capacity)
 
@@ -150,6 +150,6 @@ def test_errors_that_are_not_finite_leave_the_other_priorities_useful(error: flo
     replay = ReplayBuffer(8, FRAME, seed=1)
     replay.add(fragment([0, 1, 2]))
     replay.update_priorities(np.array([0]), np.array([error], dtype=np.float32))
-    batch = replay.sample(1000)
-    assert (batch.indices == 1).mean() > 0.9
-    assert np.isfinite(batch.weights).all()
+    rows, columns = replay.sample(1000)
+    assert (rows == 1).mean() > 0.9
+    assert np.isfinite(columns["weights"]).all()

@@ -73,21 +73,22 @@ def test_the_n_step_returns_are_the_fast_ones(turns: dqn.TurnBuffer) -> None:
 def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.TurnBuffer) -> None:
     turns.action_mask[1:][turns.terminated] = False  # who is out may have no move left
     batch, errors = dqn.make_transitions(turns, N_STEP, GAMMA)
-    fast = n_step_transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
+    fragment = n_step_transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
+    fast = fragment.columns
     # The fast one has a row for each frame, in the order of the frames.
-    starts = np.flatnonzero(fast.n_step)
+    starts = np.flatnonzero(fast["n_step"])
     assert len(errors) == len(starts) > 100
-    ends = starts + fast.next_offset[starts]
-    lives = ~fast.terminateds[starts]
-    np.testing.assert_array_equal(batch["obs"], fast.obs[starts])
-    np.testing.assert_array_equal(batch["action"], fast.actions[starts])
-    np.testing.assert_allclose(batch["returns"], fast.rewards[starts], rtol=1e-6)
+    ends = starts + fast["next_offset"][starts]
+    lives = ~fast["terminateds"][starts]
+    np.testing.assert_array_equal(batch["obs"], fast["obs"][starts])
+    np.testing.assert_array_equal(batch["action"], fast["actions"][starts])
+    np.testing.assert_allclose(batch["returns"], fast["rewards"][starts], rtol=1e-6)
     np.testing.assert_allclose(
-        batch["discount"], np.where(lives, GAMMA ** fast.n_step[starts], 0), rtol=1e-6
+        batch["discount"], np.where(lives, GAMMA ** fast["n_step"][starts], 0), rtol=1e-6
     )
-    np.testing.assert_array_equal(batch["next_obs"][lives], fast.obs[ends][lives])
-    np.testing.assert_array_equal(batch["next_mask"][lives], fast.action_mask[ends][lives])
-    np.testing.assert_allclose(errors, fast.td_errors[starts], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(batch["next_obs"][lives], fast["obs"][ends][lives])
+    np.testing.assert_array_equal(batch["next_mask"][lives], fast["action_mask"][ends][lives])
+    np.testing.assert_allclose(errors, fast["td_errors"][starts], rtol=1e-4, atol=1e-6)
     assert np.isfinite(errors).all()
 
 
@@ -171,21 +172,21 @@ def test_priorities_draws_and_weights_are_the_fast_ones(turns: dqn.TurnBuffer) -
     ours = dqn.PrioritizedReplayBuffer(settings)
     ours.add(batch, errors)
     fast = replay_buffer.ReplayBuffer(
-        5_000, fragment.obs.shape[1:], alpha=settings.alpha, beta=settings.beta,
+        5_000, fragment.columns["obs"].shape[1:], alpha=settings.alpha, beta=settings.beta,
         seed=settings.seed,
     )  # fmt: skip
     fast.add(fragment)
     for _ in range(3):
         slots, drawn = ours.sample(256)
-        expected = fast.sample(256)
-        np.testing.assert_array_equal(drawn["obs"], expected.obs)
-        np.testing.assert_array_equal(drawn["action"], expected.actions)
-        np.testing.assert_allclose(drawn["returns"], expected.rewards, rtol=1e-6)
-        np.testing.assert_allclose(drawn["weights"], expected.weights, rtol=1e-4)
+        rows, expected = fast.sample(256)
+        np.testing.assert_array_equal(drawn["obs"], expected["obs"])
+        np.testing.assert_array_equal(drawn["action"], expected["actions"])
+        np.testing.assert_allclose(drawn["returns"], expected["rewards"], rtol=1e-6)
+        np.testing.assert_allclose(drawn["weights"], expected["weights"], rtol=1e-4)
         assert len(set(slots.tolist())) > 100
         errors = np.abs(drawn["returns"]) + drawn["weights"]  # some new errors
         ours.update(slots, errors)
-        fast.update_priorities(expected.indices, errors)
+        fast.update_priorities(rows, errors)
 
 
 def test_a_full_replay_forgets_the_oldest() -> None:

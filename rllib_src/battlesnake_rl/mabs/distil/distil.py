@@ -11,7 +11,7 @@ start from a DISTIL policy (``start_from``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import COMPILED, NOT_COMPILED_MESSAGE, Search
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
+from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
 from battlesnake_rl.mabs.envs.env_factory import observation_bytes
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
@@ -56,37 +57,16 @@ _REGRETS, _VALUE_TARGETS = "regrets", "value_targets"
 """Names of batch columns."""
 
 _COLUMN_NAMES = (Columns.OBS, ACTION_MASK, _REGRETS, _VALUE_TARGETS)
-"""Names of all columns of `ExpertLabels`."""
+"""Names of all columns of a fragment with M labels.
+
+The columns are observations, uint8 (M, C, H, W), action masks, bool (M, 4), regrets in cells,
+float16 (M, 4), in [0, `MAX_REGRET`], and value targets, 2 * win probability - 1, float32 (M,), in
+[-1, 1]. The regret of a move is the best value minus the value of the move. Masked moves have
+`MAX_REGRET`.
+"""
 
 _LABEL_BYTES = 4 + 8 + 4
-"""Bytes of a label in `ExpertLabels` without its observation."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpertLabels:
-    """M positions with the expert's labels.
-
-    Attributes:
-        columns: Columns of the batch, by name: observations, uint8 (M, C, H, W), action masks,
-            bool (M, 4), regrets in cells, float16 (M, 4), in [0, `MAX_REGRET`], and value targets,
-            2 * win probability - 1, float32 (M,), in [-1, 1]. The regret of a move is the best
-            value minus the value of the move. Masked moves have `MAX_REGRET`. If no position is
-            labeled, there are no columns.
-        num_env_steps: Number of env steps (turns of single games) played for these labels.
-    """
-
-    columns: dict[str, NDArray[Any]]
-    num_env_steps: int
-
-    def env_steps(self) -> int:
-        """Return the number of env steps; RLlib's evaluation calls this method."""
-        return self.num_env_steps
-
-    def agent_steps(self) -> int:
-        """Return the number of labels; RLlib's evaluation calls this method."""
-        return len(self.columns.get(_REGRETS, ()))
-
-    num_agent_steps = property(agent_steps)
+"""Bytes of a label without its observation."""
 
 
 class DistilEnvRunner(PPOEnvRunner):
@@ -100,7 +80,7 @@ class DistilEnvRunner(PPOEnvRunner):
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns of all games and label the positions.
 
-        If no game explores, no position is labeled.
+        If no game explores, no position is labeled, and the fragment has no columns.
         """
         module, query_expert = self.module[DEFAULT_MODULE_ID], bool(epsilon.any())
         expert_plays = (
@@ -126,7 +106,8 @@ class DistilEnvRunner(PPOEnvRunner):
             actions[acts] = moves
             steps += int(self._step(actions).acted.any(-1).sum())
         columns = map(np.concatenate, zip(*parts, strict=True))
-        labels = ExpertLabels(dict(zip(_COLUMN_NAMES, columns, strict=False)), steps)
+        num_labels = sum(len(part[0]) for part in parts)
+        labels = Fragment(dict(zip(_COLUMN_NAMES, columns, strict=False)), steps, num_labels)
         self._log_steps(labels)
         return labels
 
@@ -183,7 +164,7 @@ class DistilLearner(BatchedLearner):
         self._num_added = self._num_added_at_report = 0
         self._updates_due = 0.0
 
-    def learn(self, labels: list[ExpertLabels], env_steps: int) -> None:
+    def learn(self, labels: list[Fragment], env_steps: int) -> None:
         """Add ``labels`` to the buffer and train on the buffer.
 
         The number of trained labels is ``max_replay_ratio`` times the number of labels in one
@@ -205,7 +186,7 @@ class DistilLearner(BatchedLearner):
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
 
-    def add(self, labels: list[ExpertLabels]) -> None:
+    def add(self, labels: list[Fragment]) -> None:
         """Add ``labels`` to the buffer without training."""
         for one in labels:
             self._write_labels(one.columns)

@@ -156,8 +156,8 @@ class APEX(DQN):
             sampled = self.replay_buffer.next_batch()
         if sampled is None:
             return False
-        shard, batch = sampled
-        self.replay_buffer.update_priorities(shard, batch.indices, self._run_update(batch))
+        shard, (rows, columns) = sampled
+        self.replay_buffer.update_priorities(shard, rows, self._run_update(columns))
         return True
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:

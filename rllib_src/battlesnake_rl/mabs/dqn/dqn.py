@@ -8,7 +8,6 @@ replaces RLlib's env runner, replay buffer and training loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,10 @@ from torch.nn.functional import huber_loss, mse_loss
 
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, copy_to_cpu_async
 from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
-from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, Batch, Fragment, ReplayBuffer
+from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, ReplayBuffer
 from battlesnake_rl.mabs.envs.env_factory import observation_bytes
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import q_network
@@ -303,8 +303,8 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
             return
         while self._training_debt >= self.config.total_train_batch_size:
             with self.metrics.log_time((names.TIMERS, names.REPLAY_BUFFER_SAMPLE_TIMER)):
-                batch = self.replay_buffer.sample(self.config.total_train_batch_size)
-            self.replay_buffer.update_priorities(batch.indices, self._run_update(batch))
+                rows, columns = self.replay_buffer.sample(self.config.total_train_batch_size)
+            self.replay_buffer.update_priorities(rows, self._run_update(columns))
         self._aggregate_learner_metrics()
         self._sync_weights()
 
@@ -316,25 +316,24 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         if self.num_env_steps_sampled >= self._learning_starts:
             self._training_debt += agent_steps * self.config.training_intensity
 
-    def _run_update(self, batch: Batch) -> NDArray[np.float32]:
-        """Run one update of the learners.
+    def _run_update(self, columns: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Run one update of the learners on the columns of a `replay_buffer.Batch`.
 
         Returns:
             Absolute TD errors, float32 (B,), in the order of the batch.
         """
-        self._training_debt -= len(batch.indices)
+        num_rows = len(columns[Columns.ACTIONS])
+        self._training_debt -= num_rows
         # RLlib splits the batch into contiguous parts, one per learner. The batch is ordered by
         # stratum, and each part must cover all strata.
-        order = _interleaved_order(len(batch.indices), max(self.config.num_learners, 1))
-        columns = {field.name: getattr(batch, field.name)[order] for field in fields(batch)[1:]}
+        order = _interleaved_order(num_rows, max(self.config.num_learners, 1))
+        batch = SampleBatch({name: column[order] for name, column in columns.items()})
         with self.metrics.log_time((names.TIMERS, names.LEARNER_UPDATE_TIMER)):
             per_learner = self.learner_group.update(
-                batch=MultiAgentBatch(
-                    {DEFAULT_MODULE_ID: SampleBatch(columns)}, env_steps=len(batch.indices)
-                ),
+                batch=MultiAgentBatch({DEFAULT_MODULE_ID: batch}, env_steps=num_rows),
                 timesteps={names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
-        td_errors = np.empty(len(batch.indices), dtype=np.float32)
+        td_errors = np.empty(num_rows, dtype=np.float32)
         td_errors[order] = np.concatenate(list(per_learner))
         return td_errors
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
+from battlesnake_rl.mabs.base.fragment import Fragment
 
 
 @dataclass(slots=True)
@@ -99,7 +99,22 @@ def n_step_returns(
 def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
     """Build a fragment from a block of turns.
 
-    The fragment contains every needed observation once.
+    The fragment contains every needed observation once. If ``n_step[i] > 0``, row ``i`` starts a
+    transition, whose next state is ``next_offset[i]`` rows later. A terminated transition has no
+    next state and has offset 0.
+
+    Returns:
+        Fragment with F rows and these columns:
+
+        * ``obs``: uint8 (F, C, H, W), observations.
+        * ``action_mask``: bool (F, 4), action masks.
+        * ``next_offset``: int32 (F,), rows between a row and the next state of its transition.
+        * ``actions``: uint8 (F,), moves.
+        * ``rewards``: float32 (F,), discounted sum of the transition's rewards.
+        * ``terminateds``: bool (F,), whether the snake was eliminated or won within the transition.
+        * ``n_step``: uint8 (F,), number of steps of the transition; 0 for no transition.
+        * ``td_errors``: float32 (F,), absolute TD errors, which determine the initial priorities.
+          The errors use the Q-values of the network that selected the moves.
     """
     returns, steps, terminateds = n_step_returns(turns, n_step, gamma)
     start = np.nonzero(turns.acted)
@@ -122,15 +137,14 @@ def build_fragment(turns: TurnBuffer, *, n_step: int, gamma: float) -> Fragment:
         column[begin] = values
         return column
 
-    return Fragment(
-        obs=turns.obs[needed],
-        action_mask=turns.action_mask[needed],
-        next_offset=scatter_to_rows(np.where(final, 0, row[end] - begin), np.int32),
-        actions=scatter_to_rows(turns.actions[start], np.uint8),
-        rewards=scatter_to_rows(returns[start], np.float32),
-        terminateds=scatter_to_rows(final, np.bool_),
-        n_step=scatter_to_rows(steps[start], np.uint8),
-        td_errors=scatter_to_rows(np.abs(target - q_played), np.float32),
-        num_env_steps=int(turns.acted.any(-1).sum()),
-        num_agent_steps=len(begin),
-    )
+    columns = {
+        "obs": turns.obs[needed],
+        "action_mask": turns.action_mask[needed],
+        "next_offset": scatter_to_rows(np.where(final, 0, row[end] - begin), np.int32),
+        "actions": scatter_to_rows(turns.actions[start], np.uint8),
+        "rewards": scatter_to_rows(returns[start], np.float32),
+        "terminateds": scatter_to_rows(final, np.bool_),
+        "n_step": scatter_to_rows(steps[start], np.uint8),
+        "td_errors": scatter_to_rows(np.abs(target - q_played), np.float32),
+    }
+    return Fragment(columns, int(turns.acted.any(-1).sum()), len(begin))

@@ -1,19 +1,21 @@
 """Prioritized replay buffer of compact transitions (Schaul et al. 2016), in numpy.
 
-An env runner sends a `Fragment` with rows of uint8 observations. Each observation is stored once.
-A row may also start a transition, whose next state is a later row of the fragment. `ReplayBuffer`
-is a ring buffer of rows. A sum tree contains the priorities of the rows. This module imports
-neither torch nor RLlib, so the process of a replay buffer shard uses little memory.
+An env runner sends a `Fragment` with rows of uint8 observations (`n_step_transitions`). Each
+observation is stored once. A row may also start a transition, whose next state is a later row of
+the fragment. `ReplayBuffer` is a ring buffer of rows. A sum tree contains the priorities of the
+rows. This module imports neither torch nor RLlib, so the process of a replay buffer shard uses
+little memory.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from battlesnake_rl.mabs.base.fragment import Fragment
 
 ROW_BYTES = 15 + 16
 """Bytes of a row without its observation.
@@ -24,84 +26,23 @@ The sum tree needs at least 16 of these bytes per row.
 PRIORITY_FLOOR = 1e-3
 """Constant added to every TD error, so that every transition can be sampled again."""
 
-
 _STATE_KEYS = {"obs": "frames"}
-"""Names of columns in a checkpoint that differ from the names of the fragment's arrays."""
+"""Names of columns in a checkpoint that differ from the names of the fragment's columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """F rows recorded by an env runner in consecutive turns, oldest first.
+Batch = tuple[NDArray[np.int64], dict[str, NDArray[Any]]]
+"""Identifiers of B transitions for `ReplayBuffer.update_priorities`, int64 (B,), and their columns.
 
-    Each row contains one observation. If ``n_step[i] > 0``, row ``i`` also starts a transition. The
-    next state of this transition is ``next_offset[i]`` rows later. A terminated transition has no
-    next state and has offset 0.
-    """
-
-    obs: NDArray[np.uint8]
-    """uint8 (F, C, H, W), observations."""
-    action_mask: NDArray[np.bool_]
-    """bool (F, 4), action masks."""
-    next_offset: NDArray[np.int32]
-    """int32 (F,), number of rows between a row and the next state of its transition."""
-    actions: NDArray[np.uint8]
-    """uint8 (F,), moves."""
-    rewards: NDArray[np.float32]
-    """float32 (F,), discounted sum of the transition's rewards."""
-    terminateds: NDArray[np.bool_]
-    """bool (F,), whether the snake was eliminated or won within the transition."""
-    n_step: NDArray[np.uint8]
-    """uint8 (F,), number of steps of the transition; 0 for no transition."""
-    td_errors: NDArray[np.float32]
-    """float32 (F,), absolute TD errors, which determine the initial priorities.
-
-    The errors use the Q-values of the network that selected the moves.
-    """
-    num_env_steps: int
-    """Number of env steps (turns of single games)."""
-    num_agent_steps: int
-    """Number of agent steps (moves of the learner's snakes)."""
-
-    def __len__(self) -> int:
-        return len(self.obs)
-
-    def env_steps(self) -> int:
-        """Return the number of env steps; RLlib's evaluation calls this method."""
-        return self.num_env_steps
-
-    def agent_steps(self) -> int:
-        """Return the number of agent steps; RLlib's evaluation calls this method."""
-        return self.num_agent_steps
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """B transitions sampled from a `ReplayBuffer`."""
-
-    indices: NDArray[np.int64]
-    """int64 (B,), identifiers of the transitions for `ReplayBuffer.update_priorities`."""
-    obs: NDArray[np.uint8]
-    """uint8 (B, C, H, W), observations."""
-    new_obs: NDArray[np.uint8]
-    """uint8 (B, C, H, W), observations of the next states.
-
-    The values are arbitrary for terminated transitions.
-    """
-    new_action_mask: NDArray[np.bool_]
-    """bool (B, 4), action masks of the next states."""
-    actions: NDArray[np.int64]
-    """int64 (B,), moves."""
-    rewards: NDArray[np.float32]
-    """float32 (B,), discounted sums of rewards."""
-    terminateds: NDArray[np.bool_]
-    """bool (B,), whether the next state is terminal."""
-    n_step: NDArray[np.float32]
-    """float32 (B,), number of steps.
-
-    The number is the exponent of the next state's discount.
-    """
-    weights: NDArray[np.float32]
-    """float32 (B,), importance sampling weights, scaled to a maximum of 1."""
+* ``obs``: uint8 (B, C, H, W), observations.
+* ``new_obs``: uint8 (B, C, H, W), observations of the next states; the values are arbitrary for
+  terminated transitions.
+* ``new_action_mask``: bool (B, 4), action masks of the next states.
+* ``actions``: int64 (B,), moves.
+* ``rewards``: float32 (B,), discounted sums of rewards.
+* ``terminateds``: bool (B,), whether the next state is terminal.
+* ``n_step``: float32 (B,), number of steps, which is the exponent of the next state's discount.
+* ``weights``: float32 (B,), importance sampling weights, scaled to a maximum of 1.
+"""
 
 
 class _SumTree:
@@ -215,26 +156,27 @@ class ReplayBuffer:
         }
 
     def add(self, fragment: Fragment) -> None:
-        """Append the rows of a fragment.
+        """Append the rows of a fragment (`n_step_transitions.build_fragment`).
 
         A transition refers only to a later row, so no stored transition refers to an overwritten
         row.
         """
-        if len(fragment) > self.capacity:
+        columns, count = fragment.columns, len(fragment.columns["obs"])
+        if count > self.capacity:
             raise ValueError(
-                f"a fragment of {len(fragment)} rows exceeds the capacity {self.capacity}; raise "
+                f"a fragment of {count} rows exceeds the capacity {self.capacity}; raise "
                 "the capacity, or lower rollout_fragment_length or the number of games"
             )
-        if (shape := fragment.obs.shape[1:]) != self._frame_shape:
+        if (shape := columns["obs"].shape[1:]) != self._frame_shape:
             raise ValueError(f"observations must have shape {self._frame_shape}, got {shape}")
-        slots = (self._added + np.arange(len(fragment))) % self.capacity
+        slots = (self._added + np.arange(count)) % self.capacity
         for name, column in self._rows.items():
-            column[slots] = getattr(fragment, name)
+            column[slots] = columns[name]
         priorities = np.where(
-            fragment.n_step > 0, self._compute_priorities(fragment.td_errors), 0.0
+            columns["n_step"] > 0, self._compute_priorities(columns["td_errors"]), 0.0
         )
         self._priorities.set(slots, priorities)
-        self._added += len(fragment)
+        self._added += count
 
     def sample(self, batch_size: int) -> Batch:
         """Sample transitions with replacement.
@@ -256,17 +198,16 @@ class ReplayBuffer:
         next_slots = (slots + rows["next_offset"][slots]) % self.capacity
         weights = self._priorities.get(slots) ** -self._beta
         newest = self._added - 1
-        return Batch(
-            indices=newest - (newest - slots) % self.capacity,
-            obs=rows["obs"].take(slots, axis=0),
-            new_obs=rows["obs"].take(next_slots, axis=0),
-            new_action_mask=rows["action_mask"][next_slots],
-            actions=rows["actions"][slots].astype(np.int64),
-            rewards=rows["rewards"][slots],
-            terminateds=rows["terminateds"][slots],
-            n_step=rows["n_step"][slots].astype(np.float32),
-            weights=(weights / weights.max()).astype(np.float32),
-        )
+        return newest - (newest - slots) % self.capacity, {
+            "obs": rows["obs"].take(slots, axis=0),
+            "new_obs": rows["obs"].take(next_slots, axis=0),
+            "new_action_mask": rows["action_mask"][next_slots],
+            "actions": rows["actions"][slots].astype(np.int64),
+            "rewards": rows["rewards"][slots],
+            "terminateds": rows["terminateds"][slots],
+            "n_step": rows["n_step"][slots].astype(np.float32),
+            "weights": (weights / weights.max()).astype(np.float32),
+        }
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
         """Set the priorities of sampled transitions, except overwritten transitions."""
