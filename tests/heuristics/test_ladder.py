@@ -106,7 +106,7 @@ def test_simulated_snakes_are_placed_where_they_stand() -> None:
 
 def test_quick_rungs_near_the_estimate_are_met_and_not_one_alone() -> None:
     placing = simulated(900, RUNGS, 60, 1)
-    met = {meeting.other: sum(meeting.pairs) for meeting in placing.placement.results}
+    met = {rung: sum(pairs) for rung, pairs in placing.placement.pairs.items()}
     assert len(met) >= 3
     assert max(met, key=lambda rung: met[rung]) in ("0", "1", "2", "3")
 

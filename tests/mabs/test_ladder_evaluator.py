@@ -117,7 +117,7 @@ class Bench:
         half = 400 / told["cpu_seconds"]
         elo = float(values(np.zeros(0, np.uint8))[0])
         elo = self.worth.get(elo, elo)
-        placement = Placement(elo, elo - half, elo + half, self.games, "", ())
+        placement = Placement(elo, elo - half, elo + half, self.games, "", {})
         return placement, told["cpu_seconds"]
 
     def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
@@ -237,20 +237,18 @@ def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
     again.iterate(seconds=100.0, elo=2000)
     assert again.evaluator.best_weights == {"weights": np.array(2000.0)}
     # A little higher with a wide interval is not better.
-    again.evaluator.history.add(Measurement(9.0, 2010.0, 1500.0, 2500.0, 200, "", {}))
+    again.evaluator.history.add(Measurement(2010.0, 1500.0, 2500.0, 200, "", {}, 9.0))
     assert again.evaluator.history.best == 3
 
 
 def test_scores_and_their_intervals() -> None:
     measured = Measurement(
-        1.5, 1010, 950, 1070, 24, "", {"hungry": [0, 0, 4, 0, 4], "tree": [4] + [0] * 4}
+        1010, 950, 1070, 24, "", {"hungry": [0, 0, 4, 0, 4], "tree": [4] + [0] * 4}, cpu_minutes=1.5
     )
-    scores = measured.rung_scores()
-    assert scores["hungry"][0] == 0.75
-    assert 0.4 < scores["hungry"][1] < 0.75 < scores["hungry"][2] < 1
-    assert scores["tree"][:2] == (0.0, 0.0)
-    assert 0.2 < scores["tree"][2] < 0.9
     results = measured.to_metrics()
+    assert 0.4 < results["score_low"]["hungry"] < 0.75 < results["score_high"]["hungry"] < 1
+    assert results["score_low"]["tree"] == 0.0
+    assert 0.2 < results["score_high"]["tree"] < 0.9
     assert results["score"] == {"hungry": 0.75, "tree": 0.0}
     assert results["elo_cpu_minutes"] == 1.5
     history = StrengthHistory([measured], 0, 600.0, 30.0)
@@ -275,7 +273,7 @@ def test_the_published_elo_is_that_of_processors_like_this_one(
 
 def test_all_that_is_reported_has_a_column() -> None:
     numbers = set(ladder_evaluator.LADDER_COLUMNS.values())
-    measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
+    measured = Measurement(1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]}, cpu_minutes=1.0)
     history = StrengthHistory([measured], 0, 60.0, 3.0)
     from sagemaker_rl.runs.curves import flatten
 
@@ -346,7 +344,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         expected = algorithm._policy_from_weights(played)(boards)
         # From now on nothing is better.
         algorithm.ladder_evaluator.history.measurements[0] = Measurement(
-            0, 5000, 4999, 5001, 4, "", {}
+            5000, 4999, 5001, 4, "", {}, cpu_minutes=0
         )
         for _ in range(2):
             algorithm.train()

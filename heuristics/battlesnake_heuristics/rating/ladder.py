@@ -159,9 +159,10 @@ def fit_elo(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, t
 class Placement:
     """The placement of a snake: its Elo with a 95% confidence interval.
 
-    The placement also contains the results used. ``out_of_range`` is "above" or "below" if the Elo
-    is more than 200 beyond the strongest or the weakest rung. The ladder then bounds the Elo on one
-    side only, and the other bound is a guess. Otherwise, ``out_of_range`` is an empty string.
+    ``out_of_range`` is "above" or "below" if the Elo is more than 200 beyond the strongest or the
+    weakest rung. The ladder then bounds the Elo on one side only, and the other bound is a guess.
+    Otherwise, ``out_of_range`` is an empty string. ``pairs`` contains the number of game pairs with
+    each outcome (`sprt.PAIR_SCORES`), by rung.
     """
 
     elo: float
@@ -169,7 +170,7 @@ class Placement:
     high: float
     games: int
     out_of_range: str
-    results: tuple[PairResults, ...]
+    pairs: dict[str, list[int]]
 
     def __str__(self) -> str:
         suffix = f", {self.out_of_range} the ladder" if self.out_of_range else ""
@@ -236,16 +237,14 @@ class PlacementRun:
     def placement(self) -> Placement:
         """The placement according to the results so far."""
         elo, error = self._estimate_elo()
-        results = [
-            PairResults("", name, tuple(pairs)) for name, pairs in self.pairs.items() if any(pairs)
-        ]
+        played = {name: list(pairs) for name, pairs in self.pairs.items() if any(pairs)}
         return Placement(
             elo=round(elo, 1),
             low=round(elo - Z95 * error, 1),
             high=round(elo + Z95 * error, 1),
-            games=2 * sum(sum(result.pairs) for result in results),
+            games=2 * sum(map(sum, played.values())),
             out_of_range=self._range_side(elo),
-            results=tuple(results),
+            pairs=played,
         )
 
     def _information_per_cost(self, rung: Rung, current_elo: float) -> float:

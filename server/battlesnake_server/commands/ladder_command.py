@@ -315,10 +315,10 @@ def _format_ladder(ladder: Ladder, as_json: bool) -> str:
 def _format_placement(label: str, run: PlacementRun, as_json: bool) -> str:
     """Format the snake's Elo, and its score against each rung."""
     placement = run.placement
-    rows = {}
-    for result in placement.results:
-        pairs = sum(result.pairs)
-        rows[result.other] = 2 * pairs, float(PAIR_SCORES @ result.pairs) / pairs
+    rows = {
+        name: (2 * sum(pairs), float(PAIR_SCORES @ pairs) / sum(pairs))
+        for name, pairs in placement.pairs.items()
+    }
     if as_json:
         report = asdict(placement) | {
             "snake": label,
@@ -328,6 +328,7 @@ def _format_placement(label: str, run: PlacementRun, as_json: bool) -> str:
                 for name, (games, score) in rows.items()
             ],
         }
+        del report["pairs"]  # The results contain the same pairs as scores.
         return json.dumps(report, indent=2) + "\n"
     elo = {rung.name: rung.elo for rung in run.ladder.rungs}
     kind = "duels" if run.ladder.num_snakes == 2 else f"games of {run.ladder.num_snakes}"

@@ -26,7 +26,6 @@ from battlesnake_heuristics.rating import ladder, sprt
 from battlesnake_heuristics.rating.ladder import (
     GAME_OVERHEAD_S,
     Ladder,
-    PairResults,
     Placement,
     PlacementRun,
 )
@@ -85,26 +84,10 @@ The file is next to `policy_loader.BEST_WEIGHTS_FILE`.
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """Result of one placement on the ladder.
-
-    Attributes:
-        cpu_minutes: CPU minutes of training before the measured weights.
-        elo: Elo of the measured weights.
-        low: Lower end of the Elo's 95% confidence interval.
-        high: Upper end of the Elo's 95% confidence interval.
-        games: Number of games.
-        out_of_range: "above" or "below" if the Elo is outside the ladder, otherwise "".
-        pairs: Number of game pairs with each outcome (`sprt.PAIR_SCORES`), by rung.
-    """
+class Measurement(Placement):
+    """Placement of weights on the ladder, and the CPU minutes of training before these weights."""
 
     cpu_minutes: float
-    elo: float
-    low: float
-    high: float
-    games: int
-    out_of_range: str
-    pairs: dict[str, list[int]]
 
     @classmethod
     def from_placement(cls, placement: Placement, cpu_minutes: float) -> Measurement:
@@ -112,28 +95,11 @@ class Measurement:
 
         ``cpu_minutes`` is the CPU time of training before the placement, in minutes.
         """
-        met = {meeting.other: list(meeting.pairs) for meeting in placement.results}
-        elo, low, high = placement.elo, placement.low, placement.high
-        return cls(
-            round(cpu_minutes, 3), elo, low, high, placement.games, placement.out_of_range, met
-        )
-
-    @property
-    def placement(self) -> Placement:
-        """Convert the measurement to a placement."""
-        met = tuple(PairResults("", rung, tuple(pairs)) for rung, pairs in self.pairs.items())
-        return Placement(self.elo, self.low, self.high, self.games, self.out_of_range, met)
-
-    def rung_scores(self) -> dict[str, tuple[float, float, float]]:
-        """Return the score and the ends of its 95% confidence interval, by rung.
-
-        A draw counts half a point.
-        """
-        return {rung: _score_with_interval(pairs) for rung, pairs in self.pairs.items()}
+        return cls(**asdict(placement), cpu_minutes=round(cpu_minutes, 3))
 
     def to_metrics(self) -> dict[str, Any]:
         """Return the metrics of this measurement that training reports."""
-        scores = self.rung_scores()
+        scores = _rung_scores(self)
         all_pairs = [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         return {
             "elo": self.elo,
@@ -238,7 +204,7 @@ class StrengthHistory:
         if self.best is None:
             return "not measured; `battlesnake-gym evaluate` measures it on the ladder"
         best = self.measurements[self.best]
-        return f"{best.placement} by {best.games} duels on the ladder"
+        return f"{best} by {best.games} duels on the ladder"
 
     def score_table(self) -> str:
         """Return the best measurement with the score against each rung, as lines of text."""
@@ -249,7 +215,7 @@ class StrengthHistory:
                 "`battlesnake-gym evaluate`"
             )
         best = self.measurements[self.best]
-        text = rung_table(best.placement)
+        text = rung_table(best)
         return (
             f"{text}\nkept: the weights after {best.cpu_minutes:.1f} of "
             f"{self.training_seconds / 60:.1f} CPU minutes ({len(self.measurements)} "
@@ -274,12 +240,17 @@ def _score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
     return seen.score, round(low, 3), round(high, 3)
 
 
+def _rung_scores(placement: Placement) -> dict[str, tuple[float, float, float]]:
+    """Return the score and its 95% confidence interval (low, high), by rung."""
+    return {rung: _score_with_interval(pairs) for rung, pairs in placement.pairs.items()}
+
+
 def rung_table(placement: Placement) -> str:
     """Return a placement and the score against each rung as lines of text.
 
     The weakest rung comes first.
     """
-    met = {meeting.other: meeting.pairs for meeting in placement.results}
+    scores = _rung_scores(placement)
     rungs = sorted(ladder.load(2).rungs, key=lambda rung: rung.elo)
     lines = [
         f"strength: {placement} in {placement.games} duels; scores (a draw counts half) and their "
@@ -287,9 +258,9 @@ def rung_table(placement: Placement) -> str:
         f"  {'against':<20}   elo  games     score",
     ]
     for rung in rungs:
-        if rung.name in met:
-            games = 2 * sum(met[rung.name])
-            rate, low, high = _score_with_interval(met[rung.name])
+        if rung.name in scores:
+            games = 2 * sum(placement.pairs[rung.name])
+            rate, low, high = scores[rung.name]
             lines.append(
                 f"  {rung.name:<20}{rung.elo:>6.0f}  {games:>5}  {rate:>8.0%} "
                 f"({low:.0%} to {high:.0%})"
@@ -299,12 +270,11 @@ def rung_table(placement: Placement) -> str:
 
 def placement_to_dict(placement: Placement) -> dict[str, Any]:
     """Return a placement and its rung scores as a JSON-compatible dictionary."""
-    rungs = []
-    for meeting in placement.results:
-        score, low, high = _score_with_interval(meeting.pairs)
-        games = 2 * sum(meeting.pairs)
-        rung = {"name": meeting.other, "games": games, "score": score}
-        rungs.append(rung | {"ci_low": low, "ci_high": high})
+    rungs = [
+        {"name": rung, "games": 2 * sum(placement.pairs[rung]), "score": score}
+        | {"ci_low": low, "ci_high": high}
+        for rung, (score, low, high) in _rung_scores(placement).items()
+    ]
     return {
         "elo": placement.elo,
         "ci_low": placement.low,
