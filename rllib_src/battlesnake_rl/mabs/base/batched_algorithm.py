@@ -19,17 +19,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
-from ray.rllib.utils.metrics import (
-    ENV_RUNNER_RESULTS,
-    ENV_RUNNER_SAMPLING_TIMER,
-    EVALUATION_RESULTS,
-    LEARNER_RESULTS,
-    LEARNER_UPDATE_TIMER,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    SYNCH_WORKER_WEIGHTS_TIMER,
-    TIMERS,
-    WEIGHTS_SEQ_NO,
-)
+from ray.rllib.utils import metrics as names
 
 from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.snake_spec import PAST_SELF
@@ -195,7 +185,9 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
     def num_env_steps_sampled(self) -> int:
         """Number of env steps sampled by all env runners, including before a resume."""
         return int(
-            self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
+            self.metrics.peek(
+                (names.ENV_RUNNER_RESULTS, names.NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0
+            )
         )
 
     def _sample_fragments(self) -> list[Any]:
@@ -203,7 +195,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
 
         The list has no fragments without moves of the learner's snakes.
         """
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+        with self.metrics.log_time((names.TIMERS, names.ENV_RUNNER_SAMPLING_TIMER)):
             fragments, metrics = synchronous_parallel_sample(
                 worker_set=self.env_runner_group,
                 concat=True,
@@ -211,7 +203,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
                 _uses_new_env_runners=True,
                 _return_metrics=True,
             )
-        self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
+        self.metrics.aggregate(metrics, key=names.ENV_RUNNER_RESULTS)
         return [fragment for fragment in fragments if fragment.num_agent_steps]
 
     def _collect_fragments(self) -> list[Any]:
@@ -222,7 +214,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
         """
         fragments: list[Any] = []
         metrics: list[Any] = []
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+        with self.metrics.log_time((names.TIMERS, names.ENV_RUNNER_SAMPLING_TIMER)):
             while not fragments and self.env_runner_group.num_healthy_remote_workers():
                 self._requests.send()
                 for reference, info in self._requests.receive():
@@ -233,13 +225,13 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
                         metrics.append(info["metrics"])
         self._requests.send()
         if metrics:
-            self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
+            self.metrics.aggregate(metrics, key=names.ENV_RUNNER_RESULTS)
         return fragments
 
     def _update_learner(self, fragments: list[Any]) -> None:
         """Train the learner on ``fragments``."""
         env_steps = self.num_env_steps_sampled
-        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+        with self.metrics.log_time((names.TIMERS, names.LEARNER_UPDATE_TIMER)):
             self._foreach_learner(lambda learner: learner.learn(fragments, env_steps))
         self._aggregate_learner_metrics()
 
@@ -253,11 +245,11 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
         At least one update must have run since the last call.
         """
         reports = self._foreach_learner(lambda learner: learner.report())
-        self.metrics.aggregate(reports, key=LEARNER_RESULTS)
+        self.metrics.aggregate(reports, key=names.LEARNER_RESULTS)
 
     def _sync_weights(self) -> None:
         """Send the learner's weights to all env runners."""
-        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+        with self.metrics.log_time((names.TIMERS, names.SYNCH_WORKER_WEIGHTS_TIMER)):
             if self.config.num_env_runners == 0:
                 # RLlib's method would also copy the weights into Ray's object store.
                 self.env_runner.set_state(self._get_inference_weights())
@@ -273,7 +265,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
         state = self.learner_group.get_state(
             components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
         )[COMPONENT_LEARNER]
-        return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
+        return {key: state[key] for key in (COMPONENT_RL_MODULE, names.WEIGHTS_SEQ_NO)}
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
         """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S` seconds.
@@ -288,7 +280,9 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
                 if time.monotonic() < self._last_restore_at + HEALTH_CHECK_INTERVAL_S:
                     return []
                 self._last_restore_at = time.monotonic()
-            self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
+            self.env_runner.set_state(
+                {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}
+            )
         restored: list[int] = super().restore_env_runners(env_runner_group)
         return restored
 
@@ -367,9 +361,9 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
         self._foreach_learner(lambda learner: learner.set_run_progress(progress))
         results: dict[str, Any] = super().step()
         self._add_past_self()
-        self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
+        self._recent_games.average(results.setdefault(names.ENV_RUNNER_RESULTS, {}))
         # The results of a custom evaluation function may have no games.
-        if games := results.get(EVALUATION_RESULTS, {}).get(ENV_RUNNER_RESULTS):
+        if games := results.get(names.EVALUATION_RESULTS, {}).get(names.ENV_RUNNER_RESULTS):
             RecentGames(0).average(games)
         return results
 
@@ -388,7 +382,7 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
         # RLlib has already restored the local env runner; the other env runners need a copy of its
         # state.
         shared = self.env_runner.get_state(components=COMPONENT_PAST_SELVES)
-        shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
+        shared[names.NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
         self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))
         if self.eval_env_runner_group is not None:
             past = {COMPONENT_PAST_SELVES: shared[COMPONENT_PAST_SELVES]}

@@ -20,14 +20,8 @@ from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_AGENT_ID, DEFAULT_MODULE
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils import metrics as names
 from ray.rllib.utils.checkpoints import Checkpointable
-from ray.rllib.utils.metrics import (
-    NUM_AGENT_STEPS_SAMPLED_LIFETIME,
-    NUM_ENV_STEPS_SAMPLED,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    NUM_MODULE_STEPS_SAMPLED_LIFETIME,
-    WEIGHTS_SEQ_NO,
-)
 
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.seat_memory import ScoreFn
@@ -299,16 +293,16 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def _log_steps(self, fragment: Any) -> None:
         """Add the env steps and agent steps of a fragment to the metrics."""
         self.num_env_steps_sampled_lifetime += fragment.num_env_steps * max(self.num_workers, 1)
-        self.metrics.log_value(NUM_ENV_STEPS_SAMPLED, fragment.num_env_steps, reduce="sum")
+        self.metrics.log_value(names.NUM_ENV_STEPS_SAMPLED, fragment.num_env_steps, reduce="sum")
         self.metrics.log_value(
-            NUM_ENV_STEPS_SAMPLED_LIFETIME,
+            names.NUM_ENV_STEPS_SAMPLED_LIFETIME,
             fragment.num_env_steps,
             reduce="lifetime_sum",
             with_throughput=True,
         )
         for key, name in (
-            (NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID),
-            (NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID),
+            (names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID),
+            (names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID),
         ):
             self.metrics.log_value(
                 (key, name), fragment.num_agent_steps, reduce="lifetime_sum", with_throughput=True
@@ -333,7 +327,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """Return the weights, their sequence number, the past selves and the step counter."""
         state: dict[str, Any] = {
-            NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime
+            names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime
         }
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = self.module.get_state(
@@ -341,7 +335,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
                 not_components=self._get_subcomponents(COMPONENT_RL_MODULE, not_components),
                 **kwargs,
             )
-            state[WEIGHTS_SEQ_NO] = self._weights_seq_no
+            state[names.WEIGHTS_SEQ_NO] = self._weights_seq_no
         if self._check_component(COMPONENT_PAST_SELVES, components, not_components):
             state[COMPONENT_PAST_SELVES] = self._past_selves.get_state()
         return state
@@ -352,12 +346,12 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         Weights with sequence number 0 are always loaded.
         """
         if COMPONENT_RL_MODULE in state:
-            number = state.get(WEIGHTS_SEQ_NO, 0)
+            number = state.get(names.WEIGHTS_SEQ_NO, 0)
             if number == 0 or number > self._weights_seq_no:
                 self.module.set_state(_resolve_reference(state[COMPONENT_RL_MODULE]))
             self._weights_seq_no = max(number, self._weights_seq_no)
-        if NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
-            self.num_env_steps_sampled_lifetime = state[NUM_ENV_STEPS_SAMPLED_LIFETIME]
+        if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
+            self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
         if COMPONENT_PAST_SELVES in state:
             self._past_selves.set_state(state[COMPONENT_PAST_SELVES])
 

@@ -14,15 +14,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import DEFAULT_OPTIMIZER
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.utils.metrics import (
-    ALL_MODULES,
-    MODULE_TRAIN_BATCH_SIZE_MEAN,
-    NUM_ENV_STEPS_TRAINED,
-    NUM_ENV_STEPS_TRAINED_LIFETIME,
-    NUM_MODULE_STEPS_TRAINED,
-    NUM_MODULE_STEPS_TRAINED_LIFETIME,
-    WEIGHTS_SEQ_NO,
-)
+from ray.rllib.utils import metrics as names
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
@@ -211,18 +203,18 @@ class BatchedLearner(TorchLearner):  # type: ignore[misc]
         if self._norms:
             name = f"gradients_{DEFAULT_OPTIMIZER}_global_norm"
             log((DEFAULT_MODULE_ID, name), torch.stack(self._norms).mean(), window=1)
-        log((DEFAULT_MODULE_ID, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
+        log((DEFAULT_MODULE_ID, names.WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
         mean_size = trained / len(self._pending_metrics)
-        log((DEFAULT_MODULE_ID, MODULE_TRAIN_BATCH_SIZE_MEAN), mean_size, reduce="mean")
-        log((DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED), trained, reduce="sum")
+        log((DEFAULT_MODULE_ID, names.MODULE_TRAIN_BATCH_SIZE_MEAN), mean_size, reduce="mean")
+        log((DEFAULT_MODULE_ID, names.NUM_MODULE_STEPS_TRAINED), trained, reduce="sum")
         for key in (
-            (DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED_LIFETIME),
-            (ALL_MODULES, NUM_MODULE_STEPS_TRAINED_LIFETIME),
-            (ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME),
+            (DEFAULT_MODULE_ID, names.NUM_MODULE_STEPS_TRAINED_LIFETIME),
+            (names.ALL_MODULES, names.NUM_MODULE_STEPS_TRAINED_LIFETIME),
+            (names.ALL_MODULES, names.NUM_ENV_STEPS_TRAINED_LIFETIME),
         ):
             log(key, trained, reduce="lifetime_sum", with_throughput=True)
-        for key in (NUM_MODULE_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED):
-            log((ALL_MODULES, key), trained, reduce="sum", with_throughput=True)
+        for key in (names.NUM_MODULE_STEPS_TRAINED, names.NUM_ENV_STEPS_TRAINED):
+            log((names.ALL_MODULES, key), trained, reduce="sum", with_throughput=True)
         self._pending_metrics.clear()
         self._norms.clear()
         self._num_rows_trained = 0

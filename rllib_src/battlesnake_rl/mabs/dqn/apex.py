@@ -11,13 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import ray
-from ray.rllib.utils.metrics import (
-    ENV_RUNNER_RESULTS,
-    ENV_RUNNER_SAMPLING_TIMER,
-    REPLAY_BUFFER_SAMPLE_TIMER,
-    SYNCH_WORKER_WEIGHTS_TIMER,
-    TIMERS,
-)
+from ray.rllib.utils import metrics as names
 
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.dqn.replay_shard import ShardedReplayBuffer
@@ -116,7 +110,7 @@ class APEX(DQN):
         # fragments trigger requests for batches.
         if self._training_debt < self._max_training_debt() or not has_batches:
             self._requests.send()
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+        with self.metrics.log_time((names.TIMERS, names.ENV_RUNNER_SAMPLING_TIMER)):
             self._store_fragments(0.0 if due else None)
         if due and self._train_on_next_batch():
             self._updates_since_broadcast += 1
@@ -124,7 +118,7 @@ class APEX(DQN):
             # the update.
             self._aggregate_learner_metrics()
         if self._updates_since_broadcast >= self.config.broadcast_interval:
-            with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+            with self.metrics.log_time((names.TIMERS, names.SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast_weights()
 
     def _max_training_debt(self) -> float:
@@ -147,12 +141,14 @@ class APEX(DQN):
             self.replay_buffer.add(fragment)
             infos.append(info)
         if infos:
-            self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
+            self.metrics.aggregate(
+                [info["metrics"] for info in infos], key=names.ENV_RUNNER_RESULTS
+            )
             self._add_training_debt(sum(info["num_agent_steps"] for info in infos))
 
     def _train_on_next_batch(self) -> bool:
         """Train on the oldest requested batch, and return whether a shard had the batch."""
-        with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
+        with self.metrics.log_time((names.TIMERS, names.REPLAY_BUFFER_SAMPLE_TIMER)):
             sampled = self.replay_buffer.next_batch()
         if sampled is None:
             return False
