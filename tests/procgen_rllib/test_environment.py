@@ -283,13 +283,13 @@ def test_options_change_what_is_seen(option: str) -> None:
     ("env_config", "message"),
     [
         ({"env_name": "bigfisch"}, r"env_name.* 'bigfisch'"),
-        ({"num_level": 3}, r"'num_level'.* 'num_levels'"),
+        ({"num_level": 3}, "'num_level'.* num_levels"),
         ({"num_levels": -1}, r"num_levels.* 0.* -1"),
         ({"num_levels": 1.5}, r"num_levels.* int.* 1.5"),
         ({"center_agent": 1}, r"center_agent.* bool.* 1"),
         ({"distribution_mode": "memory"}, "distribution_mode"),
         ({"frame_stack": 0}, r"frame_stack.* 1.* 16.* 0"),
-        ({"provider": "procgem"}, r"provider.* envpool procgen.* 'procgem'"),
+        ({"provider": "procgem"}, r"provider.* 'procgem'.* envpool, procgen"),
     ],
 )
 def test_refusals(env_config: dict[str, Any], message: str) -> None:

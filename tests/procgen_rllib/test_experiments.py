@@ -338,7 +338,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
         (("--hyperparameter", 'custom_options={"depth": 3}'), "'depth'"),
         (
             ("--rl.training.config.model.dim", "42"),
-            "custom_options of impala_cnn has no key 'dim'",
+            "key of custom_options 'dim'",
         ),
         (
             ("--hyperparameter", 'rl.training.config.model_config={"width": 64}'),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_rl.procgen.procgen_games import GAMES
 
 _DEFAULTS: dict[str, Any] = {
@@ -50,11 +50,7 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
     """
     for key in env_config:
         if key not in _DEFAULTS:
-            nearest = difflib.get_close_matches(key, _DEFAULTS, n=1, cutoff=0.0)[0]
-            raise ValueError(
-                f"env_config has no key {key!r}; did you mean {nearest!r}? "
-                f"Its keys are {', '.join(_DEFAULTS)}"
-            )
+            raise ValueError(unknown_name_message("key of env_config", key, _DEFAULTS))
     values = _DEFAULTS | dict(env_config)
     for key, default in _DEFAULTS.items():
         if type(values[key]) is not type(default):
@@ -92,7 +88,7 @@ def held_out_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
 def _check_choice(key: str, value: Any, choices: Any) -> None:
     """Raise a `ValueError` if ``value`` is not one of ``choices``."""
     if value not in choices:
-        raise ValueError(f"{key} must be one of {' '.join(choices)}, got {value!r}")
+        raise ValueError(unknown_name_message(key, value, choices))
 
 
 def _check_range(key: str, value: int, minimum: int, maximum: int) -> None:

@@ -250,10 +250,8 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
         network = plugins.find_class("models", model, NETWORK_CLASSES)
         options = dict(hyperparameters.custom_options or {})
         for key in sorted(set(options) - set(_NETWORK_OPTIONS.get(model, options))):
-            raise ValueError(
-                f"custom_options of {model} has no key {key!r}; "
-                f"its keys are {', '.join(_NETWORK_OPTIONS[model])}"
-            )
+            known = _NETWORK_OPTIONS[model]
+            raise ValueError(unknown_name_message("key of custom_options", key, known))
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
     if hyperparameters.callbacks is not None:
         config.callbacks(plugins.find_class("callbacks", hyperparameters.callbacks))
