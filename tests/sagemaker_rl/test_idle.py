@@ -19,8 +19,8 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from sagemaker_rl.cluster.membership import find_own_address
 from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.job.job_environment import check_instance_gpus
-from sagemaker_rl.job.utilization import InstanceGroup, ResourcePlan, utilization_report
+from sagemaker_rl.job.job_environment import InstanceGroup, check_instance_gpus
+from sagemaker_rl.job.utilization import ResourcePlan, utilization_report
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 from sagemaker_rl.runs.launch import Launch
 
@@ -143,7 +143,10 @@ def test_procgen_is_known_too(check: Any) -> None:
 
 
 def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
-    groups = [InstanceGroup("ml.g5.2xlarge", 1, 8, 1), InstanceGroup("ml.c5.4xlarge", 2, 16, 0)]
+    groups = [
+        InstanceGroup("ml.g5.2xlarge", ["algo-1"]),
+        InstanceGroup("ml.c5.4xlarge", ["algo-2", "algo-3"]),
+    ]
     with_gpu, without = utilization_report(groups, ResourcePlan(1, math.inf, 1), allow_idle=False)
     assert re.match(r"ml\.g5\.2xlarge: 8\.0 of 8 vCPUs .*100%.* 1 of 1 GPUs \(100%\)", with_gpu)
     assert re.match(r"ml\.c5\.4xlarge: 32\.0 of 32 vCPUs .*100%.* 2 of 2 instances", without)

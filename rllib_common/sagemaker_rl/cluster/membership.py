@@ -13,12 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sagemaker_rl.job.hyperparameters import CheckedFields, HyperparameterError, hyperparameter
-from sagemaker_rl.job.job_environment import (
-    PRIMARY_JOB,
-    SECONDARY_JOB,
-    instance_groups,
-    num_instance_gpus,
-)
+from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, instance_groups
 
 _BUCKET_NAME_PATTERN = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Pattern of valid names of S3 buckets."""
@@ -126,12 +121,10 @@ class Membership:
 def _sort_hosts_head_first(environ: Mapping[str, str]) -> list[str]:
     """Return the host names of this job, head node first."""
     hosts = sorted(json.loads(environ.get("SM_HOSTS") or '["localhost"]'))
-    learning = [
-        group for group in instance_groups(environ) if num_instance_gpus(group["instance_type"])
-    ]
+    learning = [group for group in instance_groups(environ) if group.gpus]
     if not learning:
         return hosts
-    head = min(learning[0]["hosts"])
+    head = min(learning[0].hosts)
     return [head, *(host for host in hosts if host != head)]
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tarfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -272,15 +272,35 @@ def check_instance_gpus(instance_type: str) -> None:
         )
 
 
-def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class InstanceGroup:
+    """Group of equal instances of a job."""
+
+    instance_type: str
+    hosts: Sequence[str]
+
+    @property
+    def cpus(self) -> int:
+        """Number of vCPUs per instance, or 0 if unknown."""
+        return num_instance_vcpus(self.instance_type) or 0
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs per instance."""
+        return num_instance_gpus(self.instance_type)
+
+
+def instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
     """Return the instance groups of this job from ``SM_RESOURCE_CONFIG``.
 
-    The list is empty outside a job. A job with equal instances has one group. The keys of each
-    group include ``instance_type`` and ``hosts``.
+    The list is empty outside a job. A job with equal instances has one group.
     """
     resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
-    groups: list[dict[str, Any]] = resources.get("instance_groups") or []
-    return [group for group in groups if {"instance_type", "hosts"} <= group.keys()]
+    return [
+        InstanceGroup(group["instance_type"], group["hosts"])
+        for group in resources.get("instance_groups") or []
+        if {"instance_type", "hosts"} <= group.keys()
+    ]
 
 
 def assign_hosts(groups: Iterable[tuple[str, str, int]]) -> tuple[list[str], list[dict[str, Any]]]:

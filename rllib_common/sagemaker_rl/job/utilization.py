@@ -10,12 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-from sagemaker_rl.job.job_environment import (
-    check_instance_gpus,
-    instance_groups,
-    num_instance_gpus,
-    num_instance_vcpus,
-)
+from sagemaker_rl.job.job_environment import InstanceGroup, check_instance_gpus, instance_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +22,6 @@ class ResourcePlan:
     gpus: float
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceGroup:
-    """Group of equal instances of a job, with the vCPUs and GPUs per instance."""
-
-    instance_type: str
-    instances: int
-    cpus: int
-    gpus: int
-
-
 def load_instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
     """Return the instance groups of this job; groups with GPUs come first.
 
@@ -45,16 +30,12 @@ def load_instance_groups(environ: Mapping[str, str]) -> list[InstanceGroup]:
     Raises:
         HyperparameterError: If torch does not support the GPUs of an instance type.
     """
-    named = [(one["instance_type"], len(one["hosts"])) for one in instance_groups(environ)]
-    for kind, _ in named:
-        check_instance_gpus(kind)
-    counted = [
-        InstanceGroup(kind, count, num_instance_vcpus(kind) or 0, num_instance_gpus(kind))
-        for kind, count in named
-    ]
-    if not all(group.cpus for group in counted):
+    groups = instance_groups(environ)
+    for group in groups:
+        check_instance_gpus(group.instance_type)
+    if not all(group.cpus for group in groups):
         return []
-    return sorted(counted, key=lambda group: not group.gpus)
+    return sorted(groups, key=lambda group: not group.gpus)
 
 
 def utilization_report(
@@ -78,7 +59,8 @@ def utilization_report(
     cpus, learning = plan.cpus, plan.gpus
     lines, idle = [], []
     for group in groups:
-        all_cpus, all_gpus = group.instances * group.cpus, group.instances * group.gpus
+        instances = len(group.hosts)
+        all_cpus, all_gpus = instances * group.cpus, instances * group.gpus
         work, learn = min(cpus, all_cpus), min(learning, all_gpus)
         cpus, learning = cpus - work, learning - learn
         enough = math.ceil(max(work / group.cpus, learn / max(group.gpus, 1)))
@@ -86,10 +68,10 @@ def utilization_report(
         line += f"({work / all_cpus:.0%})"
         if group.gpus:
             line += f", {learn:g} of {all_gpus} GPUs ({learn / all_gpus:.0%})"
-        if group.instances > 1:
-            line += f"; {enough} of {group.instances} instances would be enough"
+        if instances > 1:
+            line += f"; {enough} of {instances} instances would be enough"
         lines.append(line)
-        if (2 * enough < group.instances and not num_env_runners_given) or 2 * learn < all_gpus:
+        if (2 * enough < instances and not num_env_runners_given) or 2 * learn < all_gpus:
             idle.append(line)
     if idle and not allow_idle:
         raise HyperparameterError(

@@ -215,7 +215,7 @@ class Launch:
         """
         if not (groups := utilization.load_instance_groups(os.environ)):
             return []
-        settings, cpus = self.settings, sum(group.instances * group.cpus for group in groups)
+        settings, cpus = self.settings, sum(len(group.hosts) * group.cpus for group in groups)
         config.num_env_runners = self._num_env_runners(config, cpus)
         if "num_gpus_per_learner" not in self.overrides:
             config.num_gpus_per_learner = min(groups[0].gpus, 1)
