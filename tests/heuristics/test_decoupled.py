@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import (
     SEARCH_CORES,
+    SHOULD_STOP,
     Search,
     _list_snakes_you_first,
     _search_arguments,
@@ -43,9 +45,11 @@ def champion(nodes: int = 1000) -> Search:
     return Search(evaluation=load_builtin(), nodes=nodes, decoupled=True)
 
 
-def visits(board: Board, nodes: int, first_depth: int = 1) -> tuple[int, ...]:
+def visits(
+    board: Board, nodes: int = 0, first_depth: int = 1, seconds: float | None = None
+) -> tuple[int, ...]:
     request = _search_arguments(
-        board, _list_snakes_you_first(board), champion().weights, None, nodes, 120,
+        board, _list_snakes_you_first(board), champion().weights, seconds, nodes, 120,
         load_builtin().network_bytes, decoupled=True,
     )  # fmt: skip
     tried: tuple[int, ...] = _search.search(*request, first_depth, None)[-1]
@@ -135,6 +139,65 @@ def test_a_single_move_is_answered_at_once() -> None:
     assert statistics.nodes < 10
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_search_continues_the_tree_of_the_turn_before(kind: tuple[str, int, int]) -> None:
+    board = next(board for board in positions(*kind, wanted=200) if len(board.living) > 2)
+    tree, continued = Tree(board, load_builtin(), 0), 0
+    for _ in range(6):
+        board, before = tree.root.board, tree.root.visits
+        found = visits(board, seconds=0.0005)
+        while tree.root.visits < sum(found):
+            tree.simulate()
+        assert found == tuple(tree.root.action_stats[board.you.id].visits)
+        continued += before > 0
+        tree.root = max(tree.root.children.values(), key=lambda child: child.visits)
+        if len(tree.root.board.living) < len(tree.ids):
+            break
+    assert continued > 1
+
+
+def _after_first_moves(board: Board) -> Board:
+    """Return the position after a search of ``board`` and the moves that it expects."""
+    line = champion().search(board, seconds=0.01)[0].line
+    after = board.without_seed()
+    after.advance({snake.id: line[snake.id][0] for snake in board.living})
+    return after
+
+
+def test_a_search_forgets_the_tree_if_the_position_is_another(four: Board) -> None:
+    after = _after_first_moves(four)
+    assert sum(visits(after, seconds=1e-9)) > 10  # the same position
+    free = next(
+        cell for cell in ((x, y) for x in range(11) for y in range(11))
+        if cell not in after.food and all(cell not in snake.body for snake in after.living)
+    )  # fmt: skip
+    after = _after_first_moves(four)
+    after.food.append(free)
+    assert sum(visits(after, seconds=1e-9)) == 1  # with new food
+    after = _after_first_moves(four)
+    after.living[1].health -= 1
+    assert sum(visits(after, seconds=1e-9)) == 1
+    other = next(snake.id for snake in four.living if snake.id != four.you.id)
+    after = dataclasses.replace(_after_first_moves(four), you_id=other)
+    assert sum(visits(after, seconds=1e-9)) == 1
+
+
+def test_searches_of_threads_share_the_kept_trees(four: Board) -> None:
+    def play(_: int) -> None:
+        board, strategy = four.without_seed(), champion()
+        for _ in range(30):
+            decision, _ = strategy.search(board, seconds=0.0005)
+            assert decision.move in board.safe_moves()
+            if not all(decision.line[snake.id] for snake in board.living):
+                return
+            board.advance({snake.id: decision.line[snake.id][0] for snake in board.living})
+            if len(board.living) < 3 or not board.you.alive or not board.safe_moves():
+                return
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(play, range(100)))
+
+
 def test_searches_side_by_side_choose_together(four: Board) -> None:
     SEARCH_CORES.configure(2)
     decision, statistics = champion().search(four, seconds=0.1)
@@ -143,12 +206,27 @@ def test_searches_side_by_side_choose_together(four: Board) -> None:
     assert visits(four, 3000, 1) != visits(four, 3000, 2)
 
 
-def test_it_does_not_ponder_over_what_it_would_forget(four: Board) -> None:
-    began = time.monotonic()
-    decision = champion(5000)(four)
-    assert all(decision.line[snake.id] for snake in four.living)  # there is a predicted next turn
-    champion().ponder(four, decision, seconds=600)
-    assert time.monotonic() - began < 60
+def test_pondering_goes_on_with_the_tree(four: Board) -> None:
+    strategy = champion()
+    decision, _ = strategy.search(four, seconds=0.001)
+    begun = sum(visits(four, seconds=1e-9))
+    strategy.ponder(four, decision, seconds=0.02)
+    pondered = sum(visits(four, seconds=1e-9))
+    assert pondered > begun + 500
+    after = four.without_seed()
+    after.advance({snake.id: decision.line[snake.id][0] for snake in four.living})
+    assert pondered > sum(visits(after, seconds=1e-9)) > 10
+
+
+def test_interrupted_pondering_keeps_the_tree(four: Board) -> None:
+    decision = champion(100)(four)
+    polls = iter([False, True])
+    before = SHOULD_STOP.set(lambda: next(polls))
+    try:
+        champion().ponder(four, decision, seconds=600)
+    finally:
+        SHOULD_STOP.reset(before)
+    assert sum(visits(four, seconds=1e-9)) > 4000
 
 
 def test_games_between_both_kinds_of_search_are_played_to_their_end() -> None:

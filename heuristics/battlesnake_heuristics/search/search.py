@@ -459,19 +459,21 @@ class Search:
         return {MOVES[index]: value / _VALUE_PER_CELL for index, value in scores.items()}
 
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
-        """Search the position that ``decision`` predicts, to fill the transposition table.
+        """Search while the opponents choose their moves, to speed up the next search.
 
-        The search uses one core and stops after ``seconds``, or if `SHOULD_STOP` returns a true
-        value. The method does nothing if the decision has no complete line. The method also skips
-        decoupled searches, which do not use the transposition table.
+        Decoupled MCTS continues the tree of ``board``. The alpha-beta search examines the position
+        that ``decision`` predicts, and fills the transposition table; if the decision has no
+        complete line, the method does nothing. The search uses one core and stops after
+        ``seconds``, or if `SHOULD_STOP` returns a true value.
         """
-        predicted = _predict_board(board, decision)
-        if predicted is not None:
-            request, snakes, reason = self._build_request(predicted, seconds)
-            if self.decoupled and not reason and len(snakes) > 2:
+        request, snakes, reason = self._build_request(board, seconds)
+        if not self.decoupled or reason or len(snakes) < 3:
+            predicted = _predict_board(board, decision)
+            if predicted is None:
                 return
-            with contextlib.suppress(InterruptedError):
-                _run_search(request)
+            request, _, _ = self._build_request(predicted, seconds)
+        with contextlib.suppress(InterruptedError):
+            _run_search(request)
 
     def _build_request(
         self, board: Board, seconds: float | None, nodes: int | None = None

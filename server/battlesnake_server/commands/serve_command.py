@@ -221,7 +221,7 @@ def parser() -> Parser:
         "--ponder",
         action="store_true",
         default=None,
-        help="search on one core while waiting for the opponents' moves (champion: only in duels)",
+        help="search on one core while waiting for the opponents' moves",
     )
     add_view_radius_option(parser)
     add("--send-decisions", action="store_true",

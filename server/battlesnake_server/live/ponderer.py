@@ -20,28 +20,36 @@ MAX_PONDER_TIMEOUTS = 2.0
 The next move request is expected within this duration.
 """
 
+_MAX_STOP_S = 0.05
+"""Maximum time in seconds that a move request waits for the end of pondering."""
+
 log = logging.getLogger(__name__)
 
 
 class Ponderer:
     """Thread that ponders on one core until the next move request arrives.
 
-    The search starts from the position expected after the last decision. The search checks the stop
-    signal about 50 times per second, so a search stops within 20 ms.
+    The search checks the stop signal about 50 times per second, so a search stops within 20 ms.
     """
 
     def __init__(self) -> None:
         self._threads = ThreadPool("ponderer", 1, initializer=lower_thread_priority)
         self._lock = threading.Lock()
         self._num_pauses = 0
+        self._idle = threading.Event()
+        self._idle.set()
         self._last: object = None
         self._failed = False
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Pause pondering within the context."""
+        """Pause pondering within the context, which starts when the search has stopped.
+
+        A decoupled search can then continue the tree of the pondering.
+        """
         with self._lock:
             self._num_pauses += 1
+        self._idle.wait(_MAX_STOP_S)
         try:
             yield
         finally:
@@ -66,14 +74,16 @@ class Ponderer:
         def should_stop() -> bool:
             return self._num_pauses > 0 or self._last is not mine
 
-        if not should_stop():
-            before = SHOULD_STOP.set(should_stop)
-            timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S
-            try:
+        self._idle.clear()
+        before = SHOULD_STOP.set(should_stop)
+        timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S
+        try:
+            if not should_stop():
                 search.ponder(board, decision, MAX_PONDER_TIMEOUTS * timeout)
-            except Exception:  # The thread must survive for the next position.
-                if not self._failed:
-                    log.exception("pondering failed; later failures are not logged")
-                self._failed = True
-            finally:
-                SHOULD_STOP.reset(before)
+        except Exception:  # The thread must survive for the next position.
+            if not self._failed:
+                log.exception("pondering failed; later failures are not logged")
+            self._failed = True
+        finally:
+            SHOULD_STOP.reset(before)
+            self._idle.set()

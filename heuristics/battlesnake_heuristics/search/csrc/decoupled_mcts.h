@@ -15,6 +15,9 @@
 #define OLD_PRIOR_WEIGHT 0.05f /* weight of the initial priors after the update */
 /* Maximum memory of all nodes of one tree, in bytes. */
 #define MAX_TREE_BYTES (64 << 20)
+/* Maximum number of trees that are kept for later searches, and of their bytes. */
+#define MAX_KEPT_TREES 16
+#define MAX_KEPT_BYTES MAX_TREE_BYTES
 
 /* Action statistics of one snake at one node, by move. */
 typedef struct {
@@ -59,6 +62,7 @@ typedef struct {
     float *cache_win_probs;
     float c_puct;
     uint64_t random; /* random state for the root noise */
+    uint16_t root_heads[MAX_SNAKES]; /* cells of the heads at the root, set by keep_tree() */
 } Tree;
 
 /* Returns the node with index `index`. */
@@ -384,103 +388,4 @@ static void simulate(Tree *tree) {
             stats[s].value_sum[moves[depth][s]] += leaf_stats[s].leaf_value;
         }
     }
-}
-
-/* Writes the line of the most visited moves, starting at the root. */
-static void extract_visited_line(Tree *tree, SearchResult *result) {
-    uint32_t index = 0;
-    uint64_t key;
-    Line *line = &result->lines[result->move];
-    while (line->length < MAX_DEPTH) {
-        const Node *node = get_node(tree, index);
-        if (node->terminal || !node->visits) return;
-        uint8_t *moves = line->moves[line->length++];
-        uint8_t joint_moves[MAX_SNAKES] = {0};
-        memset(moves, 4, MAX_SNAKES);
-        for (int s = 0; s < tree->snakes; s++)
-            if (node->pos.snake[s].alive)
-                joint_moves[s] = moves[s] = most_visited(&get_stats(tree, node)[s]);
-        const Edge *edge = find_edge(tree, index, joint_moves, &key);
-        if (!edge->key) return;
-        index = edge->child;
-    }
-}
-
-/* Allocates a tree and adds the root node. Returns 0, or -1 if out of memory; the caller frees the
- * tree with free_tree() in both cases. */
-static int init_tree(Tree *tree, const Position *root) {
-    const SearchRequest *request = tree->search->request;
-    size_t position = offsetof(Position, snake) + request->snakes * sizeof(Body);
-    tree->snakes = request->snakes;
-    tree->stats_offset = (offsetof(Node, pos) + position + 7) / 8 * 8;
-    tree->node_bytes = (tree->stats_offset + request->snakes * sizeof(ActionStats) + 7) / 8 * 8;
-    tree->max_nodes = MAX_TREE_BYTES / tree->node_bytes;
-    if (request->max_nodes && request->max_nodes + 2 < tree->max_nodes)
-        tree->max_nodes = request->max_nodes + 2;
-    tree->nodes = malloc(tree->max_nodes * tree->node_bytes);
-    tree->cache_keys = calloc(EVAL_CACHE_SLOTS, sizeof *tree->cache_keys);
-    tree->cache_win_probs =
-        malloc(EVAL_CACHE_SLOTS * tree->snakes * sizeof *tree->cache_win_probs);
-    if (!tree->nodes || !tree->cache_keys || !tree->cache_win_probs || grow_edge_table(tree, 512))
-        return -1;
-    float win_probs[MAX_SNAKES];
-    evaluate_snakes(tree->search, root, root, win_probs);
-    add_node(tree, root, win_probs);
-    return 0;
-}
-
-/* Frees the memory of a tree. */
-static void free_tree(Tree *tree) {
-    free(tree->cache_win_probs);
-    free(tree->cache_keys);
-    free(tree->edges);
-    free(tree->nodes);
-}
-
-/* Returns the mean value of a move, or the value of the node if the move has no visits. */
-static float mean_move_value(const ActionStats *stats, int move) {
-    return stats->visits[move] ? stats->value_sum[move] / stats->visits[move] : stats->leaf_value;
-}
-
-/* Writes the best move, the scores and the line of the root, and the choices of all snakes. */
-static void export_visits(Tree *tree, SearchResult *result) {
-    const ActionStats *stats = get_stats(tree, get_node(tree, 0));
-    result->move = most_visited(stats);
-    for (int move = 0; move < 4; move++) {
-        result->has_score[move] = stats->prior[move] > 0;
-        result->scores[move] = value_from_probability(mean_move_value(stats, move));
-    }
-    for (int s = 0; s < tree->snakes; s++) {
-        RootChoice *choice = &result->choices[s];
-        choice->move = most_visited(&stats[s]);
-        choice->value = value_from_probability(mean_move_value(&stats[s], choice->move));
-        memcpy(choice->visits, stats[s].visits, sizeof choice->visits);
-    }
-    extract_visited_line(tree, result);
-    result->depth = result->lines[result->move].length;
-}
-
-/* Returns whether the request uses decoupled MCTS. */
-static int uses_decoupled(const SearchRequest *request, const Position *root) {
-    return request->decoupled && request->network && root->living > 2;
-}
-
-/* Runs simulations until a limit of the request is reached. Returns 0, or -1 if out of memory. */
-static int run_decoupled(Search *search, const Position *root, SearchResult *result) {
-    const SearchRequest *request = search->request;
-    Tree tree = {.search = search, .random = request->noise_seed};
-    /* The exploration constant varies per thread, so that root-parallel trees differ. */
-    tree.c_puct = C_PUCT * (1 + 0.03f * (request->first_depth - 1));
-    int failed = init_tree(&tree, root);
-    const ActionStats *stats = failed ? NULL : get_stats(&tree, get_node(&tree, 0));
-    for (int64_t done = 0; !failed && !search->stopped; done++) {
-        simulate(&tree);
-        if (tree.count > tree.mask / 2 && grow_edge_table(&tree, 2 * (tree.mask + 1))) failed = -1;
-        if (request->max_nodes && done + 1 >= request->max_nodes) break;
-        if (!request->all_snakes && stats->prior[most_visited(stats)] == 1) break; /* forced move */
-        if (check_stop(search, !(done & 15), !(done & 0xfff))) break;
-    }
-    if (!failed) export_visits(&tree, result);
-    free_tree(&tree);
-    return failed;
 }

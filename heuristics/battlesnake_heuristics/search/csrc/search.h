@@ -59,6 +59,8 @@ typedef struct {
     int decoupled;
     int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
     int all_snakes;    /* decoupled MCTS: 1 if the tree serves all snakes, not only snake 0 */
+    /* Decoupled MCTS: 1 if the search continues a kept tree of its game and keeps its own tree. */
+    int keep_tree;
     /* Decoupled MCTS: weight of Dirichlet noise in the priors of the root, 0 to 1. */
     float root_noise;
     uint64_t noise_seed; /* seed of the noise */

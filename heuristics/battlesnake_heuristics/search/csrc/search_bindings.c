@@ -222,6 +222,7 @@ static PyObject *search(PyObject *module, PyObject *args) {
     }
     int cells = request.width * request.height;
     const Kernel *kernel = frozen ? frozen_kernel_for(cells) : kernel_for(cells);
+    request.keep_tree = !request.max_nodes; /* searches with a node limit are reproducible */
     callback.state = PyEval_SaveThread();
     request.should_stop = python_should_stop;
     request.should_stop_arg = &callback;

@@ -23,6 +23,7 @@
 static uint64_t next_random(uint64_t *state) { return mix64(*state += 0x9e3779b97f4a7c15ull); }
 
 #include "decoupled_mcts.h"
+#include "decoupled_search.h"
 
 /* Returns the Zobrist key of object `thing` on a cell. The key is equal in every search. The frozen
  * search draws all keys from one random sequence. */
