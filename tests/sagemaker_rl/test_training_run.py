@@ -314,3 +314,22 @@ def test_a_resumed_run_draws_other_random_numbers(
         run.train(PendingSignals())
     assert seeds[0] == 5, "a new run has the given seed"
     assert len(set(seeds)) == 3
+
+
+def test_progress_shows_only_known_numbers() -> None:
+    shown: list[str] = []
+    run = SimpleNamespace(
+        csv_columns=training_run.CSV_COLUMNS, job=SimpleNamespace(in_sagemaker=False),
+        _steps=100, _seconds=2.0, _progress_percent=lambda: 5,
+    )  # fmt: skip
+    bar = SimpleNamespace(disable=False, set_postfix_str=shown.append)
+    columns = training_run.CSV_COLUMNS
+    reward, length = columns["episode_reward_mean"], columns["episode_len_mean"]
+    numbers = {length: 12.0, reward: math.nan}
+    show: Any = training_run.TrainingRun._show_progress
+    show(run, bar, numbers)
+    show(run, bar, numbers | {reward: 0.5, "elo": 1500.0, "elo_low": 1400.0, "elo_high": 1600.0})
+    assert shown == [
+        "length 12.0, 50 env steps/s",
+        "reward 0.5, length 12.0, 50 env steps/s, 1500 Elo (1400 to 1600)",
+    ]

@@ -465,17 +465,20 @@ class TrainingRun:
 
     def _show_progress(self, bar: Any, numbers: Mapping[str, float]) -> None:
         """Show progress, reward and Elo in the progress bar or in a log line."""
-        reward, length = (
-            numbers.get(self.csv_columns[name], float("nan"))
-            for name in ("episode_reward_mean", "episode_len_mean")
-        )
         bar.n = self._progress_percent()
-        elo, low, high = (numbers.get(name, math.nan) for name in ("elo", "elo_low", "elo_high"))
-        text = (
-            f"reward {reward:.1f}, length {length:.1f}, "
-            f"{self._steps / self._seconds:.0f} env steps/s"
-            + ("" if math.isnan(elo) else f", {elo:.0f} Elo ({low:.0f} to {high:.0f})")
-        )
+        parts = [
+            f"{label} {numbers[column]:.1f}"
+            for label, column in (
+                ("reward", self.csv_columns["episode_reward_mean"]),
+                ("length", self.csv_columns["episode_len_mean"]),
+            )
+            if not math.isnan(numbers.get(column, math.nan))
+        ]
+        parts.append(f"{self._steps / self._seconds:.0f} env steps/s")
+        if not math.isnan(elo := numbers.get("elo", math.nan)):
+            low, high = numbers["elo_low"], numbers["elo_high"]
+            parts.append(f"{elo:.0f} Elo ({low:.0f} to {high:.0f})")
+        text = ", ".join(parts)
         bar.set_postfix_str(text)
         if self.job.in_sagemaker:
             # CloudWatch extracts its metrics from the log.
