@@ -257,7 +257,7 @@ def read_turn(line: Mapping[str, Any], expected: int) -> Turn:
         latency=_read_numbers(line, "latency", ""),
         shouts=_read_texts(line, "shouts", ""),
         decisions={
-            name: _read_decision(
+            name: read_decision(
                 json_fields.child(decisions, name, "decisions"), f"decisions.{name}"
             )
             for name in decisions
@@ -272,7 +272,16 @@ def _read_inferred(line: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in json_fields.items(line, key, "")]
 
 
-def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
+def read_decision(value: Mapping[str, Any], path: str) -> Decision:
+    """Parse the decision of a strategy.
+
+    Args:
+        value: JSON object of the decision.
+        path: JSON path of the decision.
+
+    Raises:
+        BoardError: If a field is invalid.
+    """
     reasons = [
         _read_reason(json_fields.mapping(item, f"{path}.reasons[{i}]"), f"{path}.reasons[{i}]")
         for i, item in enumerate(json_fields.items(value, "reasons", path))
@@ -280,10 +289,17 @@ def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
     return Decision(
         move=json_fields.string(value, "move", path, ""),
         reasons=tuple(reasons),
-        scores=_read_numbers(value, "scores", path),
+        scores=_read_scores(value, path),
         shout=json_fields.string(value, "shout", path, ""),
         line=_read_expected_line(value, path),
     )
+
+
+def _read_scores(value: Mapping[str, Any], path: str) -> dict[str, float]:
+    """Return the scores by move; in JSON for web pages, infinities are null."""
+    scores = json_fields.child(value, "scores", path)
+    known = {move: -math.inf if score is None else score for move, score in scores.items()}
+    return _read_numbers({"scores": known}, "scores", path)
 
 
 def _read_expected_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
@@ -296,6 +312,6 @@ def _read_reason(value: Mapping[str, Any], path: str) -> Reason:
     return Reason(
         rule=json_fields.string(value, "rule", path, ""),
         vetoed=tuple(str(move) for move in json_fields.items(value, "vetoed", path)),
-        scores=_read_numbers(value, "scores", path),
+        scores=_read_scores(value, path),
         note=json_fields.string(value, "note", path, ""),
     )

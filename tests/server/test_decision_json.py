@@ -16,8 +16,8 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server import replay_json
+from battlesnake_server.arena import players
 from battlesnake_server.arena.tournament import TournamentSettings, play_tournament
-from battlesnake_server.live import decision_json
 
 DECISION = Decision(
     "up",
@@ -32,7 +32,7 @@ def answer(decision: object, move: str = "up") -> bytes:
 
 
 def test_what_is_written_is_read() -> None:
-    assert decision_json.parse_decision(answer(replay_json.decision_to_dict(DECISION))) == DECISION
+    assert players.parse_decision(answer(replay_json.decision_to_dict(DECISION))) == DECISION
 
 
 JSON = st.recursive(
@@ -46,24 +46,29 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
-    found = decision_json.parse_decision(answer(told))
+    found = players.parse_decision(answer(told))
     assert found is None or found.move == "up"
     if found is not None:
         json.dumps(replay_json.decision_to_dict(found), allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("told", "size"),
+    ("told", "is_read"),
     [
-        ({"reasons": [{"rule": "x" * 500, "note": "y" * 5000}]}, 400),
-        ({"reasons": [{"rule": "x"}] * 900}, 3000),
-        ({"line": {str(i): ["up"] * 100 for i in range(20)}}, 12000),
-        ({"reasons": [], "note": "y" * decision_json.MAX_DECISION_BYTES}, 0),
+        ({"reasons": [{"rule": "walls"}], "scores": {"up": None}}, True),
+        ({"reasons": [{"rule": "walls", "vetoed": "left"}]}, False),
+        ({"scores": {"up": "high"}}, False),
+        ({"reasons": [], "note": "y" * players.MAX_DECISION_BYTES}, False),
     ],
 )
-def test_no_snake_fills_the_disk(told: dict[str, Any], size: int) -> None:
-    found = decision_json.parse_decision(answer(told))
-    assert len(json.dumps(replay_json.decision_to_dict(found))) <= size if found else size == 0
+def test_malformed_and_large_decisions_are_dropped(told: dict[str, Any], is_read: bool) -> None:
+    assert (players.parse_decision(answer(told)) is not None) == is_read
+
+
+def test_a_decision_that_is_nested_too_deeply_is_dropped() -> None:
+    nested = b'{"move": "up", "decision": {"line": %s"\\u001b"%s}}' % (b"[" * 800, b"]" * 800)
+    assert players.parse_move(nested) == ("up", "")
+    assert players.parse_decision(nested) is None
 
 
 @pytest.mark.parametrize("tells", [True, False])

@@ -12,21 +12,23 @@ import json
 import time
 from collections.abc import Mapping
 from concurrent import futures
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import aiohttp
 from yarl import URL
 
+from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import sanitize_text
+from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_gym.draw.customization import HEX_COLOR_PATTERN
+from battlesnake_gym.replays import turn_json
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.search import Search
 from battlesnake_server.address_policy import AddressError, AddressPolicy
 from battlesnake_server.arena.guarded_strategy import GuardedStrategy, fallback_problem
-from battlesnake_server.live import decision_json
 from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.move_runner import MoveRunner
@@ -42,6 +44,11 @@ _MAX_RESPONSE_BYTES = 1 << 16
 A typical response to a move request has 30 bytes.
 """
 
+MAX_DECISION_BYTES = 1 << 14
+"""Maximum size in bytes of a response from which the arena reads a decision.
+
+The response of a rule-based snake has about 1 kB.
+"""
 MAX_SHOUT_CHARS, MAX_CUSTOMIZATION_CHARS = 256, 64
 """Maximum number of characters of a shout, and of a color, head or tail name.
 
@@ -74,7 +81,7 @@ class MoveResponse:
             `strategy_loader.describe_exception`.
         shout: The snake's shout.
         decision: The decision of a strategy in this process, or of a snake that sends its decisions
-            (`battlesnake_server.live.decision_json`).
+            (`parse_decision`).
     """
 
     move: str | None
@@ -170,7 +177,7 @@ class HttpPlayer:
             status, content = await self._request("POST", self._endpoint_url("move"), body)
             if status == 200:
                 move, shout = parse_move(content)
-                decision = decision_json.parse_decision(content)
+                decision = parse_decision(content)
             else:
                 problem = "status"
         except InvalidResponseError:
@@ -344,6 +351,31 @@ def parse_move(content: bytes) -> tuple[str, str]:
     if shout is not None and not isinstance(shout, str):
         raise InvalidResponseError(f"shout must be text, got {shout!r:.60}")
     return answer["move"], sanitize_text(shout or "", MAX_SHOUT_CHARS)
+
+
+def parse_decision(content: bytes) -> Decision | None:
+    """Parse the extra field ``decision`` of a response body that `parse_move` accepted.
+
+    The field has the format of `replay_json.decision_to_dict`. Official engines ignore the field.
+
+    Returns:
+        The decision, or None if it is missing, malformed, or in a body of more than
+        `MAX_DECISION_BYTES`.
+
+    >>> body = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
+    >>> parse_decision(body).reasons
+    (Reason(rule='walls', vetoed=('left',), scores={}, note=''),)
+    >>> parse_decision(b'{"move": "up"}')
+    """
+    if b'"decision"' not in content or len(content) > MAX_DECISION_BYTES:
+        return None
+    try:
+        answer = parse_json(content)
+        value = json_fields.child(answer, "decision", "")
+        decision = turn_json.read_decision(value, "decision") if value else None
+    except (ValueError, RecursionError):
+        return None
+    return decision and replace(decision, move=answer["move"])
 
 
 def parse_customization(content: bytes) -> dict[str, str]:
