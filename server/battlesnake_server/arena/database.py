@@ -178,6 +178,11 @@ class StoredGame(Base):
         back_populates="game", order_by="Seat.seat", cascade="all, delete-orphan"
     )
 
+    @property
+    def is_draw(self) -> bool:
+        """Whether several snakes played and no snake won."""
+        return len(self.seats) > 1 and not any(seat.won for seat in self.seats)
+
 
 class Seat(Base):
     """Table row of one snake in one game.

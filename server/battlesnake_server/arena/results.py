@@ -162,11 +162,10 @@ class Standings:
         )
         self._ratings.add_game(ranks)
         points = _placement_points([rank for _, rank in ranks])
-        drawn = len(game.seats) > 1 and not any(seat.won for seat in game.seats)
         for seat, earned in zip(game.seats, points, strict=True):
             history = self.histories.setdefault(seat.snake, History())
             _update_history(history, game, seat)
-            history.draws += drawn
+            history.draws += game.is_draw
             history.points += earned
             rating = self._ratings.get(seat.snake)
             history.ratings.append((rating.mu, rating.sigma))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -46,35 +46,6 @@ Further requests return immediately.
 _waiting = threading.BoundedSemaphore(_MAX_LONG_POLLS)
 
 blueprint = Blueprint("games", __name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _CardSnake:
-    """Snake on the card of a game."""
-
-    name: str
-    color: str
-    won: bool
-    eliminated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _GameCard:
-    """Summary of a game for the list.
-
-    Attributes:
-        kept: Whether the game has a replay.
-        when: Date and time of the game (UTC).
-        error: Error of a damaged game, or "".
-    """
-
-    uuid: str
-    players: list[_CardSnake] = field(default_factory=list)
-    turns: int = 0
-    draw: bool = False
-    kept: bool = False
-    when: str = ""
-    error: str = ""
 
 
 _load_replay = cache_by_file(32)(Replay.load)
@@ -146,16 +117,16 @@ def index() -> str:
         )
         query = select(StoredGame).where(StoredGame.id.in_(session.scalars(shown).all()))
         seats = selectinload(StoredGame.seats).defer(Seat.latencies)
-        games = session.scalars(query.order_by(StoredGame.id.desc()).options(seats))
-        cards = [_build_card(game) for game in games]
+        games = session.scalars(query.order_by(StoredGame.id.desc()).options(seats)).all()
         names = session.scalars(select(Seat.snake).distinct().order_by(Seat.snake)).all()
         names = [name for name in names if isinstance(name, str)]
     asked = {"tournament": tournament, "snake": snake or None, "ending": ending or None}
     asked |= {name: request.args.get(name) or None for name in ("from", "to")}
     return render_template(
         "arena_games.html",
-        cards=cards, total=total, page=page, pages=pages, asked=asked, choices=list_tournaments(),
+        games=games, total=total, page=page, pages=pages, asked=asked, choices=list_tournaments(),
         names=names, endings=_RESULT_LABELS | ENDING_LABELS, error=error, filtered=bool(conditions),
+        is_readable=functools.partial(is_readable, with_latencies=False), colors=PALETTE,
     )  # fmt: skip
 
 
@@ -323,17 +294,3 @@ def analysis(game_id: str) -> Response:
 def start_analysis(game_id: str) -> Response:
     """Start the game's analysis in the background."""
     return pages.start_analysis(_find_stored_replay(game_id))
-
-
-def _build_card(game: StoredGame) -> _GameCard:
-    """Build the card of a game, with an error message for a damaged row."""
-    if not is_readable(game, with_latencies=False):
-        return _GameCard(f"game {game.id}", error="the database row of this game is damaged")
-    players = [
-        _CardSnake(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
-               bool(seat.cause))
-        for seat in game.seats
-    ]  # fmt: skip
-    drawn = game.finished and len(players) > 1 and not any(player.won for player in players)
-    when = f"{game.played:%Y-%m-%d %H:%M}"
-    return _GameCard(game.uuid, players, game.turns, drawn, game.replay is not None, when)
