@@ -24,15 +24,18 @@ import threading
 import warnings
 import zipfile
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from werkzeug import Request, Response
 
 from battlesnake_gym.common import extensions
+from battlesnake_server.address_policy import open_listener
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from battlesnake_server.aws.snake_stack import check_options, deploy, parser
 from battlesnake_server.aws.stacks import Account
+from battlesnake_server.http.page_server import PageServer
+from battlesnake_server.http.wsgi_pool import Application
 
 _INSTANCE_PROGRAM = """
 import json, sys
@@ -51,10 +54,11 @@ _TASK_DIRECTORY = "/var/task"
 """Directory in which Lambda unpacks a function's code."""
 
 
-class SimulatedAccount:
+class SimulatedAccount(ExitStack):
     """Simulated AWS account.
 
-    Use the account as a context manager, or call `close`.
+    Use the account as a context manager, or call `close`. The end of the account stops all its
+    processes.
     """
 
     def __init__(self) -> None:
@@ -62,15 +66,15 @@ class SimulatedAccount:
 
         from sagemaker_rl.simulator.local_job import simulated_aws
 
-        self._resources = ExitStack()
-        self._resources.enter_context(warnings.catch_warnings())
+        super().__init__()
+        self.enter_context(warnings.catch_warnings())
         # moto's CloudFormation prints warnings about the unsupported resource types: the four types
         # of API Gateway, and the budget.
         warnings.filterwarnings("ignore", message="Tried to parse")
         logging.getLogger("moto").setLevel(
             logging.ERROR
         )  # moto also logs errors about these types.
-        environment = self._resources.enter_context(simulated_aws())
+        environment = self.enter_context(simulated_aws())
         self.session = boto3.Session(
             aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
@@ -81,21 +85,6 @@ class SimulatedAccount:
         self.session.client = lambda name, **options: ask(name, **{"endpoint_url": url} | options)
         self.account = Account.from_session(self.session)
         atexit.register(self.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Delete the account and stop all processes of the account."""
-        self._resources.close()
 
     def deploy(self, options: argparse.Namespace) -> str:
         """Deploy a snake with the options of ``battlesnake-gym aws deploy``.
@@ -127,13 +116,12 @@ class SimulatedAccount:
         Returns:
             Local URL of the function.
         """
-        server = _Gateway(_LambdaInstance(self.account, function))
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self._resources.callback(server.instance.stop)
-        self._resources.callback(server.server_close)
-        self._resources.callback(server.shutdown)
-        return f"http://127.0.0.1:{server.server_address[1]}"
+        instance = _LambdaInstance(self.account, function)
+        self.callback(instance.stop)
+        server = PageServer(_gateway(instance), open_listener("127.0.0.1", 0))
+        server.start()
+        self.callback(server.stop)
+        return f"http://127.0.0.1:{server.port}"
 
 
 class _LambdaInstance:
@@ -208,54 +196,32 @@ class _LambdaInstance:
         )
 
 
-class _Gateway(ThreadingHTTPServer):
-    """Web server that passes requests to a simulated Lambda instance."""
+def _gateway(instance: _LambdaInstance) -> Application:
+    """Return a WSGI application that passes requests to a simulated Lambda instance.
 
-    daemon_threads = True
-
-    def __init__(self, instance: _LambdaInstance) -> None:
-        super().__init__(("127.0.0.1", 0), _RequestHandler)
-        self.instance = instance
-
-
-class _RequestHandler(BaseHTTPRequestHandler):
-    """HTTP handler that converts requests to Lambda events of payload format 2.0.
-
-    The handler converts the results of the function to HTTP responses.
+    The application converts requests to Lambda events of payload format 2.0, and the results of the
+    function to HTTP responses.
     """
 
-    server: _Gateway
-    protocol_version = "HTTP/1.1"
-
-    def _forward_request(self) -> None:
-        """Convert a request to an event and send the function's response."""
-        length = int(self.headers.get("Content-Length") or 0)
-        path, _, query = self.path.partition("?")
+    @Request.application
+    def respond(request: Request) -> Response:
         event = {
             "version": "2.0",
-            "rawPath": path,
-            "rawQueryString": query,
-            "headers": {name.lower(): value for name, value in self.headers.items()},
+            "rawPath": request.path,
+            "rawQueryString": request.query_string.decode("latin-1"),
+            "headers": {name.lower(): value for name, value in request.headers},
             "requestContext": {
                 "http": {
-                    "method": self.command,
-                    "path": path,
+                    "method": request.method,
+                    "path": request.path,
                     "protocol": "HTTP/1.1",
                     "sourceIp": "127.0.0.1",
                 }
             },
-            "body": self.rfile.read(length).decode("utf-8", "replace"),
+            "body": request.get_data().decode("utf-8", "replace"),
             "isBase64Encoded": False,
         }
-        answer = self.server.instance.handle_event(event)
-        body = answer["body"].encode()
-        self.send_response(answer["statusCode"])
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        answer = instance.handle_event(event)
+        return Response(answer["body"], answer["statusCode"], content_type="application/json")
 
-    do_GET = do_POST = _forward_request  # noqa: N815  (names of the library's)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Discard log messages."""
+    return respond
