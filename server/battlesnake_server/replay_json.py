@@ -23,7 +23,7 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
@@ -33,16 +33,22 @@ from battlesnake_gym.rules.state import Snake
 from battlesnake_gym.snakes import Decision, Reason
 
 
-def replay_to_json(replay: Replay) -> Iterator[str]:
-    """Yield a replay with all frames as JSON text, in chunks.
+def replay_to_json(replay: Replay) -> str:
+    """Return a replay with all frames as JSON text."""
+    return chunk_to_json(replay_header(replay), iter_frames(replay.first.copy(), replay.turns))
 
-    Only one position is in memory at a time.
-    """
-    yield _dumps(replay_header(replay))[:-1] + ', "frames": ['
-    following: list[Turn | None] = [*replay.turns, None]
-    for number, (board, turn) in enumerate(zip(replay.boards(), following, strict=True)):
-        yield (", " if number else "") + _dumps(frame(board, turn))
-    yield "]}"
+
+def iter_frames(board: Board, turns: Iterable[Turn]) -> Iterator[str]:
+    """Play ``turns`` on ``board``, and yield the frame of each position as JSON text."""
+    for turn in turns:
+        yield _dumps(frame(board, turn))
+        turn.play(board)
+    yield _dumps(frame(board))
+
+
+def chunk_to_json(head: Mapping[str, Any], frames: Iterable[str]) -> str:
+    """Return the JSON text of the object ``head`` with an additional key ``frames``."""
+    return f'{_dumps(head)[:-1]}, "frames": [{", ".join(frames)}]}}'
 
 
 _dumps = functools.partial(json.dumps, allow_nan=False)
@@ -79,6 +85,11 @@ def header(board: Board) -> dict[str, Any]:
             for snake, look in zip(board.snakes, customizations_to_dicts(board.snakes), strict=True)
         ],
     }
+
+
+def position(board: Board) -> dict[str, Any]:
+    """Return the header and the frame of a position."""
+    return {**header(board), "frame": frame(board)}
 
 
 def customizations_to_dicts(snakes: Sequence[Snake]) -> list[dict[str, Any]]:

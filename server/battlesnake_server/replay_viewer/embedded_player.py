@@ -23,7 +23,7 @@ def render(replay: Replay, turns_per_second: float) -> str:
         "SPEED": f"{turns_per_second:g}",
         "SCRIPT": read_board_script("static/embedded_player.js"),
         # A snake may have any name, including "</script>" or "@SCRIPT@".
-        "GAME": "".join(replay_json.replay_to_json(replay)).replace("<", "\\u003c"),
+        "GAME": replay_json.replay_to_json(replay).replace("<", "\\u003c"),
     }
     text = read_page_file("templates/embedded_player.html")
     for name, part in parts.items():

@@ -6,17 +6,13 @@ chunks are in memory. `battlesnake_server.replay_json` defines the format of the
 
 from __future__ import annotations
 
-import functools
 import gzip
-import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from flask import Response, request
 
-from battlesnake_gym.boards.board import Board
-from battlesnake_gym.replays.replay import Replay, Turn
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import replay_json
 from battlesnake_server.file_cache import cache_by_file
 from battlesnake_server.replay_viewer.replay_library import set_default_view_radius
@@ -36,7 +32,7 @@ class _FrameStream:
     def __init__(self, path: Path, view_radius: int | None) -> None:
         self._replay, turns = Replay.stream(path)
         set_default_view_radius(self._replay, view_radius)
-        self._frames = self._iter_frames(self._replay.last, turns)
+        self._frames = replay_json.iter_frames(self._replay.last, turns)
         self._chunks: dict[int, bytes] = {}
         self._next: int | None = 0
         self._error: Exception | None = None
@@ -76,18 +72,8 @@ class _FrameStream:
         head = replay_json.replay_header(self._replay)
         head |= {"from": start, "over": True, "more": more}
         self._next = start + len(texts) if more else None
-        text = f'{_dumps(head)[:-1]}, "frames": [{", ".join(texts)}]}}'
+        text = replay_json.chunk_to_json(head, texts)
         return gzip.compress(text.encode(), 6, mtime=0)
-
-    def _iter_frames(self, board: Board, turns: Iterator[Turn]) -> Iterator[str]:
-        """Yield all frames as JSON text."""
-        for turn in turns:
-            yield _dumps(replay_json.frame(board, turn))
-            turn.play(board)
-        yield _dumps(replay_json.frame(board))
-
-
-_dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 @cache_by_file(16)

@@ -34,8 +34,8 @@ _search_slots = threading.BoundedSemaphore(2)
 
 
 @contextmanager
-def _acquire_analyzer() -> Iterator[PositionAnalyzer]:
-    """Acquire a search slot, and yield a position analyzer.
+def acquire_search_slot() -> Iterator[None]:
+    """Acquire one of the slots of the searches that visitors start.
 
     Raises:
         BusyError: If no search slot is free within 5 s.
@@ -43,7 +43,7 @@ def _acquire_analyzer() -> Iterator[PositionAnalyzer]:
     if not _search_slots.acquire(timeout=5):
         raise BusyError("other visitors are analyzing positions; try again in a few seconds")
     try:
-        yield PositionAnalyzer()
+        yield
     finally:
         _search_slots.release()
 
@@ -107,8 +107,8 @@ def _parse_moves(boards: Sequence[Board], group: str) -> dict[str, str]:
 
 def _best_move(boards: Sequence[Board], snake_id: str) -> str:
     """Return the search's move for a snake in the last position."""
-    with _acquire_analyzer() as analyzer:
-        return analyzer.best_move(boards[-1], snake_id, _sample_last(boards, [snake_id]))
+    with acquire_search_slot():
+        return PositionAnalyzer().best_move(boards[-1], snake_id, _sample_last(boards, [snake_id]))
 
 
 def describe_branch(boards: Sequence[Board], groups: str) -> dict[str, Any]:
@@ -120,12 +120,12 @@ def describe_branch(boards: Sequence[Board], groups: str) -> dict[str, Any]:
     positions, played = play_branch(boards, groups)
     after = positions[-1]
     solo = after.game.solo or after.game.ruleset == "solo"
-    with _acquire_analyzer() as analyzer:
+    with acquire_search_slot():
         living = [snake.id for snake in after.living]
         assessments = (
             {}
             if solo or unsupported_reason(after)
-            else analyzer.analyze(after, _sample_last(positions, living))
+            else PositionAnalyzer().analyze(after, _sample_last(positions, living))
         )
     return {
         "frame": replay_json.frame(after),
@@ -149,8 +149,8 @@ def build_scenario(boards: Sequence[Board]) -> Scenario:
     board = boards[-1]
     if len(board.living) < 2 or not board.you.alive or unsupported_reason(board):
         raise BoardError("a scenario needs a living snake with an opponent; choose another turn")
-    with _acquire_analyzer() as analyzer:
-        assessments = analyzer.analyze(board, _sample_last(boards, [board.you.id]))
+    with acquire_search_slot():
+        assessments = PositionAnalyzer().analyze(board, _sample_last(boards, [board.you.id]))
     candidates = assessments[board.you.id].candidates
     best = candidates[0].win_probability
     allowed = [

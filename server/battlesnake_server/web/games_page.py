@@ -17,8 +17,7 @@ from battlesnake_server import replay_json
 from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import SURVIVED_KEY
 from battlesnake_server.file_cache import cache_by_file
-from battlesnake_server.replay_viewer import frame_stream, position_formats
-from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS
+from battlesnake_server.replay_viewer import frame_stream
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.leaderboard import (
@@ -200,12 +199,13 @@ def live_json() -> Response:
     """Return the last position of every live game as JSON."""
     return jsonify(
         [
-            {**replay_json.header(board), "frame": replay_json.frame(board),
-             "page": url_for("games.show", game_id=game_id)}
+            {
+                **replay_json.position(timeline.replay.last),
+                "page": url_for("games.show", game_id=game_id),
+            }
             for game_id, timeline in current_arena().broadcast.live_games()
-            for board in [timeline.replay.last]
         ]
-    )  # fmt: skip
+    )
 
 
 @blueprint.get("/game/<game_id>")
@@ -264,18 +264,13 @@ def embed(game_id: str) -> Response | tuple[str, int]:
 @blueprint.get("/game/<game_id>/last")
 def last(game_id: str) -> Response:
     """Return the last position of a game as JSON, for thumbnails."""
-    board = load_game(game_id).last
-    return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
+    return jsonify(replay_json.position(load_game(game_id).last))
 
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
-    try:
-        boards = load_game(game_id).boards_until(turn, MAX_SEEN_TURNS)
-        return position_formats.respond(boards, form)
-    except ValueError as error:
-        return error_response(error, 404)
+    return pages.position_response(load_game(game_id), turn, form)
 
 
 @blueprint.get("/game/<game_id>/analysis")

@@ -26,8 +26,9 @@ from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_gym.rules import RulesError
 from battlesnake_server.address_policy import url_host
 from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES, PageServer
-from battlesnake_server.replay_viewer import embedded_player
+from battlesnake_server.replay_viewer import embedded_player, position_formats
 from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
+from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS
 from battlesnake_server.web import access_control
 
 _MIN_COMPRESSED_BYTES = 1024
@@ -217,6 +218,14 @@ def start_analysis(game: Path) -> Response:
     parse_body()
     _current_analysis_queue().start(game)
     return jsonify(_current_analysis_queue().status_to_dict(game))
+
+
+def position_response(replay: Replay, turn: int, form: str) -> Response:
+    """Return one position of a game in a format that `position_formats.respond` supports."""
+    try:
+        return position_formats.respond(replay.boards_until(turn, MAX_SEEN_TURNS), form)
+    except ValueError as error:
+        return error_response(error, 404)
 
 
 def embed_response(replay: Replay) -> Response:

@@ -60,7 +60,7 @@ def preview() -> Response:
     game_request = GameRequest.from_json({"seed": 1, **parse_body()}, current_arena().roster)
     spec, game = game_request.game_spec, game_request.build_game("preview")
     board = Board.new(spec.width, spec.height, game_request.labels, game=game)
-    return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
+    return jsonify(replay_json.position(board))
 
 
 @blueprint.post("/game/<game_id>/stop")

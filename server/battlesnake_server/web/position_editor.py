@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections import Counter
@@ -20,7 +19,7 @@ from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server import replay_json
-from battlesnake_server.replay_viewer.analysis_queue import BusyError
+from battlesnake_server.replay_viewer import what_if
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.games_page import GameNotFoundError, load_game
 from battlesnake_server.web.pages import (
@@ -37,13 +36,6 @@ _MAX_EDITOR_BOARD_SIZE = 25
 _MAX_EDITOR_SNAKES = 16
 _MAX_TIME_BUDGET_MS = 5000
 """Maximum time budget of a queried snake, in milliseconds."""
-
-_waiting_requests = threading.BoundedSemaphore(4)
-_search_slots = threading.Semaphore(2)
-"""Search slots of the editor.
-
-At most two searches run and two requests wait. Further requests are rejected.
-"""
 
 EXAMPLE_BOARD = """
 . . . . . . . . . . .
@@ -117,15 +109,10 @@ def query() -> Response:
             sent, "milliseconds", "", 10, _MAX_TIME_BUDGET_MS, default=200
         )
         board = _parse_board(sent.get("board"), milliseconds)
-        if not _waiting_requests.acquire(blocking=False):
-            raise BusyError("other visitors query snakes now; try again in a few seconds")
-        try:
-            with _search_slots:
-                started = time.perf_counter()
-                decision = request_decision(entrant, board, milliseconds / 1000)
-                elapsed_ms = 1000 * (time.perf_counter() - started)
-        finally:
-            _waiting_requests.release()
+        with what_if.acquire_search_slot():
+            started = time.perf_counter()
+            decision = request_decision(entrant, board, milliseconds / 1000)
+            elapsed_ms = 1000 * (time.perf_counter() - started)
     except ValueError as error:
         return error_response(error)
     answer = {"move": decision.move, "inferred": False, **replay_json.decision_to_dict(decision)}
@@ -160,13 +147,12 @@ def _board_to_dict(board: Board) -> dict[str, Any]:
     """
     newcomers = [Snake("", [])] * _MAX_EDITOR_SNAKES
     return {
-        **replay_json.header(board),
+        **replay_json.position(board),
         "damage": board.game.settings.hazard_damage_per_turn,
         "you": board.you_id or next((snake.id for snake in board.living), None),
         "newcomers": replay_json.customizations_to_dicts([*board.snakes, *newcomers])[
             len(board.snakes) :
         ],
-        "frame": replay_json.frame(board),
     }
 
 

@@ -52,8 +52,7 @@ def _puzzle_to_dict(scenario: Scenario) -> dict[str, object]:
     board = scenario.board
     you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
     return {
-        **replay_json.header(board),
-        "frame": replay_json.frame(board),
+        **replay_json.position(board),
         "you": you,
         "name": scenario.name,
         "note": scenario.note,

@@ -6,7 +6,6 @@ The pages list and play the games, and return each position as text, JSON and im
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +19,12 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.replays.replay import ReplayError
 from battlesnake_server import replay_json
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.replay_viewer import frame_stream, game_fetcher, game_urls, position_formats
+from battlesnake_server.replay_viewer import frame_stream, game_fetcher, game_urls
 from battlesnake_server.replay_viewer.replay_library import (
     Library,
     LibraryEntry,
     TooLittleMemoryError,
 )
-from battlesnake_server.replay_viewer.what_if import MAX_SEEN_TURNS
 from battlesnake_server.web import pages
 from battlesnake_server.web.pages import error_response, query_integer
 
@@ -51,18 +49,13 @@ class ReplayCard:
     """Summary of a game for the list, or the error of a damaged file.
 
     Attributes:
-        game: Header of the game (`replay_json.header`).
-        eliminated: Whether each snake is eliminated, in seat order.
-        picture: JSON of the header and the last frame.
+        position: Last position (`replay_json.position`).
         winner: Id of the winner, or None.
     """
 
     key: str
     when: str
-    turns: int = 0
-    game: dict[str, Any] | None = None
-    eliminated: tuple[bool, ...] = ()
-    picture: str = ""
+    position: dict[str, Any] | None = None
     winner: str | None = None
     error: str = ""
 
@@ -151,11 +144,7 @@ def embed(key: str) -> Response:
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
 def position(turn: int, form: str, key: str) -> Response:
     """Return one position in a format that `position_formats.respond` supports."""
-    try:
-        boards = _find_entry(key).load().boards_until(turn, MAX_SEEN_TURNS)
-        return position_formats.respond(boards, form)
-    except ValueError as error:
-        return error_response(error, 404)
+    return pages.position_response(_find_entry(key).load(), turn, form)
 
 
 @blueprint.get("/analysis/<path:key>")
@@ -249,19 +238,12 @@ def _build_card(entry: LibraryEntry) -> ReplayCard:
 
 def _load_card(entry: LibraryEntry) -> ReplayCard:
     """Load a replay, and build the card of the game."""
-    replay = entry.load()
-    last = replay.last
+    last = entry.load().last
     winner = last.winner
-    game = replay_json.header(replay.first)
-    picture = json.dumps({**game, "frame": replay_json.frame(last)}, allow_nan=False)
-    eliminated = tuple(not snake.alive for snake in last.snakes)
     return ReplayCard(
         entry.key,
         _format_modified_time(entry),
-        last.turn,
-        game,
-        eliminated,
-        picture,
+        replay_json.position(last),
         winner.id if winner else None,
     )
 
