@@ -211,7 +211,7 @@ class Seat(Base):
 class LeagueSnake(Base):
     """Table row with the state of a snake in a standing league.
 
-    A snake is healthy if the table has no row for the snake. ``benched`` is True while the operator
+    A snake without a row is healthy. ``benched`` is True while the operator
     excludes the snake from games. ``failures`` is the number of cooldowns since the snake's last
     successful game. ``cooldown_until`` is the time of the next health check in UTC, or None if the
     snake is not in a cooldown. ``reason`` describes the failure that started the cooldown.
@@ -227,6 +227,13 @@ class LeagueSnake(Base):
     cooldown_until: Mapped[datetime | None] = mapped_column(default=None)
     failures: Mapped[int] = mapped_column(default=0)
     reason: Mapped[str] = mapped_column(default="")
+
+    @property
+    def state(self) -> str:
+        """State of the snake: ``healthy``, ``cooldown`` or ``benched``."""
+        if self.benched:
+            return "benched"
+        return "healthy" if self.cooldown_until is None else "cooldown"
 
 
 def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:

@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -167,12 +167,8 @@ def end_season(session: Session, league: str, now: datetime) -> None:
 
 def _get_or_create_league_snake(session: Session, league: str, snake: str) -> LeagueSnake:
     """Return the database row of a snake, and create the row if it is missing."""
-    row = session.scalar(
-        select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake == snake)
-    )
-    if row is None:
-        row = LeagueSnake(league=league, snake=snake, benched=False, failures=0, reason="")
-        session.add(row)
+    row = load_league_snakes(session, league, [snake])[snake]
+    session.add(row)
     return row
 
 
@@ -187,10 +183,20 @@ def set_benched(session: Session, league: str, snake: str, benched: bool) -> Non
         row.cooldown_until = _EXPIRED_COOLDOWN_END
 
 
-def load_league_snakes(session: Session, league: str) -> dict[str, LeagueSnake]:
-    """Load the rows of the league's snakes, keyed by name."""
-    rows = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
-    return {row.snake: row for row in rows}
+def load_league_snakes(
+    session: Session, league: str, names: Iterable[str]
+) -> dict[str, LeagueSnake]:
+    """Load the rows of snakes, keyed by name.
+
+    The row of a snake without a stored row is new, and the snake is healthy.
+    """
+    stored = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
+    rows = {row.snake: row for row in stored}
+    return {
+        name: rows.get(name)
+        or LeagueSnake(league=league, snake=name, benched=False, failures=0, reason="")
+        for name in names
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +277,7 @@ class League:
         rows = self._load_league_snakes()
         if self._check_health(rows, now):
             rows = self._load_league_snakes()
-        healthy = [name for name in self._sources if self._is_healthy(rows.get(name))]
+        healthy = [name for name, row in rows.items() if row.state == "healthy"]
         while now >= self._next_game and len(self._playing) < min(
             self._jobs, max_games or self._jobs
         ):
@@ -354,39 +360,34 @@ class League:
                 self._recent_opponents[name].extend(other for other in names if other != name)
 
     def _load_league_snakes(self) -> dict[str, LeagueSnake]:
-        """Load the rows of the league's snakes, keyed by name."""
+        """Load the rows of the entrants, keyed by name."""
         return with_retries(
-            self._engine, lambda session: load_league_snakes(session, self.plan.name)
+            self._engine,
+            lambda session: load_league_snakes(session, self.plan.name, self._sources),
         )
 
-    def _is_healthy(self, row: LeagueSnake | None) -> bool:
-        """Return whether a snake is neither benched nor in a cooldown."""
-        return row is None or (not row.benched and row.cooldown_until is None)
-
-    def _next_health_check(self, name: str, row: LeagueSnake | None) -> datetime | None:
+    def _next_health_check(self, row: LeagueSnake) -> datetime | None:
         """Return the time of a snake's next health check, or None for a benched snake."""
-        if row is not None and row.benched:
+        if row.benched:
             return None
-        if row is not None and row.cooldown_until is not None:
+        if row.cooldown_until is not None:
             return row.cooldown_until
         every = timedelta(minutes=self.plan.health_check_minutes)
-        return self._checked[name] + every if name in self._checked else datetime.min
+        return self._checked[row.snake] + every if row.snake in self._checked else datetime.min
 
     def _check_health(self, rows: Mapping[str, LeagueSnake], now: datetime) -> bool:
         """Run all due health checks, and return whether a check was due."""
         busy = {name for game in self._playing.values() for name in game.names}
         names = [
             name
-            for name in self._sources
-            if name not in busy
-            and (due := self._next_health_check(name, rows.get(name))) is not None
-            and due <= now
+            for name, row in rows.items()
+            if name not in busy and (due := self._next_health_check(row)) is not None and due <= now
         ]
         for name, problem in zip(names, self._health(names) if names else (), strict=True):
             self._checked[name] = now
             if problem:
                 self._start_cooldown(name, problem)
-            elif (row := rows.get(name)) is not None and row.cooldown_until is not None:
+            elif rows[name].cooldown_until is not None:
                 self._mark_healthy(name)
         return bool(names)
 
@@ -407,7 +408,7 @@ class League:
     def _limit_cooldowns(self, session: Session) -> None:
         """Limit the remaining time of each cooldown to one full cooldown."""
         now = self._clock.now()
-        for row in load_league_snakes(session, self.plan.name).values():
+        for row in load_league_snakes(session, self.plan.name, self._sources).values():
             if row.cooldown_until is not None:
                 latest = now + _cooldown_duration(max(0, row.failures - 1))
                 row.cooldown_until = min(row.cooldown_until, latest)
@@ -426,8 +427,7 @@ class League:
         """Set a snake's number of consecutive failures to 0."""
 
         def write(session: Session) -> None:
-            if row := load_league_snakes(session, self.plan.name).get(name):
-                row.failures = 0
+            load_league_snakes(session, self.plan.name, [name])[name].failures = 0
 
         with_retries(self._engine, write)
 
@@ -501,9 +501,7 @@ class League:
     def _seconds_until_due(self, rows: Mapping[str, LeagueSnake], now: datetime) -> float:
         """Return the seconds until a season end, a game start or a health check."""
         times = [self._season.ends, self._next_game]
-        times += [
-            due for name in self._sources if (due := self._next_health_check(name, rows.get(name)))
-        ]
+        times += [due for row in rows.values() if (due := self._next_health_check(row))]
         upcoming = [moment for moment in times if moment > now]
         return (
             min(upcoming, default=now + timedelta(seconds=_LEAGUE_POLL_INTERVAL_S)) - now

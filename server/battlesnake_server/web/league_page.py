@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from flask import Blueprint, Response, jsonify, render_template
 from sqlalchemy.orm import Session
 
@@ -25,23 +22,6 @@ from battlesnake_server.web.leaderboard import load_standings
 from battlesnake_server.web.pages import error_response, parse_body
 
 blueprint = Blueprint("league", __name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _LeagueRow:
-    """Row of the league table: a snake with its standings and its state.
-
-    Attributes:
-        state: ``healthy``, ``cooldown`` or ``benched``.
-        reason: Reason why the snake is unhealthy, or "".
-        cooldown_until: End of the cooldown (UTC), or None.
-    """
-
-    name: str
-    line: StandingsRow | None
-    state: str
-    reason: str = ""
-    cooldown_until: datetime | None = None
 
 
 def _league_config() -> LeagueConfig:
@@ -79,15 +59,15 @@ def as_json() -> Response:
         ends=season and season.ends.isoformat(),
         snakes=[
             {
-                "snake": row.name,
+                "snake": row.snake,
                 "state": row.state,
                 "reason": row.reason,
                 "cooldown_until": row.cooldown_until and row.cooldown_until.isoformat(),
-                "rating": None if row.line is None else row.line.rating.mu,
-                "games": 0 if row.line is None else row.line.games,
-                "wins": 0 if row.line is None else row.line.wins,
+                "rating": None if line is None else line.rating.mu,
+                "games": 0 if line is None else line.games,
+                "wins": 0 if line is None else line.wins,
             }
-            for row in _build_table(season)
+            for row, line in _build_table(season)
         ],
     )
 
@@ -122,8 +102,8 @@ def end_current_season() -> Response:
     return jsonify(ended=True)
 
 
-def _build_table(season: Season | None) -> list[_LeagueRow]:
-    """Return the rows of all entrants by descending rating.
+def _build_table(season: Season | None) -> list[tuple[LeagueSnake, StandingsRow | None]]:
+    """Return the states and the standings of all entrants by descending rating.
 
     Entrants without games are last.
     """
@@ -131,18 +111,9 @@ def _build_table(season: Season | None) -> list[_LeagueRow]:
     lines = (
         {} if season is None else {line.snake: line for line in load_standings(season.tournament)}
     )
+    names = [entrant.name for entrant in config.entrants]
+    ranks = {name: rank for rank, name in enumerate(lines)}
+    names.sort(key=lambda name: ranks.get(name, len(ranks)))
     with Session(current_arena().database) as session:
-        rows = load_league_snakes(session, config.name)
-        names = [entrant.name for entrant in config.entrants]
-        ranks = {name: rank for rank, name in enumerate(lines)}
-        names.sort(key=lambda name: ranks.get(name, len(ranks)))
-        return [_build_row(name, lines.get(name), rows.get(name)) for name in names]
-
-
-def _build_row(name: str, line: StandingsRow | None, row: LeagueSnake | None) -> _LeagueRow:
-    """Build the row of a snake in the league table."""
-    if row is not None and row.benched:
-        return _LeagueRow(name, line, "benched")
-    if row is None or row.cooldown_until is None:
-        return _LeagueRow(name, line, "healthy")
-    return _LeagueRow(name, line, "cooldown", str(row.reason), row.cooldown_until)
+        rows = load_league_snakes(session, config.name, names)
+    return [(row, lines.get(name)) for name, row in rows.items()]
