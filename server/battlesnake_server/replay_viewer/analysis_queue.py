@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,9 @@ class AnalysisQueue:
     """Queue of analyses with a worker thread that runs until `close`."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Path | None] = queue.Queue(_MAX_QUEUED)
-        self._queued: set[Path] = set()
-        self._failed: dict[Path, str] = {}
+        self._executor = ThreadPoolExecutor(1, "analysis-queue")
+        self._analyses: dict[Path, Future[None]] = {}
         self._process: subprocess.Popen[str] | None = None
-        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -61,19 +59,12 @@ class AnalysisQueue:
             BusyError: If the queue is full.
         """
         with self._lock:
-            if game in self._queued:
+            unfinished = [path for path, future in self._analyses.items() if not future.done()]
+            if game in unfinished:
                 return
-            try:
-                self._queue.put_nowait(game)
-            except queue.Full:
-                raise BusyError("the analysis queue is full; try again later") from None
-            self._queued.add(game)
-            self._failed.pop(game, None)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._process_queue, name="analysis-queue", daemon=True
-                )
-                self._thread.start()
+            if len(unfinished) > _MAX_QUEUED:
+                raise BusyError("the analysis queue is full; try again later")
+            self._analyses[game] = self._executor.submit(self._analyze_game, game)
 
     def status_to_dict(self, game: Path, since: int = 0) -> dict[str, Any]:
         """Return the state of a game's analysis as a dict of JSON values.
@@ -87,8 +78,10 @@ class AnalysisQueue:
             message of a failed analysis.
         """
         analysis = _load_analysis(analysis_path(game), game)
-        error = self._failed.get(game, "")
-        state = "failed" if error else "running" if game in self._queued else "none"
+        future = self._analyses.get(game)
+        running = future is not None and not future.done()
+        error = "" if future is None or running else str(future.exception() or "")
+        state = "failed" if error else "running" if running else "none"
         if analysis is None:
             return {"state": state, "error": error, "done": 0, "turns": []}
         positions = list(analysis.positions.items())
@@ -111,28 +104,16 @@ class AnalysisQueue:
         The analysis file contains the completed turns.
         """
         self._closed = True
-        with contextlib.suppress(queue.Full):
-            self._queue.put_nowait(None)
         process = self._process
         if process is not None:
             process.terminate()
-        if self._thread is not None:
-            self._thread.join(30)
+        self._executor.shutdown(cancel_futures=True)
 
-    def _process_queue(self) -> None:
-        """Analyze the queued games until `close`."""
-        while not self._closed and (game := self._queue.get()) is not None:
-            error = self._analyze_game(game)
-            with self._lock:
-                self._queued.discard(game)
-                if error:
-                    self._failed[game] = error
-
-    def _analyze_game(self, game: Path) -> str:
+    def _analyze_game(self, game: Path) -> None:
         """Run ``game analyze`` for one game.
 
-        Returns:
-            Error message, or "" after success.
+        Raises:
+            RuntimeError: If the analysis fails.
         """
         command = ["battlesnake_gym", "game", "analyze", "--quiet", str(game)]
         process = subprocess.Popen(
@@ -146,9 +127,9 @@ class AnalysisQueue:
             process.terminate()
         _, stderr = process.communicate()
         self._process = None
-        if not process.returncode:
-            return ""
-        return stderr.strip()[-500:] or f"the analysis ended with exit status {process.returncode}"
+        if process.returncode:
+            status = f"the analysis ended with exit status {process.returncode}"
+            raise RuntimeError(stderr.strip()[-500:] or status)
 
 
 @cache_by_file(8)
