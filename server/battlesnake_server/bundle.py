@@ -348,12 +348,6 @@ def _unzip(path: Path, data: bytes) -> dict[str, bytes]:
         raise BundleError(f"{path}: more than {_MAX_FILES} files; pack it again")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-            if size > _MAX_UNPACKED_BYTES:
-                raise BundleError(
-                    f"{path}: {size} bytes unpacked, at most {_MAX_UNPACKED_BYTES} allowed; pack "
-                    "fewer or smaller files"
-                )
             return _extract_files(path, archive)
     except BundleError:
         raise
@@ -380,14 +374,14 @@ def _extract_files(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
             raise BundleError(
                 f"{path}: {name} uses an unsupported compression method; pack it again"
             )
-        pieces = []
-        with archive.open(info) as file:  # The size in the header may be wrong.
-            while piece := file.read(io.DEFAULT_BUFFER_SIZE):
-                pieces.append(piece)
-                left -= len(piece)
-                if left < 0:
-                    raise BundleError(f"{path}: unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
-        files[name] = b"".join(pieces)
+        with archive.open(info) as file:
+            files[name] = file.read(left + 1)  # The size in the header may be wrong.
+        left -= len(files[name])
+        if left < 0:
+            raise BundleError(
+                f"{path}: unpacks to more than {_MAX_UNPACKED_BYTES} bytes; pack fewer or smaller "
+                "files"
+            )
     return files
 
 
