@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
@@ -32,13 +32,6 @@ _MAX_CARDS = 12
 _DEFAULT_AXIS, _DEFAULT_SPAN = "minutes", 5
 
 blueprint = Blueprint("runs", __name__)
-
-
-class _ShownGame(NamedTuple):
-    """Recorded game of a run, and the card of the game."""
-
-    game: run_view.RecordedGame
-    card: replay_pages.ReplayCard
 
 
 def create_app(runs: RunsView, token: str | None = None) -> Flask:
@@ -109,13 +102,15 @@ def run_as_json(name: str) -> Response:
         return jsonify(run.to_dict() | {"games": [game.iteration for game in run.games()]})
 
 
-def _load_cards(games: list[run_view.RecordedGame]) -> list[_ShownGame]:
+def _load_cards(
+    games: list[run_view.RecordedGame],
+) -> list[tuple[run_view.RecordedGame, replay_pages.ReplayCard]]:
     """Return the latest recorded games of a run with their cards."""
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
     known = [game for game in games if game.path in entries][:_MAX_CARDS]
     cards = replay_pages.load_cards([entries[game.path] for game in known if game.path is not None])
-    return [_ShownGame(game, card) for game, card in zip(known, cards, strict=True)]
+    return list(zip(known, cards, strict=True))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
 
 from flask import Blueprint, render_template, request
 
@@ -24,15 +24,6 @@ _MAX_OPENINGS = 8
 
 _CLOCKWISE_MOVES = ("up", "right", "down", "left")
 _ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """First moves of games, as arrows rotated so that the first move is up."""
-
-    arrows: str
-    games: int
-    won: int
 
 
 @blueprint.get("/snake/<path:name>")
@@ -69,15 +60,15 @@ def _build_rating_chart(ratings: list[tuple[float, float]]) -> Chart:
     return Chart("rating, with the 95% confidence interval", "games", [curve])
 
 
-def _find_common_openings(games: History) -> list[_Opening]:
-    """Return the most frequent openings, rotated so that the first move is up."""
-    counted: dict[str, list[int]] = {}
-    for moves, number in games.openings.items():
-        total = counted.setdefault(_rotate_to_up(moves), [0, 0])
-        total[0] += number
-        total[1] += games.openings_won[moves]
-    most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:_MAX_OPENINGS]
-    return [_Opening(arrows, *numbers) for arrows, numbers in most]
+def _find_common_openings(games: History) -> list[tuple[str, int, int]]:
+    """Return the arrows, the numbers of games and of wins of the most frequent openings."""
+    played: Counter[str] = Counter()
+    won: Counter[str] = Counter()
+    for moves, number in sorted(games.openings.items()):
+        arrows = _rotate_to_up(moves)
+        played[arrows] += number
+        won[arrows] += games.openings_won[moves]
+    return [(arrows, number, won[arrows]) for arrows, number in played.most_common(_MAX_OPENINGS)]
 
 
 def _rotate_to_up(moves: str) -> str:
