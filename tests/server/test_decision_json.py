@@ -17,7 +17,11 @@ from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server import replay_json
 from battlesnake_server.arena import players
-from battlesnake_server.arena.tournament import TournamentSettings, play_tournament
+from battlesnake_server.arena.tournament import (
+    TournamentSettings,
+    list_missing_games,
+    play_scheduled_game,
+)
 
 DECISION = Decision(
     "up",
@@ -80,7 +84,8 @@ def test_a_served_snake_tells_its_reasons(
     setup = TournamentSettings(
         (f"far={url}", "cautious"), GameSpec(2, 7, 7, max_turns=3), timeout=5000
     )
-    (result,) = play_tournament(setup, 1, 1, replays=tmp_path)
+    (scheduled,) = list_missing_games(setup, 1)
+    result = play_scheduled_game(setup, scheduled, tmp_path)
     assert result.replay is not None
     replay = Replay.load(result.replay)
     far, near = (snake.id for snake in replay.first.snakes)

@@ -28,7 +28,12 @@ from battlesnake_gym.rules import Settings
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament, find_tournament
 from battlesnake_server.arena.results import compute_standings, to_dicts
-from battlesnake_server.arena.tournament import GameResult, play_tournament, replay_path
+from battlesnake_server.arena.tournament import (
+    GameResult,
+    list_missing_games,
+    play_scheduled_games,
+    replay_path,
+)
 from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES
 from battlesnake_server.web import game_manager, keyboard_player
 from battlesnake_server.web.games_page import GAMES_PER_PAGE
@@ -308,8 +313,12 @@ def test_broadcast_keeps_only_recent_games() -> None:
 def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
     broadcast = LiveGames()
     results = list(
-        play_tournament(
-            web_site.SETUP, 1, 2, replays=tmp_path, on_game_event=broadcast.publish_event
+        play_scheduled_games(
+            web_site.SETUP,
+            list_missing_games(web_site.SETUP, 1),
+            2,
+            tmp_path,
+            broadcast.publish_event,
         )
     )
     assert len(results) == 3

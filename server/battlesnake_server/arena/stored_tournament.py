@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,11 @@ from battlesnake_server.arena.results import collect_errors, store_game
 from battlesnake_server.arena.snake_versions import snake_version
 from battlesnake_server.arena.tournament import (
     OnGameEvent,
+    ScheduledGame,
     TournamentSettings,
     check_local_snake,
+    list_missing_games,
     play_scheduled_games,
-    play_tournament,
 )
 
 
@@ -101,13 +103,15 @@ def play_missing_games(
         assert games is not None
         done = {game.number for game in stored}
         total = games * math.comb(len(setup.snakes), setup.game_spec.num_snakes)
-        playing = play_tournament(setup, games, jobs, done, replays, announce, pool)
+        missing = list_missing_games(setup, games, done)
+        jobs = min(jobs, max(1, len(missing)))
+        scheduled_games: Iterable[ScheduledGame] = missing
     else:
         score = sprt_match.MatchScore.from_games(stored)
         if sprt_match.is_over(score, sprt, games):
             return
         scheduled_games = sprt_match.iter_remaining_games(setup, games, score)
-        playing = play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
+    playing = play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", desc="arena", disable=None) as bar,

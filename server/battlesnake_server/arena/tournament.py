@@ -1,6 +1,6 @@
 """Tournaments: schedules of games between the same snakes.
 
-The functions `play_tournament` and `play_scheduled_games` play the games of a schedule.
+`play_scheduled_games` plays the games of a schedule.
 """
 
 from __future__ import annotations
@@ -248,28 +248,14 @@ end of the game.
 """
 
 
-def play_tournament(
-    settings: TournamentSettings,
-    games: int,
-    jobs: int,
-    done: Set[int] = frozenset(),
-    replays: Path | None = None,
-    on_game_event: OnGameEvent | None = None,
-    pool: TaskPool | None = None,
-) -> Generator[GameResult, None, None]:
-    """Play the games of a tournament whose numbers are not in ``done``.
-
-    `play_scheduled_games` describes the other arguments.
-    """
-    scheduled_games = [
-        scheduled
-        for scheduled in generate_schedule(
-            len(settings.snakes), settings.game_spec.num_snakes, games, settings.seed
-        )
-        if scheduled.number not in done
-    ]
-    jobs = min(jobs, max(1, len(scheduled_games)))
-    yield from play_scheduled_games(settings, scheduled_games, jobs, replays, on_game_event, pool)
+def list_missing_games(
+    settings: TournamentSettings, games: int, done: Set[int] = frozenset()
+) -> list[ScheduledGame]:
+    """Return the games of a tournament (`generate_schedule`) whose numbers are not in ``done``."""
+    schedule = generate_schedule(
+        len(settings.snakes), settings.game_spec.num_snakes, games, settings.seed
+    )
+    return [scheduled for scheduled in schedule if scheduled.number not in done]
 
 
 def play_scheduled_games(

@@ -40,7 +40,7 @@ from battlesnake_server.arena.results import (
 )
 from battlesnake_server.arena.stored_tournament import start_or_resume_tournament
 from battlesnake_server.arena.tournament import (
-    generate_schedule,
+    list_missing_games,
     open_players,
     play_scheduled_game,
 )
@@ -154,16 +154,14 @@ def _play_missing_games(
                 setup = plan.game_settings(matchup.board, matchup.names, players.sources)
                 done = {game.number for game in played[matchup]}
                 bar.update(len(done))
-                count = len(matchup.names)
-                for scheduled in generate_schedule(count, count, arguments.games, plan.seed):
-                    if scheduled.number not in done:
-                        _start_programs(players, plan)
-                        result = play_scheduled_game(
-                            setup, scheduled, arguments.replays, open_seats=open_seats
-                        )
-                        store_game(engine, result, number, setup)
-                        collect_errors(errors, result, setup)
-                        bar.update()
+                for scheduled in list_missing_games(setup, arguments.games, done):
+                    _start_programs(players, plan)
+                    result = play_scheduled_game(
+                        setup, scheduled, arguments.replays, open_seats=open_seats
+                    )
+                    store_game(engine, result, number, setup)
+                    collect_errors(errors, result, setup)
+                    bar.update()
     finally:
         stored = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}
         lines = [
