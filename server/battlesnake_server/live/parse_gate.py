@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +22,9 @@ class ParseGate:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._busy = False
-        self._order = itertools.count()
-        self._waiting: list[tuple[int, int, threading.Event]] = []
+        self._waiting: list[int] = []
 
     @contextmanager
     def admit(self, size: int) -> Iterator[None]:
@@ -35,19 +32,14 @@ class ParseGate:
         if size <= OVERSIZED_BODY_BYTES:
             yield
             return
-        admitted = threading.Event()
-        with self._lock:
-            if self._busy:
-                heapq.heappush(self._waiting, (size, next(self._order), admitted))
-            else:
-                self._busy = True
-                admitted.set()
-        admitted.wait()
+        with self._changed:
+            self._waiting.append(size)
+            self._changed.wait_for(lambda: not self._busy and size == min(self._waiting))
+            self._waiting.remove(size)
+            self._busy = True
         try:
             yield
         finally:
-            with self._lock:
-                if self._waiting:
-                    heapq.heappop(self._waiting)[2].set()
-                else:
-                    self._busy = False
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
