@@ -84,6 +84,16 @@ class GameRecord:
     winner: int | None
     finished: bool
 
+    @classmethod
+    def build(
+        cls, first: Board, turns: list[Turn], seats: Sequence[SeatRecord], last: State
+    ) -> GameRecord:
+        """Build the record of a game, and add the outcome in the position ``last`` to ``seats``."""
+        finished = rules.is_over(first.game, last)
+        letters = [move_letters(snake.id, turns) for snake in last.snakes]
+        outcomes = add_outcomes(seats, last, letters)
+        return cls(first, turns, outcomes, find_winner(last, finished), finished)
+
 
 async def play(
     game: Game,
@@ -136,7 +146,7 @@ async def play(
         rules.step(game, state, turn.moves)
         if on_event is not None:
             on_event(turn)
-    record = _build_game_record(seated, first, turns)
+    record = GameRecord.build(first, turns, seated.seats, state)
     # The official engine detects the end one step later, after the turn counter and the map have
     # advanced.
     if record.finished:
@@ -266,11 +276,3 @@ def find_winner(state: State, finished: bool) -> int | None:
     living = [seat for seat, snake in enumerate(state.snakes) if snake.alive]
     several = len(state.snakes) > 1
     return living[0] if several and finished and len(living) == 1 else None
-
-
-def _build_game_record(seated: _SeatedPlayers, first: Board, turns: list[Turn]) -> GameRecord:
-    """Build the record of a game from its final state."""
-    state, finished = seated.state, rules.is_over(seated.game, seated.state)
-    letters = [move_letters(snake.id, turns) for snake in state.snakes]
-    seats = add_outcomes(seated.seats, state, letters)
-    return GameRecord(first, turns, seats, find_winner(state, finished), finished)

@@ -49,8 +49,6 @@ from battlesnake_server.arena.referee import (
     GameRecord,
     OnEvent,
     SeatRecord,
-    add_outcomes,
-    find_winner,
     move_letters,
     play,
 )
@@ -488,7 +486,6 @@ def _play_without_referee(
             reasons=reasons or on_event is not None,
             on_update=on_event,
         )
-    last, finished = played.last, played.last.is_over()
     seats = [
         SeatRecord(
             latencies=milliseconds,
@@ -497,10 +494,7 @@ def _play_without_referee(
         )
         for milliseconds, guard in zip(played.cpu_ms, guards, strict=True)
     ]
-    seats = add_outcomes(
-        seats, last, [move_letters(snake.id, played.turns) for snake in last.snakes]
-    )
-    return GameRecord(played.first, played.turns, seats, find_winner(last, finished), finished)
+    return GameRecord.build(played.first, played.turns, seats, played.last)
 
 
 @contextlib.asynccontextmanager
