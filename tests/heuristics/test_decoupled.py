@@ -186,7 +186,7 @@ def test_searches_of_threads_share_the_kept_trees(four: Board) -> None:
     def play(_: int) -> None:
         board, strategy = four.without_seed(), champion()
         for _ in range(30):
-            decision, _ = strategy.search(board, seconds=0.0005)
+            decision = strategy(board, seconds=0.0005)
             assert decision.move in board.safe_moves()
             if not all(decision.line[snake.id] for snake in board.living):
                 return
