@@ -143,9 +143,9 @@ def test_a_single_move_is_answered_at_once() -> None:
 def test_a_search_continues_the_tree_of_the_turn_before(kind: tuple[str, int, int]) -> None:
     board = next(board for board in positions(*kind, wanted=200) if len(board.living) > 2)
     tree, continued = Tree(board, load_builtin(), 0), 0
-    for _ in range(6):
+    for _ in range(4):
         board, before = tree.root.board, tree.root.visits
-        found = visits(board, seconds=0.0005)
+        found = visits(board, seconds=0.0002)
         while tree.root.visits < sum(found):
             tree.simulate()
         assert found == tuple(tree.root.action_stats[board.you.id].visits)
@@ -195,7 +195,7 @@ def test_searches_of_threads_share_the_kept_trees(four: Board) -> None:
                 return
 
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(play, range(100)))
+        list(threads.map(play, range(40)))
 
 
 def test_searches_side_by_side_choose_together(four: Board) -> None:
