@@ -107,8 +107,8 @@ static int value_from_probability(float probability) {
 static void evaluate_snakes(Search *search, const Position *before, const Position *pos,
                             float *win_probs) {
     int alive[MAX_SNAKES] = {0}, count = 0, values[MAX_SNAKES] = {0};
-    SnakeInputs all;
-    int16_t inputs[NUM_INPUTS];
+    PositionInputs all;
+    int32_t logits[MAX_SNAKES];
     float by_alive[MAX_SNAKES], total = 0;
     const Position *last = pos->living ? pos : before;
     for (int s = 0; s < search->request->snakes; s++) {
@@ -118,11 +118,10 @@ static void evaluate_snakes(Search *search, const Position *before, const Positi
     if (count < 2) return;
     search->leaf_evals++;
     compute_snake_inputs(search, pos, alive, count, &all);
-    for (int i = 0; i < count; i++) {
-        assemble_inputs(search, count, &all, i, inputs);
-        values[i] =
-            network_value(search->network_kernel, search->request->network, inputs, count);
-    }
+    for (int i = 0; i < count; i++) relate_snake(search, count, i, &all);
+    search->network_kernel->forward_all(search->layers[stack_index(count)], all.board, all.snake,
+                                        count, logits);
+    for (int i = 0; i < count; i++) values[i] = value_from_logit(logits[i]);
     for (int i = 0; i < count; i += 4) win_probabilities(values + i, by_alive + i);
     for (int i = 0; i < count; i++) total += by_alive[i];
     for (int i = 0; i < count; i++) win_probs[alive[i]] = by_alive[i] / total;

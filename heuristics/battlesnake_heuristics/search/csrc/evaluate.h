@@ -157,5 +157,6 @@ static int evaluate(Search *search, const Position *pos) {
     if (FROZEN || !search->request->network || count < 2)
         return evaluate_handcrafted(search, pos, alive, count);
     compute_inputs(search, pos, alive, count, inputs);
-    return network_value(search->network_kernel, search->request->network, inputs, count);
+    return network_value(search->network_kernel, search->layers[stack_index(count)], inputs,
+                         count);
 }

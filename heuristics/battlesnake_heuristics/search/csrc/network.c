@@ -33,9 +33,17 @@ static int32_t forward_plain(const Layers *layers, const int16_t *inputs, int pa
     return out;
 }
 
+static void forward_all_plain(const Layers *layers, const int16_t *board,
+                              const SnakeInputs *snakes, int count, int32_t *logits) {
+    for (int i = 0; i < count; i++) {
+        int16_t inputs[NUM_INPUTS];
+        join_inputs(board, snakes, count, i, inputs);
+        logits[i] = forward_plain(layers, inputs, (count == 2 ? NUM_DUEL_INPUTS : NUM_INPUTS) / 2);
+    }
+}
+
 #ifdef X86_VECTORS
 #include <immintrin.h>
-#include <string.h>
 
 /* Returns a pair of int16 values as one int32. The index has type size_t, because an int requires a
  * sign extension for every pair. */
@@ -63,15 +71,24 @@ __attribute__((target("avx2"))) static inline __m256i narrowed_avx2(__m256i low,
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
 }
 
-/* Returns the sum of the output layer, scale 1/2^18, for the activations of the second hidden
- * layer. */
-__attribute__((target("avx2"))) static inline int32_t last_layer(const Layers *layers,
-                                                                 __m256i second) {
+/* Returns the sum of the output layer, scale 1/2^18, from the sums of the second hidden layer. */
+__attribute__((target("avx2"))) static inline int32_t last_layer(const Layers *layers, __m256i low,
+                                                                 __m256i high) {
+    __m256i second = narrowed_avx2(clipped_relu_avx2(low), clipped_relu_avx2(high));
     __m256i out = _mm256_madd_epi16(second, _mm256_loadu_si256((const void *)layers->last));
     __m128i four = _mm_add_epi32(_mm256_castsi256_si128(out), _mm256_extracti128_si256(out, 1));
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
     four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1));
     return layers->last_bias + _mm_cvtsi128_si32(four);
+}
+
+/* Writes the activations of the first hidden layer. */
+__attribute__((target("avx2"))) static inline void store_hidden(const __m256i *sum,
+                                                                int16_t *hidden) {
+    for (int g = 0; g < GROUPS; g += 2)
+        _mm256_storeu_si256(
+            (void *)&hidden[g * LANES],
+            narrowed_avx2(clipped_relu_avx2(sum[g]), clipped_relu_avx2(sum[g + 1])));
 }
 
 __attribute__((target("avx2"))) static int32_t forward_avx2(const Layers *layers,
@@ -86,10 +103,7 @@ __attribute__((target("avx2"))) static int32_t forward_avx2(const Layers *layers
         for (int g = 0; g < GROUPS; g++)
             sum[g] = add_pairs_avx2(sum[g], both, layers->first[p][g * LANES]);
     }
-    for (int g = 0; g < GROUPS; g += 2)
-        _mm256_storeu_si256(
-            (void *)&hidden[g * LANES],
-            narrowed_avx2(clipped_relu_avx2(sum[g]), clipped_relu_avx2(sum[g + 1])));
+    store_hidden(sum, hidden);
     __m256i low = _mm256_loadu_si256((const void *)layers->second_bias);
     __m256i high = _mm256_loadu_si256((const void *)&layers->second_bias[LANES]);
 #pragma GCC unroll 8
@@ -98,20 +112,112 @@ __attribute__((target("avx2"))) static int32_t forward_avx2(const Layers *layers
         low = add_pairs_avx2(low, both, layers->second[p]);
         high = add_pairs_avx2(high, both, layers->second[p][LANES]);
     }
-    return last_layer(layers, narrowed_avx2(clipped_relu_avx2(low), clipped_relu_avx2(high)));
+    return last_layer(layers, low, high);
+}
+
+/* Adds the products of `pairs` pairs of inputs of two snakes to their sums `a` and `b`. The two
+ * snakes share each weight. */
+__attribute__((target("avx2"), always_inline)) static inline void add_inputs_of_two(
+    __m256i *a, __m256i *b, const int16_t (*weights)[HIDDEN1][2], const int16_t *inputs_a,
+    const int16_t *inputs_b, size_t pairs) {
+#pragma GCC unroll 1 /* unrolled loops store sums on the stack */
+    for (size_t p = 0; p < pairs; p++) {
+        __m256i both_a = _mm256_set1_epi32(pair_at(inputs_a, p));
+        __m256i both_b = _mm256_set1_epi32(pair_at(inputs_b, p));
+        for (int g = 0; g < GROUPS; g++) {
+            a[g] = add_pairs_avx2(a[g], both_a, weights[p][g * LANES]);
+            b[g] = add_pairs_avx2(b[g], both_b, weights[p][g * LANES]);
+        }
+    }
+}
+
+/* Writes the outputs of two snakes from their sums `a` and `b` of the first layer. The processor
+ * computes the two outputs at the same time. */
+__attribute__((target("avx2"))) static inline void last_layers_of_two(
+    const Layers *layers, const __m256i *a, const __m256i *b, int32_t *logit_a, int32_t *logit_b) {
+    int16_t hidden_a[HIDDEN1], hidden_b[HIDDEN1];
+    store_hidden(a, hidden_a);
+    store_hidden(b, hidden_b);
+    __m256i low_a = _mm256_loadu_si256((const void *)layers->second_bias), low_b = low_a;
+    __m256i high_a = _mm256_loadu_si256((const void *)&layers->second_bias[LANES]);
+    __m256i high_b = high_a;
+#pragma GCC unroll 1 /* see add_inputs_of_two() */
+    for (size_t p = 0; p < HIDDEN1 / 2; p++) {
+        __m256i both_a = _mm256_set1_epi32(pair_at(hidden_a, p));
+        __m256i both_b = _mm256_set1_epi32(pair_at(hidden_b, p));
+        low_a = add_pairs_avx2(low_a, both_a, layers->second[p]);
+        low_b = add_pairs_avx2(low_b, both_b, layers->second[p]);
+        high_a = add_pairs_avx2(high_a, both_a, layers->second[p][LANES]);
+        high_b = add_pairs_avx2(high_b, both_b, layers->second[p][LANES]);
+    }
+    *logit_a = last_layer(layers, low_a, high_a);
+    *logit_b = last_layer(layers, low_b, high_b);
+}
+
+#define BOARD_PAIRS (BOARD_INPUTS / 2)
+#define OWN_BOARD_PAIRS (OWN_BOARD_INPUTS / 2)
+#define SNAKE_PAIRS (SNAKE_INPUTS / 2)
+
+/* Writes the sums of the inputs that several snakes share: the board inputs, and either `strongest`
+ * or `second` as the strongest opponent. */
+__attribute__((target("avx2"))) static inline void add_shared_inputs(
+    const Layers *layers, const int16_t *board, const SnakeInputs *strongest,
+    const SnakeInputs *second, __m256i sum[2][GROUPS]) {
+    for (int g = 0; g < GROUPS; g++)
+        sum[0][g] = _mm256_loadu_si256((const void *)&layers->first_bias[g * LANES]);
+#pragma GCC unroll 1 /* see add_inputs_of_two() */
+    for (size_t p = OWN_BOARD_PAIRS; p < BOARD_PAIRS; p++) {
+        __m256i both = _mm256_set1_epi32(pair_at(board, p));
+        for (int g = 0; g < GROUPS; g++)
+            sum[0][g] = add_pairs_avx2(sum[0][g], both, layers->first[p][g * LANES]);
+    }
+    memcpy(sum[1], sum[0], sizeof sum[0]);
+    add_inputs_of_two(sum[0], sum[1], layers->first + BOARD_PAIRS + SNAKE_PAIRS, strongest->own,
+                      second->own, SNAKE_PAIRS);
+}
+
+/* Evaluates two snakes at a time. Only two snakes are the strongest opponent of any snake, and each
+ * of the two is the strongest opponent of the other. */
+__attribute__((target("avx2"))) static void forward_all_avx2(const Layers *layers,
+                                                             const int16_t *board,
+                                                             const SnakeInputs *snakes, int count,
+                                                             int32_t *logits) {
+    const int16_t(*own)[HIDDEN1][2] = layers->first + BOARD_PAIRS; /* weights of the groups */
+    const int16_t(*nearest)[HIDDEN1][2] = own + 2 * SNAKE_PAIRS;
+    const int16_t(*mean)[HIDDEN1][2] = own + 3 * SNAKE_PAIRS;
+    int strongest = snakes[0].strongest, second = snakes[strongest].strongest;
+    __m256i shared[2][GROUPS], a[GROUPS], b[GROUPS];
+    add_shared_inputs(layers, board, &snakes[strongest], &snakes[second], shared);
+    for (int i = 0; i < count; i += 2) {
+        int j = i + 1 < count ? i + 1 : i;
+        const SnakeInputs *ours = &snakes[i], *theirs = &snakes[j];
+        memcpy(a, shared[ours->strongest != strongest], sizeof a);
+        memcpy(b, shared[theirs->strongest != strongest], sizeof b);
+        add_inputs_of_two(a, b, layers->first, ours->own_board, theirs->own_board,
+                          OWN_BOARD_PAIRS);
+        add_inputs_of_two(a, b, own, ours->own, theirs->own, SNAKE_PAIRS);
+        if (count > 2) {
+            add_inputs_of_two(a, b, nearest, snakes[ours->nearest].own,
+                              snakes[theirs->nearest].own, SNAKE_PAIRS);
+            add_inputs_of_two(a, b, mean, ours->mean, theirs->mean, SNAKE_PAIRS);
+        }
+        last_layers_of_two(layers, a, b, &logits[i], &logits[j]);
+    }
 }
 #endif
 
-NetworkKernel network_kernel(int kernel) {
+const NetworkKernel *network_kernel(int kernel) {
+    static const NetworkKernel plain = {forward_plain, forward_all_plain};
 #ifdef X86_VECTORS
-    if (kernel == KERNEL_AVX2 && cpu_has(HAS_AVX2)) return forward_avx2;
+    static const NetworkKernel avx2 = {forward_avx2, forward_all_avx2};
+    if (kernel == KERNEL_AVX2 && cpu_has(HAS_AVX2)) return &avx2;
 #endif
-    return kernel == KERNEL_PLAIN ? forward_plain : NULL;
+    return kernel == KERNEL_PLAIN ? &plain : NULL;
 }
 
-NetworkKernel best_network_kernel(void) {
-    NetworkKernel avx2_kernel = network_kernel(KERNEL_AVX2);
-    return avx2_kernel ? avx2_kernel : forward_plain;
+const NetworkKernel *best_network_kernel(void) {
+    const NetworkKernel *avx2 = network_kernel(KERNEL_AVX2);
+    return avx2 ? avx2 : network_kernel(KERNEL_PLAIN);
 }
 
 static int weights_are_valid(const int16_t *weights, size_t count) {

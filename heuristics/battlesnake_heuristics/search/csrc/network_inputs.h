@@ -48,20 +48,17 @@ static void snake_inputs(const Search *search, const Position *pos, const Territ
 #undef SNAKE
 }
 
-/* Board inputs up to this one differ between the snakes; the others are equal for all snakes. */
-#define LAST_OWN_INPUT BOARD_threat
-
-/* The position of compute_snake_inputs(), from which assemble_inputs() builds the inputs of each
+/* The inputs of a position, from which relate_snake() and join_inputs() build the inputs of each
  * snake. Arrays are indexed like `alive`. */
 typedef struct {
     Territory territory;
-    int16_t by_snake[MAX_SNAKES][SNAKE_INPUTS];
+    SnakeInputs snake[MAX_SNAKES];
     int16_t sum[SNAKE_INPUTS];                 /* sums of all snakes, if there are more than two */
     int16_t board[BOARD_INPUTS];               /* only the inputs that are equal for all snakes */
     int length[MAX_SNAKES];                    /* number of segments */
     int head_distance[MAX_SNAKES][MAX_SNAKES]; /* steps between two different heads */
     int strongest, second;                     /* the two strongest of more than two snakes */
-} SnakeInputs;
+} PositionInputs;
 
 /* Writes the board inputs that are equal for all `count` snakes. */
 static void shared_board_inputs(const Search *search, const Territory *territory, int count,
@@ -70,7 +67,7 @@ static void shared_board_inputs(const Search *search, const Territory *territory
     const int lead = 0, longer = 0, head_distance = 0, threat = 0; /* not used by these inputs */
     int hazards = territory->num_hazards, raw[BOARD_INPUTS] = {0};
 #define BOARD(name, unit, formula) \
-    if (BOARD_##name > LAST_OWN_INPUT) raw[BOARD_##name] = formula;
+    if (BOARD_##name >= OWN_BOARD_INPUTS) raw[BOARD_##name] = formula;
 #define SNAKE(name, unit, formula)
 #include "input_table.h"
 #undef BOARD
@@ -87,7 +84,7 @@ static void own_board_inputs(const Search *search, const Territory *territory, i
     int hazards = territory->num_hazards;
     int threat = head_distance < 8 ? (8 - head_distance) * 64 : 0;
 #define BOARD(name, unit, formula) \
-    if (BOARD_##name <= LAST_OWN_INPUT) in[BOARD_##name] = clamp_abs(formula, MAX_ACTIVATION);
+    if (BOARD_##name < OWN_BOARD_INPUTS) in[BOARD_##name] = clamp_abs(formula, MAX_ACTIVATION);
 #define SNAKE(name, unit, formula)
 #include "input_table.h"
 #undef BOARD
@@ -114,15 +111,15 @@ static void count_board_cells(const Search *search, const Position *pos, int cou
 }
 
 /* Returns whether snake `a` is stronger than snake `b`, or `b` is negative. */
-static inline int is_stronger(const SnakeInputs *all, int a, int b) {
+static inline int is_stronger(const PositionInputs *all, int a, int b) {
     if (b < 0) return 1;
-    const int16_t *in = all->by_snake[a], *other = all->by_snake[b];
+    const int16_t *in = all->snake[a].own, *other = all->snake[b].own;
     return ranks_before(in[SNAKE_cells] + in[SNAKE_length],
                         other[SNAKE_cells] + other[SNAKE_length], in, other);
 }
 
 /* Finds the two strongest snakes, one of which is the strongest opponent of every snake. */
-static void find_strongest(int count, SnakeInputs *all) {
+static void find_strongest(int count, PositionInputs *all) {
     all->strongest = all->second = -1;
     for (int i = 0; i < count; i++) {
         if (is_stronger(all, i, all->strongest)) {
@@ -137,7 +134,7 @@ static void find_strongest(int count, SnakeInputs *all) {
 /* Computes the territory and the inputs of the `count` living snakes, whose indices are in
  * `alive`. */
 static void compute_snake_inputs(const Search *search, const Position *pos, const int *alive,
-                                 int count, SnakeInputs *all) {
+                                 int count, PositionInputs *all) {
     int32_t raw[MAX_SNAKES][SNAKE_INPUTS];
     compute_territory(search, pos, alive, count, &all->territory);
     count_board_cells(search, pos, count, &all->territory);
@@ -152,12 +149,12 @@ static void compute_snake_inputs(const Search *search, const Position *pos, cons
     }
     for (int i = 0; i < count; i++) /* the compiler vectorizes a separate loop */
         for (int k = 0; k < SNAKE_INPUTS; k++)
-            all->by_snake[i][k] = clamp_abs(raw[i][k], MAX_ACTIVATION);
+            all->snake[i].own[k] = clamp_abs(raw[i][k], MAX_ACTIVATION);
     if (count == 2) return;
     find_strongest(count, all);
     int16_t sum[SNAKE_INPUTS] = {0}; /* the compiler vectorizes a local array */
     for (int i = 0; i < count; i++)
-        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += all->by_snake[i][k];
+        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += all->snake[i].own[k];
     memcpy(all->sum, sum, sizeof sum);
 }
 
@@ -165,40 +162,37 @@ static void compute_snake_inputs(const Search *search, const Position *pos, cons
  * division. */
 static inline int16_t divide_by_3(int16_t value) { return (value * 21846 >> 16) + (value < 0); }
 
-/* Writes all inputs from the perspective of snake alive[me], for `count` >= 2 living snakes. With
- * one opponent, the last two groups of `inputs` stay unchanged. */
-static void assemble_inputs(const Search *search, int count, const SnakeInputs *all, int me,
-                            int16_t *inputs) {
+/* Writes the inputs of snake alive[me] that depend on its opponents, for `count` >= 2 living
+ * snakes. */
+static void relate_snake(const Search *search, int count, int me, PositionInputs *all) {
+    SnakeInputs *snake = &all->snake[me];
     const int *distances = all->head_distance[me];
     int nearest = !me, longest = all->length[nearest];
-    int16_t sum[SNAKE_INPUTS], *block = inputs + BOARD_INPUTS;
+    int16_t sum[SNAKE_INPUTS];
     for (int i = nearest + 1; i < count; i++) {
         if (i == me) continue;
         longest = max_int(longest, all->length[i]);
-        if (ranks_before(-distances[i], -distances[nearest], all->by_snake[i],
-                         all->by_snake[nearest]))
+        if (ranks_before(-distances[i], -distances[nearest], all->snake[i].own,
+                         all->snake[nearest].own))
             nearest = i;
     }
-    int strongest = count == 2 ? nearest : all->strongest == me ? all->second : all->strongest;
-    memcpy(inputs, all->board, sizeof all->board);
+    snake->nearest = nearest;
+    snake->strongest = count == 2 ? nearest : all->strongest == me ? all->second : all->strongest;
     own_board_inputs(search, &all->territory, count, all->length[me] - longest,
-                     all->length[me] - all->length[nearest], distances[nearest], inputs);
-    memcpy(block, all->by_snake[me], sizeof all->by_snake[0]);
-    memcpy(block += SNAKE_INPUTS, all->by_snake[strongest], sizeof all->by_snake[0]);
+                     all->length[me] - all->length[nearest], distances[nearest], snake->own_board);
     if (count == 2) return;
-    memcpy(block += SNAKE_INPUTS, all->by_snake[nearest], sizeof all->by_snake[0]);
-    block += SNAKE_INPUTS;
-    for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] = all->sum[k] - all->by_snake[me][k];
+    for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] = all->sum[k] - snake->own[k];
     if (count == 4)
-        for (int k = 0; k < SNAKE_INPUTS; k++) block[k] = divide_by_3(sum[k]);
+        for (int k = 0; k < SNAKE_INPUTS; k++) snake->mean[k] = divide_by_3(sum[k]);
     else
-        for (int k = 0; k < SNAKE_INPUTS; k++) block[k] = sum[k] / (count - 1);
+        for (int k = 0; k < SNAKE_INPUTS; k++) snake->mean[k] = sum[k] / (count - 1);
 }
 
 /* Computes the inputs from the perspective of snake 0, which must be alive[0]. */
 static void compute_inputs(const Search *search, const Position *pos, const int *alive, int count,
                            int16_t *inputs) {
-    SnakeInputs all;
+    PositionInputs all;
     compute_snake_inputs(search, pos, alive, count, &all);
-    assemble_inputs(search, count, &all, 0, inputs);
+    relate_snake(search, count, 0, &all);
+    join_inputs(all.board, all.snake, count, 0, inputs);
 }

@@ -6,6 +6,10 @@
 
 #define RING 1024 /* entries of a ring; a power of two above MAX_CELLS + MAX_DEPTH */
 
+#define CACHE_LINE 64 /* bytes */
+/* Size of the weights of one stack, rounded up to whole cache lines. */
+#define LAYERS_STRIDE ((sizeof(Layers) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE)
+
 /* The body of one snake. */
 typedef struct {
     uint16_t head, tail; /* ring indices, modulo 2^16 */
@@ -41,7 +45,10 @@ typedef struct {
     uint16_t ring[MAX_SNAKES][RING];
     struct TTSlot *table;
     uint32_t table_mask; /* number of slots, a power of two, minus 1 */
-    NetworkKernel network_kernel;
+    const NetworkKernel *network_kernel;
+    /* The weight stacks, and the memory of their copies, which start at cache lines. */
+    const Layers *layers[STACKS];
+    char layers_memory[STACKS * LAYERS_STRIDE + CACHE_LINE];
     /* History heuristic: sum of depth^2 over the cutoffs of moves to a cell. */
     uint32_t history[MAX_SNAKES][MAX_CELLS];
     /* Best reply + 1 of each opponent, by ply and our move; 0: none. */

@@ -146,14 +146,14 @@ const char evaluate_batch_doc[] =
 "`kernel` is 0 (plain) or 1 (AVX2). Returns int32 bytes in 1/1000 cell, or None if the processor\n"
 "lacks the kernel.";
 
-static PyObject *evaluate_rows(NetworkKernel kernel, const Network *network,
+static PyObject *evaluate_rows(const NetworkKernel *kernel, const Network *network,
                                const Py_buffer *inputs, int living) {
     Py_ssize_t rows = inputs->len / (NUM_INPUTS * 2);
     int32_t *values = malloc(rows * 4 + 1);
     if (!values) return PyErr_NoMemory();
     const int16_t *row = inputs->buf;
     for (Py_ssize_t i = 0; i < rows; i++, row += NUM_INPUTS)
-        values[i] = network_value(kernel, network, row, living);
+        values[i] = network_value(kernel, &network->stack[stack_index(living)], row, living);
     PyObject *result = PyBytes_FromStringAndSize((const char *)values, rows * 4);
     free(values);
     return result;
