@@ -18,6 +18,7 @@
 /* Maximum number of trees that are kept for later searches, and of their bytes. */
 #define MAX_KEPT_TREES 16
 #define MAX_KEPT_BYTES MAX_TREE_BYTES
+#define MIN_HUGE_PAGE_BYTES (32 << 20) /* minimum memory of nodes on huge pages, in bytes */
 
 /* Action statistics of one snake at one node, by move. */
 typedef struct {
@@ -63,6 +64,7 @@ typedef struct {
     float c_puct;
     uint64_t random; /* random state for the root noise */
     uint16_t root_heads[MAX_SNAKES]; /* cells of the heads at the root, set by keep_tree() */
+    uint32_t peak_count; /* maximum number of nodes in earlier searches */
 } Tree;
 
 /* Returns the node with index `index`. */

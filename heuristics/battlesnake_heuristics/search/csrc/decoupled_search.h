@@ -34,6 +34,18 @@ static void free_tree(Tree *tree) {
     free(tree);
 }
 
+/* Allocates uninitialized memory for nodes, on huge pages if possible: page faults would take up to
+ * 20% of a search's time. Returns NULL if out of memory. */
+static char *allocate_nodes(size_t bytes) {
+    char *nodes = malloc(bytes);
+#ifdef MADV_HUGEPAGE
+    size_t page = 4096, skipped = -(uintptr_t)nodes & (page - 1);
+    if (nodes && bytes >= MIN_HUGE_PAGE_BYTES)
+        madvise(nodes + skipped, (bytes - skipped) & -page, MADV_HUGEPAGE);
+#endif
+    return nodes;
+}
+
 /* Allocates a tree without nodes; returns NULL if out of memory. */
 static Tree *allocate_tree(Search *search) {
     const SearchRequest *request = search->request;
@@ -46,7 +58,7 @@ static Tree *allocate_tree(Search *search) {
     tree->max_nodes = MAX_TREE_BYTES / tree->node_bytes;
     if (request->max_nodes && request->max_nodes + 2 < tree->max_nodes)
         tree->max_nodes = request->max_nodes + 2;
-    tree->nodes = malloc(tree->max_nodes * tree->node_bytes);
+    tree->nodes = allocate_nodes(tree->max_nodes * tree->node_bytes);
     tree->cache_keys = calloc(EVAL_CACHE_SLOTS, sizeof *tree->cache_keys);
     tree->cache_win_probs =
         malloc(EVAL_CACHE_SLOTS * tree->snakes * sizeof *tree->cache_win_probs);
@@ -73,9 +85,9 @@ static Tree *new_tree(Search *search, const Position *root) {
 static Tree *kept_trees[MAX_KEPT_TREES];
 static int64_t kept_bytes;
 
-/* Returns the memory of the nodes and edges of a tree, in bytes. */
+/* Returns the memory that a tree has used for its nodes and edges, in bytes. */
 static int64_t tree_bytes(const Tree *tree) {
-    return tree->count * tree->node_bytes + (tree->mask + 1) * sizeof(Edge);
+    return tree->peak_count * tree->node_bytes + (tree->mask + 1) * sizeof(Edge);
 }
 
 /* Puts a tree, or NULL, into a slot of `kept_trees`. Returns the tree that was there, or NULL.
@@ -87,19 +99,12 @@ static Tree *exchange_kept_tree(int slot, Tree *tree) {
     return before;
 }
 
-/* Resizes the memory of the nodes. Returns 0, or -1 if out of memory. */
-static int resize_nodes(Tree *tree, uint32_t nodes) {
-    char *resized = realloc(tree->nodes, nodes * tree->node_bytes);
-    if (resized) tree->nodes = resized;
-    return resized ? 0 : -1;
-}
-
 /* Keeps a tree for the next search of its game, and frees the oldest trees beyond the limits. The
  * rings must still contain the bodies of the root. Thread-safe. */
 static void keep_tree(Tree *tree) {
     const Position *root = &get_node(tree, 0)->pos;
     for (int s = 0; s < tree->snakes; s++) tree->root_heads[s] = head_of(tree->search, root, s);
-    resize_nodes(tree, tree->count); /* if this fails, the tree only needs more memory */
+    if (tree->count > tree->peak_count) tree->peak_count = tree->count;
     for (int i = 0; i < MAX_KEPT_TREES && tree; i++) tree = exchange_kept_tree(i, tree);
     free_tree(tree);
     for (int i = MAX_KEPT_TREES - 1; i > 0; i--)
@@ -179,7 +184,7 @@ static void write_bodies(Search *search, const Position *pos) {
 
 /* Makes the root of the tree the position of the search. Returns 0, or -1 if out of memory. */
 static int continue_tree(Tree *tree, Search *search, uint32_t root) {
-    if ((root && reroot(tree, root)) || resize_nodes(tree, tree->max_nodes)) return -1;
+    if (root && reroot(tree, root)) return -1;
     tree->search = search;
     write_bodies(search, &get_node(tree, 0)->pos);
     return 0;
@@ -242,7 +247,7 @@ static int run_decoupled(Search *search, const Position *root, SearchResult *res
         if (tree->count > tree->mask / 2) failed = grow_edge_table(tree, 2 * (tree->mask + 1));
         if (request->max_nodes && done + 1 >= request->max_nodes) break;
         if (!request->all_snakes && stats->prior[most_visited(stats)] == 1) break; /* forced move */
-        if (check_stop(search, !(done & 15), !(done & 0xfff))) break;
+        if (check_stop(search, !(done & 63), !(done & 0xfff))) break;
     }
     if (!failed) export_visits(tree, result);
     if (!failed && request->keep_tree)
