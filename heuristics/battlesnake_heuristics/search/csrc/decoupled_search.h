@@ -1,8 +1,9 @@
 /* Searches with decoupled MCTS: result, memory, and trees that are kept from turn to turn.
  *
  * A search with a time limit keeps its tree. The next search of the game continues with the part of
- * the tree below the moves that were played. There is no such part if new food appeared. Pondering
- * continues the tree of the current turn. */
+ * the tree below the moves that were played. There is no such part if new food appeared, and a tree
+ * is not continued after the elimination of a snake. Pondering continues the tree of the current
+ * turn. */
 
 /* Writes the line of the most visited moves, starting at the root. */
 static void extract_visited_line(Tree *tree, SearchResult *result) {
@@ -247,7 +248,8 @@ static int run_decoupled(Search *search, const Position *root, SearchResult *res
         if (tree->count > tree->mask / 2) failed = grow_edge_table(tree, 2 * (tree->mask + 1));
         if (request->max_nodes && done + 1 >= request->max_nodes) break;
         if (!request->all_snakes && stats->prior[most_visited(stats)] == 1) break; /* forced move */
-        if (check_stop(search, !(done & 63), !(done & 0xfff))) break;
+        /* 1,024 simulations of eight snakes take about 10 ms. */
+        if (check_stop(search, !(done & 63), !(done & 0x3ff))) break;
     }
     if (!failed) export_visits(tree, result);
     if (!failed && request->keep_tree)
