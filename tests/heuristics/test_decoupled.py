@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.rules import MOVES, Game, Settings
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import (
     SEARCH_CORES,
@@ -216,6 +216,18 @@ def test_pondering_goes_on_with_the_tree(four: Board) -> None:
     after = four.without_seed()
     after.advance({snake.id: decision.line[snake.id][0] for snake in four.living})
     assert pondered > sum(visits(after, seconds=1e-9)) > 10
+
+
+@pytest.mark.parametrize("case", ["view", "long"])
+def test_nothing_is_pondered_that_no_search_continues(four: Board, case: str) -> None:
+    if case == "view":
+        four.game = dataclasses.replace(four.game, settings=Settings(view_radius=3))
+    else:
+        four.living[1].body *= 300
+    decision = champion(100)(four)
+    began = time.monotonic()
+    champion().ponder(four, decision, seconds=60)
+    assert time.monotonic() - began < 30
 
 
 def test_interrupted_pondering_keeps_the_tree(four: Board) -> None:

@@ -463,9 +463,12 @@ class Search:
 
         Decoupled MCTS continues the tree of ``board``. The alpha-beta search examines the position
         that ``decision`` predicts, and fills the transposition table; if the decision has no
-        complete line, the method does nothing. The search uses one core and stops after
+        complete line, the method does nothing. The method also does nothing with limited view and
+        on boards that the search does not support. The search uses one core and stops after
         ``seconds``, or if `SHOULD_STOP` returns a true value.
         """
+        if unsupported_reason(board) or board.game.settings.view_radius is not None:
+            return
         request, snakes, reason = self._build_request(board, seconds)
         if not self.decoupled or reason or len(snakes) < 3:
             predicted = _predict_board(board, decision)
