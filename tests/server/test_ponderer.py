@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.live.app import create_app
 from battlesnake_server.live.live_snake import LiveSnake
-from battlesnake_server.live.ponderer import MAX_PONDER_TIMEOUTS
+from battlesnake_server.live.ponderer import MAX_PONDER_TIMEOUTS, Ponderer
 from tests.processes import until
 
 pytestmark = pytest.mark.skipif(not search.COMPILED, reason=search.NOT_COMPILED_MESSAGE)
@@ -67,6 +68,37 @@ def test_while_somebody_asks_nobody_ponders() -> None:
         live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
         until(lambda: live._ponderer._threads._idle)
     assert strategy.told.empty()
+
+
+@pytest.mark.parametrize("num_snakes", [2, 3])
+def test_a_move_waits_only_for_a_tree(num_snakes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowlyStopping(Ponders):
+        def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
+            super().ponder(board, decision, seconds)
+            stopping.set()
+            released.wait(60)
+            self.told.put("released")
+
+    stopping, released = threading.Event(), threading.Event()
+    monkeypatch.setattr("battlesnake_server.live.ponderer._MAX_STOP_S", 60)
+    strategy = SlowlyStopping()
+    strategy.decoupled = True
+    board = Board.new(11, 11, num_snakes, game=Game(seed=1))
+    ponderer = Ponderer()
+    ponderer.ponder(strategy, board, Decision("up"))
+    assert strategy.told.get(timeout=60)
+    if num_snakes == 2:
+        with ponderer.pause():
+            assert stopping.wait(60)
+            assert strategy.told.get(timeout=60) == "stopped"
+            assert strategy.told.empty()
+        released.set()
+    else:
+        threading.Timer(0.1, released.set).start()
+        with ponderer.pause():
+            assert released.is_set()
+            assert strategy.told.get(timeout=60) == "stopped"
+            assert strategy.told.get(timeout=60) == "released"
 
 
 def test_a_failure_is_told_once_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -43,9 +43,10 @@ class Ponderer:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Pause pondering within the context, which starts when the search has stopped.
+        """Pause pondering within the context.
 
-        A decoupled search can then continue the tree of the pondering.
+        The context starts when a decoupled search has stopped, because the next search continues
+        its tree. Other searches share the transposition table while they still run.
         """
         with self._lock:
             self._num_pauses += 1
@@ -74,7 +75,8 @@ class Ponderer:
         def should_stop() -> bool:
             return self._num_pauses > 0 or self._last is not mine
 
-        self._idle.clear()
+        if search.decoupled and len(board.living) > 2:
+            self._idle.clear()
         before = SHOULD_STOP.set(should_stop)
         timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S
         try:
