@@ -435,6 +435,12 @@ def test_the_page_shows_the_season_and_obeys_the_token(
     assert states(stranger)["h"] == "healthy"
     assert operator.post("/league/bench", json=request).status_code == 200
     assert states(stranger)["h"] == "benched"
+    with Session(engine) as session:
+        row = session.scalars(select(LeagueSnake)).one()
+        row.reason, row.cooldown_until = "no answer", BEGIN
+        session.commit()
+    benched = stranger.get("/league.json").get_json()["snakes"]
+    assert {(one["reason"], one["cooldown_until"]) for one in benched} == {("", None)}
     for wrong in ({"snake": "nobody", "benched": True}, {"snake": "h"}, {"snake": 3}):
         answer = operator.post("/league/bench", json=wrong)
         assert (answer.status_code, len(answer.get_json()["error"]) > 10) == (400, True)

@@ -211,10 +211,10 @@ class Seat(Base):
 class LeagueSnake(Base):
     """Table row with the state of a snake in a standing league.
 
-    A snake without a row is healthy. ``benched`` is True while the operator
-    excludes the snake from games. ``failures`` is the number of cooldowns since the snake's last
-    successful game. ``cooldown_until`` is the time of the next health check in UTC, or None if the
-    snake is not in a cooldown. ``reason`` describes the failure that started the cooldown.
+    A snake without a row is healthy. ``benched`` is True while the operator excludes the snake from
+    games. ``failures`` is the number of cooldowns since the snake's last successful game.
+    ``cooldown_until`` is the time of the next health check in UTC, or None if the snake is not in a
+    cooldown. ``reason`` describes the failure that started the cooldown.
     """
 
     __tablename__ = "league_snakes"

@@ -61,8 +61,12 @@ def as_json() -> Response:
             {
                 "snake": row.snake,
                 "state": row.state,
-                "reason": row.reason,
-                "cooldown_until": row.cooldown_until and row.cooldown_until.isoformat(),
+                "reason": row.reason if row.state == "cooldown" else "",
+                "cooldown_until": (
+                    row.cooldown_until.isoformat()
+                    if row.cooldown_until and row.state == "cooldown"
+                    else None
+                ),
                 "rating": None if line is None else line.rating.mu,
                 "games": 0 if line is None else line.games,
                 "wins": 0 if line is None else line.wins,
