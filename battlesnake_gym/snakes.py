@@ -173,8 +173,8 @@ def make(name: str, seed: int = 0) -> Strategy:
         seed: The seed of the strategy's random choices.
 
     Raises:
-        ValueError: If ``name`` is unknown, or if the snake's code raises an exception; the message
-            suggests the nearest name.
+        ValueError: If ``name`` is unknown, or if the snake's code raises an exception. For an
+            unknown name, the message suggests the nearest name.
         OSError: If a file cannot be read.
     """
     build = factory(name)
