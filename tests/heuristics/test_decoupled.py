@@ -213,7 +213,7 @@ def test_pondering_goes_on_with_the_tree(four: Board) -> None:
     strategy = champion()
     decision, _ = strategy.search(four, seconds=0.001)
     begun = sum(visits(four, seconds=1e-9))
-    strategy.ponder(four, decision, seconds=0.02)
+    strategy.ponder(four, decision, seconds=0.1)
     pondered = sum(visits(four, seconds=1e-9))
     assert pondered > begun + 500
     after = four.without_seed()
