@@ -475,8 +475,8 @@ class TrainingRun:
             if not math.isnan(numbers.get(column, math.nan))
         ]
         parts.append(f"{self._steps / self._seconds:.0f} env steps/s")
-        if not math.isnan(elo := numbers.get("elo", math.nan)):
-            low, high = numbers["elo_low"], numbers["elo_high"]
+        elo, low, high = (numbers.get(name, math.nan) for name in ("elo", "elo_low", "elo_high"))
+        if not math.isnan(elo):
             parts.append(f"{elo:.0f} Elo ({low:.0f} to {high:.0f})")
         text = ", ".join(parts)
         bar.set_postfix_str(text)
