@@ -15,9 +15,11 @@
 #define OLD_PRIOR_WEIGHT 0.05f /* weight of the initial priors after the update */
 /* Maximum memory of all nodes of one tree, in bytes. */
 #define MAX_TREE_BYTES (64 << 20)
-/* Maximum number of trees that are kept for later searches, and of their bytes. */
+/* Maximum number of trees that are kept for later searches, and of their bytes: in general, and if a
+ * search needs memory for a new tree. */
 #define MAX_KEPT_TREES 16
-#define MAX_KEPT_BYTES MAX_TREE_BYTES
+#define MAX_KEPT_BYTES (96 << 20)
+#define MAX_KEPT_BYTES_BESIDE_NEW (16 << 20)
 #define MIN_HUGE_PAGE_BYTES (32 << 20) /* minimum memory of nodes on huge pages, in bytes */
 
 /* Action statistics of one snake at one node, by move. */

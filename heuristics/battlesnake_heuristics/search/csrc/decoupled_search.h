@@ -100,6 +100,13 @@ static Tree *exchange_kept_tree(int slot, Tree *tree) {
     return before;
 }
 
+/* Frees the oldest kept trees until the others use at most `bytes`. Thread-safe. */
+static void limit_kept_trees(int64_t bytes) {
+    for (int i = MAX_KEPT_TREES - 1; i >= 0; i--)
+        if (__atomic_load_n(&kept_bytes, __ATOMIC_RELAXED) > bytes)
+            free_tree(exchange_kept_tree(i, NULL));
+}
+
 /* Keeps a tree for the next search of its game, and frees the oldest trees beyond the limits. The
  * rings must still contain the bodies of the root. Thread-safe. */
 static void keep_tree(Tree *tree) {
@@ -108,9 +115,7 @@ static void keep_tree(Tree *tree) {
     if (tree->count > tree->peak_count) tree->peak_count = tree->count;
     for (int i = 0; i < MAX_KEPT_TREES && tree; i++) tree = exchange_kept_tree(i, tree);
     free_tree(tree);
-    for (int i = MAX_KEPT_TREES - 1; i > 0; i--)
-        if (__atomic_load_n(&kept_bytes, __ATOMIC_RELAXED) > MAX_KEPT_BYTES)
-            free_tree(exchange_kept_tree(i, NULL));
+    limit_kept_trees(MAX_KEPT_BYTES);
 }
 
 /* Returns whether both positions are equal, apart from the ring indices of the bodies. */
@@ -236,7 +241,10 @@ static int uses_decoupled(const SearchRequest *request, const Position *root) {
 static int run_decoupled(Search *search, const Position *root, SearchResult *result) {
     const SearchRequest *request = search->request;
     Tree *tree = request->keep_tree ? take_kept_tree(search, root) : NULL;
-    if (!tree) tree = new_tree(search, root);
+    if (!tree) {
+        if (request->keep_tree) limit_kept_trees(MAX_KEPT_BYTES_BESIDE_NEW);
+        tree = new_tree(search, root);
+    }
     if (!tree) return -1;
     tree->random = request->noise_seed;
     /* The exploration constant varies per thread, so that root-parallel trees differ. */
