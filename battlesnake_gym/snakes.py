@@ -186,14 +186,15 @@ def make(name: str, seed: int = 0) -> Strategy:
         raise ValueError(f"{name} cannot play: {type(error).__name__}: {error}") from error
 
 
-def may_use_time(name: str) -> bool:
-    """Return whether the time budget can change the moves of a snake in this process.
+def may_use_time(name: str, strategy: Strategy) -> bool:
+    """Return whether the moves of the snake ``name`` may depend on the time budget.
 
-    The function returns True for every snake of a user, because the code may read the budget.
+    The function returns True for every snake of a user, because the code may read the budget. For
+    other snakes, ``strategy`` must be a search.
     """
     spec = SnakeSpec.parse(name)
     is_own = spec.is_bundle or spec.source.endswith(".py") or _extension_files.get(spec.source)
-    return bool(is_own) or isinstance(make(name), NodeLimitedStrategy)
+    return bool(is_own) or isinstance(strategy, NodeLimitedStrategy)
 
 
 def policy_path(spec: SnakeSpec) -> str | None:

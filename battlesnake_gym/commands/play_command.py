@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     options = command.parse_args(argv)
     try:
         replay, opponents = _new_game(options)
-        if not any(map(snakes.may_use_time, options.snakes)):
+        if not any(map(snakes.may_use_time, options.snakes, opponents.values())):
             command.reject_given(options, ["move_time"], "on snakes that do not search")
     except (ValueError, OSError) as error:
         return print_error(_COMMAND, error)
