@@ -162,13 +162,15 @@ static int reroot(Tree *tree, uint32_t root) {
     free(tree->edges);
     tree->edges = NULL;
     int failed = !keys || !kept || grow_edge_table(tree, slots);
-    tree->count = 0;
-    for (uint32_t i = root; !failed && i < count; i++) {
-        uint32_t parent = i == root ? 0 : kept[(keys[i] >> 32) - 1];
-        if (i != root && !parent) continue;
+    if (!failed) {
+        memmove(get_node(tree, 0), get_node(tree, root), tree->node_bytes);
+        kept[root] = tree->count = 1;
+    }
+    for (uint32_t i = root + 1; !failed && i < count; i++) {
+        uint32_t parent = kept[(keys[i] >> 32) - 1];
+        if (!parent) continue;
         memmove(get_node(tree, tree->count), get_node(tree, i), tree->node_bytes);
         kept[i] = ++tree->count;
-        if (i == root) continue;
         uint64_t key = (uint64_t)parent << 32 | (uint32_t)keys[i];
         *find_edge_slot(tree, key) = (Edge){key, tree->count - 1};
     }
