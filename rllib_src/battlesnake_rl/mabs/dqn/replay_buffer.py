@@ -31,7 +31,9 @@ _STATE_KEYS = {"obs": "frames"}
 
 
 Batch = tuple[NDArray[np.int64], dict[str, NDArray[Any]]]
-"""Identifiers of B transitions for `ReplayBuffer.update_priorities`, int64 (B,), and their columns.
+"""B sampled transitions: their identifiers, int64 (B,), and their columns, by name.
+
+`ReplayBuffer.update_priorities` needs the identifiers. The columns are:
 
 * ``obs``: uint8 (B, C, H, W), observations.
 * ``new_obs``: uint8 (B, C, H, W), observations of the next states; the values are arbitrary for
