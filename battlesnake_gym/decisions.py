@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from battlesnake_gym.rules.state import MOVES
+
 if TYPE_CHECKING:
     from battlesnake_gym.boards.board import Board
 
@@ -61,17 +63,19 @@ def to_decision(chosen: Decision | str) -> Decision:
 
     Raises:
         TypeError: If ``chosen`` is neither a decision nor text.
+        ValueError: If the move is none of `MOVES`.
 
     >>> to_decision("up")
     Decision(move='up', reasons=(), scores={}, shout='', line={})
     """
-    if isinstance(chosen, str):
-        return Decision(chosen)
-    if not hasattr(chosen, "move"):
+    decision = Decision(chosen) if isinstance(chosen, str) else chosen
+    if not hasattr(decision, "move"):
         raise TypeError(
             f'a strategy returns a Decision or a move such as "up", got {chosen!r:.100}'
         )
-    return chosen
+    if decision.move not in MOVES:
+        raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r:.100}")
+    return decision
 
 
 StrategyFactory = Callable[[int], Strategy]

@@ -14,10 +14,12 @@ import importlib.metadata
 import inspect
 import os.path
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from battlesnake_gym.common import extensions
+from battlesnake_gym.common.exceptions import describe_exception, user_frames
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.decisions import Decision as Decision
 from battlesnake_gym.decisions import Reason as Reason
@@ -174,16 +176,45 @@ def make(name: str, seed: int = 0) -> Strategy:
 
     Raises:
         ValueError: If ``name`` is unknown, or if the snake's code raises an exception. For an
-            unknown name, the message suggests the nearest name.
+            unknown name, the message suggests the nearest name. For an exception, the message names
+            the file and the line.
         OSError: If a file cannot be read.
     """
-    build = factory(name)
+    with named_errors(name, (ValueError, OSError)):
+        return factory(name)(seed)
+
+
+@contextlib.contextmanager
+def named_errors(name: str, kept: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Convert each exception to ``ValueError`` with the snake ``name``, the file and the line.
+
+    Args:
+        name: The snake whose code runs in the context.
+        kept: Types of exceptions that propagate unchanged unless a user's code raises them.
+
+    Raises:
+        ValueError: If an exception occurs. ``KeyboardInterrupt`` propagates unchanged.
+    """
     try:
-        return build(seed)
-    except (ValueError, OSError):
-        raise
-    except Exception as error:  # A user's code may raise any exception.
-        raise ValueError(f"{name} cannot play: {type(error).__name__}: {error}") from error
+        yield
+    except BaseException as error:  # A user's code may raise any exception, including SystemExit.
+        is_own = isinstance(error, kept) and not user_frames(error)
+        if is_own or isinstance(error, KeyboardInterrupt):
+            raise
+        raise ValueError(f"{name} cannot play: {describe_exception(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStrategy:
+    """The strategy of the snake ``name``, whose failed moves raise the errors of `named_errors`."""
+
+    name: str
+    strategy: Strategy
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Choose a move; see `Strategy.__call__`."""
+        with named_errors(self.name):
+            return to_decision(self.strategy(board, seconds))
 
 
 def may_use_time(name: str, strategy: Strategy) -> bool:

@@ -74,16 +74,19 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(options, ["move_time"], "on snakes that do not search")
     except (ValueError, OSError) as error:
         return print_error(_COMMAND, error)
-    with contextlib.closing(_read_keys()) as keys:
-        while True:
-            try:
-                quits = _play_game(replay, opponents, options.move_time / 1000, keys)
-            finally:
-                if options.replay is not None:
-                    replay.save(options.replay)
-            if quits or not _offer_rematch(replay, options.replay, keys):
-                return 0
-            replay, opponents = _new_game(options)
+    try:
+        with contextlib.closing(_read_keys()) as keys:
+            while True:
+                try:
+                    quits = _play_game(replay, opponents, options.move_time / 1000, keys)
+                finally:
+                    if options.replay is not None:
+                        replay.save(options.replay)
+                if quits or not _offer_rematch(replay, options.replay, keys):
+                    return 0
+                replay, opponents = _new_game(options)
+    except (ValueError, OSError) as error:
+        return print_error(_COMMAND, error)
 
 
 def _new_game(options: argparse.Namespace) -> tuple[Replay, dict[str, snakes.Strategy]]:
@@ -171,9 +174,13 @@ def _play_game(
     def steer(board: Board, seconds: float | None = None) -> snakes.Decision:
         return snakes.Decision(_choose_move(board.you.body, keys))
 
+    players = {
+        key: snakes.NamedStrategy(key.partition("-")[2], strategy)
+        for key, strategy in opponents.items()
+    }
     _show(replay.last)
     try:
-        for _ in replay.play({_YOU_ID: steer} | opponents, seconds, sys.maxsize):
+        for _ in replay.play({_YOU_ID: steer} | players, seconds, sys.maxsize):
             _show(replay.last)
     except _QuitError:
         sys.stdout.write("you left the game\n")

@@ -112,8 +112,9 @@ class SeatedOpponents:
         ):
             self._policy_seats[opponent][game, seat] = True
         else:
-            strategy = snakes.make(opponent, seed) if isinstance(opponent, str) else opponent
-            self._strategies.setdefault(game, {})[seat] = strategy
+            if isinstance(opponent, str):
+                opponent = snakes.NamedStrategy(opponent, snakes.make(opponent, seed))
+            self._strategies.setdefault(game, {})[seat] = opponent
 
     def _assign_past_self(self, game: int, seats: Any, random: np.random.Generator) -> None:
         if not self._past_seats[game].any():
@@ -158,7 +159,7 @@ class SeatedOpponents:
             alive: bool [N, S], the seats that act.
 
         Raises:
-            ValueError: If a strategy returns an invalid move.
+            ValueError: If a strategy returns an invalid move, or a named snake raises an exception.
         """
         games = self._vector.games
         played = alive & (self._codes > 0)
@@ -219,8 +220,9 @@ class SeatedOpponents:
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
             board.you_id = board.snakes[seat].id
-            move = _choose_move(self._strategies[game][seat], board.limited())
-            actions[game, seat] = self._to_relative(np.uint8(move), games.facing[game, seat])
+            decision = snakes.to_decision(self._strategies[game][seat](board.limited()))
+            move = np.uint8(MOVES.index(decision.move))
+            actions[game, seat] = self._to_relative(move, games.facing[game, seat])
 
     def _to_relative(self, moves: Any, facing: Any) -> Any:
         return _ABSOLUTE_TO_RELATIVE[facing, moves] if self._vector.observation.relative else moves
@@ -337,12 +339,3 @@ def check_past_opponent(opponents: Sequence[Opponent]) -> None:
 
 def _identity(policy: ActFn) -> ActFn:
     return policy
-
-
-def _choose_move(strategy: Strategy, board: Board) -> int:
-    move = snakes.to_decision(strategy(board)).move
-    if move not in MOVES:
-        raise ValueError(
-            f"opponent {strategy!r} returned {move!r}; a move is one of {', '.join(MOVES)}"
-        )
-    return MOVES.index(move)

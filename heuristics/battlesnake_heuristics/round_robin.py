@@ -33,13 +33,16 @@ def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict
     Returns:
         The scores of each snake by opponent, best snake first. The key ``all`` contains the score
         over all games of the snake. A draw counts half.
+
+    Raises:
+        ValueError: If a snake cannot play; the message names the snake.
     """
     points: dict[tuple[str, str], float] = defaultdict(float)
     settings = MatchSettings(replace(DUEL, ruleset=ruleset))
     duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]
     for one, other, number in tqdm(duels, desc="duels", unit="game", disable=None):
         seats = (one, other) if number % 2 == 0 else (other, one)
-        players = [partial(snakes.make, name) for name in seats]
+        players = [partial(_make_player, name) for name in seats]
         seed = _FIRST_SEED + _SEED_STEP * (number // 2)
         last = play_game(settings, players, seed).last
         won = side0_points((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
@@ -52,6 +55,10 @@ def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict
     for row in shares.values():
         row["all"] = sum(row.values()) / len(row)
     return dict(sorted(shares.items(), key=lambda item: -item[1]["all"]))
+
+
+def _make_player(name: str, seed: int) -> snakes.Strategy:
+    return snakes.NamedStrategy(name, snakes.make(name, seed))
 
 
 def format_duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:

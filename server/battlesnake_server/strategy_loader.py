@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import sysconfig
-import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import format_value, sanitize_text
+from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp.observations import facing
@@ -28,7 +24,6 @@ from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
-from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_heuristics.rule_based import (
     conditions,
     filters,
@@ -87,8 +82,6 @@ _MAX_INSTANT_RULES = 50
 
 Built-in snakes have up to 20 rules.
 """
-
-_MAX_ERROR_CHARS = 300
 
 log = logging.getLogger(__name__)
 
@@ -201,20 +194,11 @@ class _DefaultPolicySnake(PolicySnake):
 def load_factory(name: str) -> StrategyFactory:
     """Return the factory of a snake (`SnakeSpec`) that can play on this machine.
 
-    Raises:
-        ValueError: If the snake is unknown or its code raises an exception. The message names the
-            line.
-        OSError: If a file cannot be read.
+    The errors equal the errors of `snakes.make`.
     """
-    try:
+    with snakes.named_errors(name, (ValueError, OSError)):
         factory = snakes.factory(name)
         factory(0)  # Reject a snake that cannot play before its first game.
-    except (ValueError, OSError, InterruptedBySignal):
-        raise
-    except RuntimeError as error:
-        raise ValueError(f"{name} cannot play on this machine: {error}") from error
-    except BaseException as error:  # User code may raise any exception, including SystemExit.
-        raise ValueError(f"{name} cannot play: {describe_exception(error)}") from error
     return factory
 
 
@@ -305,35 +289,3 @@ def filter_by_name(name: str) -> Filter:
     if name not in FILTERS:
         raise ValueError(unknown_name_message("filter", name, FILTERS))
     return FILTERS[name]
-
-
-def describe_exception(error: BaseException) -> str:
-    """Format an exception as one line with file, line number, type and message.
-
-    The line number refers to the innermost stack frame outside this project and installed packages.
-
-    >>> describe_exception(ValueError("no food"))
-    'ValueError: no food'
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    authors = [frame for frame in frames if not frame.filename.startswith(_library_directories())]
-    place = ""
-    if authors:
-        path = Path(authors[-1].filename)
-        beside = path.is_relative_to(Path.cwd())
-        place = f"{path.relative_to(Path.cwd()) if beside else path}, line {authors[-1].lineno}: "
-    # TracebackException also formats errors whose ``__str__`` raises an exception.
-    text = str(traceback.TracebackException(type(error), error, None))
-    text = " ".join(text.split())
-    name = type(error).__name__
-    return sanitize_text(f"{place}{name}: {text}" if text else place + name, _MAX_ERROR_CHARS)
-
-
-@functools.cache
-def _library_directories() -> tuple[str, ...]:
-    """Return the path prefixes of this project, the standard library and packages."""
-    packages = ("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server")
-    found = [find_spec(package) for package in packages]
-    ours = [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]
-    installed = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    return ("<frozen importlib", *(path + os.sep for path in [*ours, *installed]))

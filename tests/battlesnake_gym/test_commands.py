@@ -149,7 +149,18 @@ def test_play_reports_a_snake_that_cannot_be_made(
     code = "from battlesnake_gym import snakes\nsnakes.register('faulty', lambda seed: {}[seed])\n"
     path.write_text(code)
     assert main.main(["play", str(path)]) == 2
-    assert "faulty.py cannot play: KeyError: 1" in capsys.readouterr().err
+    assert "faulty.py, line 2: KeyError: 1" in capsys.readouterr().err
+
+
+def test_play_reports_a_move_that_fails_and_saves_the_game(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, replay = tmp_path / "faulty.py", tmp_path / "game.jsonl"
+    path.write_text("def move(state):\n    return {'move': ['up'][state['turn']]}\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
+    assert main.main(["play", str(path), "--seed", "1", "--replay", str(replay)]) == 2
+    assert "faulty.py, line 2: IndexError" in capsys.readouterr().err
+    assert len(Replay.load(replay).turns) == 1
 
 
 def test_play_runs_until_the_game_is_over(

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -31,15 +32,28 @@ def test_a_ruleset_needs_duels(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--ruleset has no effect without --duels" in capsys.readouterr().err
 
 
-def test_a_faulty_snake_is_rejected_before_the_duels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("factory", "error"),
+    [
+        ("lambda seed: {}[seed]", "faulty.py, line 2: KeyError: 0"),
+        ("lambda seed: int('x')", "faulty.py, line 2: ValueError: invalid literal"),
+        ("lambda seed: lambda board, seconds: {}[0]", "faulty.py, line 2: KeyError: 0"),
+        ("lambda seed: lambda board, seconds: exit(3)", "faulty.py, line 2: SystemExit: 3"),
+        ("lambda seed: lambda board, seconds: 'north'", "ValueError: move .*, got 'north'"),
+    ],
+)
+def test_a_faulty_snake_is_named_with_the_line(
+    factory: str,
+    error: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "faulty.py"
-    path.write_text(
-        "from battlesnake_gym import snakes\nsnakes.register('faulty', lambda seed: {}[seed])\n"
-    )
-    assert main(["random", str(path), "--duels", "1"]) == 2
-    assert "faulty.py cannot play: KeyError: 0" in capsys.readouterr().err
+    path.write_text(f"from battlesnake_gym import snakes\nsnakes.register('faulty', {factory})\n")
+    assert main(["random", "faulty.py", "--duels", "1"]) == 2
+    assert re.search(f"snakes: faulty.py cannot play: {error}", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("as_file", [True, False])

@@ -233,6 +233,27 @@ def test_parts_of_a_policy_without_effect_are_rejected(
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_evaluate_names_the_snake_or_rule_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from battlesnake_rl.commands import evaluate_command
+    from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH
+
+    monkeypatch.chdir(tmp_path)
+    Path("snake.py").write_text("def move(state):\n    return {'move': [][0]}\n")
+    Path("rule.py").write_text(
+        "from battlesnake_heuristics import Preference\n"
+        "rules = [Preference(lambda view, move: 1 / 0)]\n"
+    )
+    for options, message in (
+        (["--opponents", "snake.py"], r"snake\.py cannot play: snake\.py, line 2: IndexError"),
+        (["--policy-rules", "rule.py"], r"rules cannot play: rule\.py, line 2: ZeroDivisionError"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            evaluate_command.main([str(DEFAULT_POLICY_PATH), "--games", "2", *options])
+        assert re.search(message, capsys.readouterr().err)
+
+
 def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

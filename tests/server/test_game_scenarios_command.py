@@ -52,6 +52,33 @@ def test_the_built_in_scenarios_are_the_default(capsys: pytest.CaptureFixture[st
     assert f"{count} of {count} " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("move", "passed", "reason"),
+    [
+        ("'up'", 1, "right, not left|up, not left"),
+        ("exit(0)", 0, "mine.py, line 2: SystemExit"),
+        ("'north'", 0, "ValueError: move must be one of"),
+        ("None", 0, "TypeError: a strategy returns"),
+    ],
+)
+def test_a_strategy_may_return_text_and_fail_in_any_way(
+    move: str,
+    passed: int,
+    reason: str,
+    two: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from battlesnake_gym import snakes\n"
+        f"snakes.register('mine', lambda seed: lambda board, seconds: {move})\n"
+    )
+    assert main([two, "--snake", str(tmp_path / "mine.py")]) == 1
+    out = capsys.readouterr().out
+    assert f"{passed} of 2" in out
+    assert re.search(reason, out)
+
+
 def test_each_scenario_is_a_new_game_for_a_url(
     two: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

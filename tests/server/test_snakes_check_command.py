@@ -164,9 +164,18 @@ def test_a_factory_that_fails_is_reported(
     """A new snake is rejected; an earlier version that cannot play is an invalid option."""
     broken = written(tmp_path, "mine", GOOD.replace("pipeline = ", "pipeline = 1 / 0; ", 1))
     assert snakes_check_command.main([broken]) == 1
-    assert "raises ZeroDivisionError" in capsys.readouterr().out
+    assert re.search(r"raises .*mine\.py, line \d+: ZeroDivision", capsys.readouterr().out)
     assert snakes_check_command.main(["hungry-blackout", "--against", broken]) == 2
     assert re.search(r"mine\.py, line \d+: ZeroDivisionError", capsys.readouterr().err)
+
+
+def test_an_earlier_version_that_exits_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaving = GOOD.replace("return pipeline(board, seconds)", "raise SystemExit(0)")
+    leaving = written(tmp_path, "mine", leaving)
+    assert snakes_check_command.main(["hungry-blackout", "--against", leaving]) == 2
+    assert re.search(r"mine\.py, line \d+: SystemExit: 0", capsys.readouterr().err)
 
 
 def test_a_snake_may_return_the_name_of_its_move() -> None:

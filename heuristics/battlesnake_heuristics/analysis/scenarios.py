@@ -29,7 +29,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import parse_json, read_text, replace_unsafe
 from battlesnake_gym.rules.state import MOVES
-from battlesnake_gym.snakes import Decision, Strategy
+from battlesnake_gym.snakes import Decision, Strategy, to_decision
 
 BUILTIN_SCENARIOS = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
 """Paths of the built-in scenario files.
@@ -65,7 +65,7 @@ class Scenario:
     def run(self, strategy: Strategy) -> ScenarioResult:
         """Return the decision of a strategy. The time budget is the timeout of the game."""
         decision = strategy(self.board.copy().limited(), self.board.game.timeout / 1000)
-        return ScenarioResult(self, decision)
+        return ScenarioResult(self, to_decision(decision))
 
     def to_text(self) -> str:
         """Format the scenario as text, from which `from_text` restores an equal scenario."""

@@ -23,17 +23,15 @@ def main(argv: list[str] | None = None) -> int:
         if not options.duels:
             command.reject_given(options, ["ruleset"], "without --duels")
         descriptions = {name: snakes.description(name) for name in chosen}
+        if options.duels and len(chosen) < 2:
+            raise ValueError("--duels needs two or more snakes")
         if options.duels:
             for name in chosen:
                 snakes.make(name)
+            scores = play_duels(chosen, options.duels, options.ruleset)
     except (ValueError, OSError) as error:
         return command_line.print_error("battlesnake-gym snakes", error)
-    if options.duels and len(chosen) < 2:
-        return command_line.print_error(
-            "battlesnake-gym snakes", "--duels needs two or more snakes"
-        )
     if options.duels:
-        scores = play_duels(chosen, options.duels, options.ruleset)
         if options.json:
             command_line.print_json(scores)
         else:

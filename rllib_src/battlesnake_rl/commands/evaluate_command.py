@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from battlesnake_gym import snakes
 from battlesnake_gym.common.command_line import Parser, add_json_option, positive, print_json, seed
 from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.snake_spec import SnakeSpec
@@ -132,11 +131,6 @@ def main(argv: list[str] | None = None) -> int:
     options = parser()
     arguments = options.parse_args(argv)
     opponents = [name for name in (arguments.opponents or "").split(",") if name]
-    for name in opponents:
-        try:
-            snakes.make(name)
-        except (ValueError, OSError) as error:
-            options.error(f"--opponents: {error}")
     if arguments.opponents is not None and not opponents:
         options.error("--opponents contains no name; try --opponents hungry,cautious")
     try:
@@ -150,18 +144,18 @@ def main(argv: list[str] | None = None) -> int:
         values, env_config = load_score_fn(Path(policy.path))
         rules_file = arguments.policy_rules or policy.rules
         rules = policy_rules.load(rules_file) if rules_file else ()
+        if opponents:
+            result, figures = _play_against(
+                values, env_config, opponents, arguments.games, arguments.seed, rules
+            )
+            text = f"{arguments.policy} against {', '.join(opponents)}: {result}"
+            figures["opponents"] = opponents
+        else:
+            placement = _place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
+            text = ladder_evaluator.rung_table(placement)
+            figures = ladder_evaluator.placement_to_dict(placement)
     except (ValueError, OSError) as error:
         options.error(str(error))
-    if opponents:
-        result, figures = _play_against(
-            values, env_config, opponents, arguments.games, arguments.seed, rules
-        )
-        text = f"{arguments.policy} against {', '.join(opponents)}: {result}"
-        figures["opponents"] = opponents
-    else:
-        placement = _place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
-        text = ladder_evaluator.rung_table(placement)
-        figures = ladder_evaluator.placement_to_dict(placement)
     figures = {"policy": str(arguments.policy), **figures}
     if arguments.json:
         print_json(figures)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import MOVES
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory, to_decision
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal
 from battlesnake_server.live.fallback import FALLBACK_RULE, TIMEOUT_NOTE, choose_fallback_move
-from battlesnake_server.strategy_loader import describe_exception
 
 _FAILURE_PREFIX = "the strategy failed: "
 """Prefix of the note of a fallback move after an exception."""
@@ -36,9 +35,7 @@ class GuardedStrategy:
         The note of the fallback move describes the exception.
         """
         try:
-            decision = to_decision(self._strategy(board, seconds))
-            if decision.move not in MOVES:
-                raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
+            return to_decision(self._strategy(board, seconds))
         except InterruptedBySignal:
             raise
         except BaseException as error:
@@ -46,7 +43,6 @@ class GuardedStrategy:
             self.failures += 1
             self.error = self.error or text
             return choose_fallback_move(board, _FAILURE_PREFIX + text)
-        return decision
 
 
 def make_strategy(factory: StrategyFactory, seed: int) -> Strategy:

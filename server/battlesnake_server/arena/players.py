@@ -78,7 +78,7 @@ class MoveResponse:
             ``address`` (not allowed), ``redirect`` (not allowed), ``status`` (not 200), ``answer``
             (invalid response) and ``exception`` (of a strategy in this process).
         error: Text of the exception of a strategy in this process, or ""; see
-            `strategy_loader.describe_exception`.
+            `describe_exception`.
         shout: The snake's shout.
         decision: The decision of a strategy in this process, or of a snake that sends its decisions
             (`parse_decision`).

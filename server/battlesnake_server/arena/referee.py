@@ -53,7 +53,7 @@ class SeatRecord:
         problems: Number of failed moves, keyed by `players.MoveResponse.problem`.
         opening: First letters of the snake's first `_NUM_OPENING_MOVES` moves.
         error: Text of the first exception of a strategy in this process, or ""; see
-            `strategy_loader.describe_exception`.
+            `describe_exception`.
     """
 
     cause: str = ""

@@ -21,6 +21,7 @@ from battlesnake_gym.common.command_line import (
     print_error,
     print_json,
 )
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_gym.snakes import Decision, Reason, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import (
@@ -33,7 +34,7 @@ from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.players import check_responds, request_single_move
-from battlesnake_server.strategy_loader import describe_exception, strategy_factory
+from battlesnake_server.strategy_loader import strategy_factory
 
 SNAKE_HELP = "snake to test: a built-in name, a file, a policy or a URL"
 
@@ -100,7 +101,9 @@ def _run_with_strategy(scenario: Scenario, number: int, factory: StrategyFactory
     """
     try:
         return scenario.run(factory(number))
-    except Exception as error:  # A user's snake may raise any exception.
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # A user's snake may raise any exception.
         reason = Reason("exception", note=describe_exception(error))
         return ScenarioResult(scenario, Decision("", (reason,)))
 

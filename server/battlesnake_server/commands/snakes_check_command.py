@@ -16,8 +16,8 @@ from pathlib import Path
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import Parser, milliseconds, print_error
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.watchdog import Watchdog
-from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
 from battlesnake_heuristics.commands.snakes_new_command import check_new_file
@@ -26,7 +26,6 @@ from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate_elo
 from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
 from battlesnake_server.arena.guarded_strategy import make_strategy
-from battlesnake_server.strategy_loader import describe_exception
 
 _PROG = "battlesnake-gym snakes check"
 _NOT_WEAKER_SPRT = Sprt(-70, 0)
@@ -59,13 +58,9 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         new = checked_factory(_limited_factory(options.snake), options.max_move_time)
-        old = _limited_factory(options.against) if options.against else None
+        old = _named_factory(options.against) if options.against else None
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
-    except Exception as error:  # A user's file may raise any exception.
-        return print_error(
-            _PROG, f"{options.snake} cannot be loaded: {type(error).__name__}: {error}"
-        )
     try:
         for line in _iter_findings(new, old):
             sys.stdout.write(line + "\n")
@@ -73,10 +68,8 @@ def main(argv: list[str] | None = None) -> int:
     except _SnakeCheckError as error:
         sys.stdout.write(f"REJECTED: {error}\n")
         return 1
-    except Exception as error:  # `checked_factory` handles the exceptions of the new snake.
-        if options.against is None:
-            raise
-        return print_error(_PROG, f"{options.against} cannot play: {describe_exception(error)}")
+    except ValueError as error:  # The earlier version cannot play.
+        return print_error(_PROG, error)
     sys.stdout.write("passed\n")
     return 0
 
@@ -93,7 +86,7 @@ def _limited_factory(name: str) -> StrategyFactory:
     def limit(board: Board | None = None) -> AbstractContextManager[None]:
         return _watchdog.limit(_MAX_CALL_S, lambda: reject(board))
 
-    with limit():
+    with limit(), snakes.named_errors(name, (ValueError, OSError)):
         make = snakes.factory(name)
 
     def factory(seed: int) -> Strategy:
@@ -105,6 +98,17 @@ def _limited_factory(name: str) -> StrategyFactory:
                 return snakes.to_decision(strategy(board, seconds))
 
         return decide
+
+    return factory
+
+
+def _named_factory(name: str) -> StrategyFactory:
+    """Load a snake that raises `snakes.named_errors`."""
+    make = _limited_factory(name)
+
+    def factory(seed: int) -> Strategy:
+        with snakes.named_errors(name):
+            return snakes.NamedStrategy(name, make(seed))
 
     return factory
 
@@ -131,14 +135,9 @@ def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
                 raise
             except BaseException as error:  # This clause also catches SystemExit.
                 raise _SnakeCheckError(
-                    f"the snake raises {type(error).__name__}: {error}, on this board:\n{board}"
+                    f"the snake raises {describe_exception(error)}, on this board:\n{board}"
                 ) from error
             spent_ms = 1000 * (time.process_time() - began)
-            if decision.move not in MOVES:
-                raise _SnakeCheckError(
-                    f"the snake returned {decision.move!r}, which is not a move, on this board:\n"
-                    f"{board}"
-                )
             if spent_ms > max_ms:
                 raise _SnakeCheckError(
                     f"the snake used {spent_ms:.0f} ms of CPU time for a move, more than "

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from battlesnake_server.address_policy import AddressPolicy
@@ -16,7 +17,7 @@ from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import request_single_move
 from battlesnake_server.arena.tournament import Entrant, local_strategy_factory, parse_entrants
 from battlesnake_server.bundle import Bundle
-from battlesnake_server.strategy_loader import PolicyFactory, describe_exception
+from battlesnake_server.strategy_loader import PolicyFactory
 
 
 class Roster:

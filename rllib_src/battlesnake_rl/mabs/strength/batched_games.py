@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
@@ -129,7 +130,8 @@ def _apply_policy_rules(
     facing = np.full(len(MOVES), vector.games.facing[game, seat])
     moves = [MOVES[a] for a in vector.observation.absolute_actions(np.arange(len(MOVES)), facing)]
     values = dict(zip(moves, said.tolist(), strict=True))
-    return moves.index(policy_rules.apply_policy_rules(values, board, rules, ALIVE).move)
+    with snakes.named_errors("the policy with these rules"):
+        return moves.index(policy_rules.apply_policy_rules(values, board, rules, ALIVE).move)
 
 
 def _is_over(
