@@ -77,8 +77,6 @@ def test_maps_are_listed_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
     pictures = capsys.readouterr().out
     assert pictures.count("\nA snake_0") == len(MAPS)
     assert "~" in pictures
-    assert main.main(["maps", "--turns=5"]) == 2
-    assert "--turns has no effect" in capsys.readouterr().err
 
 
 def test_play_reads_moves_from_a_pipe(
@@ -108,11 +106,6 @@ def test_play_reads_moves_from_a_pipe(
     assert [snake.name for snake in replay.first.snakes] == ["you", "safe-random"]
 
 
-def test_play_limits_the_opponents(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["play", *["cautious"] * 16]) == 2
-    assert re.search("SNAKE: 16 opponents.* 15", capsys.readouterr().err)
-
-
 def test_play_rejects_a_move_time_that_no_snake_uses(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,26 +113,6 @@ def test_play_rejects_a_move_time_that_no_snake_uses(
     assert main.main(["play", "hungry", "minimax@9", "--move-time", "5"]) == 2
     assert "--move-time has no effect" in capsys.readouterr().err
     assert main.main(["play", "hungry", "minimax", "--move-time", "5"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--board-size=30"], "must be between 1 and 25, got 30: change the board size"),
-        (["--board-size=7x"], "--board-size must be .*, got '7x'"),
-        (["--board-size=8", "--map=arcade_maze"], "19x21, got 8x8: change the board size"),
-        (["--map=solo_maze"], "got 2: change the number of snakes"),
-    ],
-)
-def test_play_names_the_option_of_an_impossible_game(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        status = main.main(["play", "hungry", *options])
-    except SystemExit as stop:
-        status = int(stop.code or 0)
-    assert status == 2
-    assert re.search(message, capsys.readouterr().err)
 
 
 def test_play_reports_a_snake_that_cannot_be_made(

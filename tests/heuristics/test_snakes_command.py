@@ -22,16 +22,6 @@ def test_some_may_duel(capsys: pytest.CaptureFixture[str]) -> None:
     assert table[1].split() == ["territory", ".", "100%", "100%"]
 
 
-def test_a_snake_does_not_duel_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["random", "random", "--duels", "1"]) == 2
-    assert "two or more snakes" in capsys.readouterr().err
-
-
-def test_a_ruleset_needs_duels(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--ruleset", "wrapped"]) == 2
-    assert "--ruleset has no effect without --duels" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("factory", "error"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
 import signal
 from pathlib import Path
@@ -350,50 +349,6 @@ def test_a_stop_request_cancels_the_last_placement() -> None:
     algorithm.conclude(results)
     assert results["cpu_minutes"] == pytest.approx(1000 / 60)
     assert not algorithm.strength.measurements
-
-
-@pytest.mark.parametrize(
-    ("call", "why"),
-    [
-        (["--num-snakes", "2"], r"num-snakes.* 2.* EXIT"),
-        (["--rewards", "survival"], r"rewards.* 'survival'"),
-        (
-            ["--start-positions", "[[1, 1], [5, 5], [9, 9], [1, 9]]"],
-            r"start-positions is \[\[1, 1\], \[5, 5\]",
-        ),
-        (["--food-positions", "[[3, 3]]"], r"food-positions.* \[\[3, 3\]\].* EXIT"),
-        (
-            ["--frame-stack", "2"],
-            r"frame-stack is 2.* EXIT",
-        ),
-        (["--rl.training.config.env_config.max_turns", "50"], r"max_turns.* 50.* EXIT"),
-        (
-            ["--rl.training.config.env_config.settings.food_spawn_chance", "5"],
-            r"settings\.food_spawn_chance is 5",
-        ),
-        (
-            ["--rl.training.config.moves_per_iteration", "null"],
-            r"moves_per_iteration.* None.* 100000",
-        ),
-        (["--rl.training.config.match_pairs", "2.5"], r"match_pairs.* 40"),
-        (
-            ["--rl.training.config.deep_search_after_moves", "-1"],
-            r"deep_search_after_moves.* 0",
-        ),
-        (["--policy-sharing", "per_seat"], r"policy.sharing.* EXIT"),
-        (["--num-env-runners", "0"], "env runner"),
-        (["--rl.training.config.moves_per_iteration", "0"], "moves_per_iteration"),
-        (["--rl.training.config.kept_fraction", "1.5"], r"kept_fraction.* 1"),
-        (["--rl.training.config.root_noise", "1"], r"root_noise.* 0.* 1"),
-        (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], r"5 .*0"),
-        (["--opponents", '{"past": 0.3}'], r"opponents is .*EXIT"),
-    ],
-)
-def test_mistakes_are_refused_before_any_work(
-    call: list[str], why: str, run_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(run_folder, "--num-iters", "1", *call) == 2
-    assert re.search(why, capsys.readouterr().err)
 
 
 def test_the_smallest_buffer_has_a_size() -> None:

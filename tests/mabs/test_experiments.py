@@ -67,21 +67,6 @@ def test_flags_win_over_the_experiment() -> None:
     assert config.env_config["action_mask"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("hill-vanila", r"'hill-vanila'.* hill-vanilla"),
-    ],
-)
-def test_an_unknown_experiment_is_refused(
-    name: str, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from battlesnake_rl.commands.train_command import main
-
-    assert main(["--experiment", name, "--num-iters", "1"]) == 2
-    assert re.search(line, capsys.readouterr().err)
-
-
 def test_ppo_and_dqn_duels_differ_only_in_opponents() -> None:
     (_, dqn), (_, ppo) = (configured("--experiment", name) for name in ("duel-dqn", "duel-ppo"))
     assert dqn.env_config | {"opponents": {}} == ppo.env_config
@@ -103,27 +88,6 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
     assert name == "DISTIL-7x7-4"
     changed = {"num_snakes": 4, "width": 7, "height": 7, "ruleset": "wrapped"}
     assert four.env_config == named.env_config | changed
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--gamma", "0.9"], r"--gamma: DISTIL has no gamma; add --algorithm PPO or DQN"),
-        (["--rl.training.config.gamma", "0.9"], r"config\.gamma: DISTIL .*add --algorithm PPO or"),
-        (["--rewards", "survival"], r"rewards.* DISTIL.* --algorithm PPO"),
-        (["--n-step", "5"], r"--n-step: DISTIL has no n_step; add --algorithm DQN$"),
-        (["--algorithm", "DQN", "--expert-nodes", "5"], r"DQN has no expert_nodes; .* DISTIL"),
-        (["--experiment", "duel-ppo", "--broadcast-interval", "5"], r"PPO has no .* APEX$"),
-        (["--algorithm", "EXIT", "--num-snakes", "3"], r"--num-snakes is 3, but EXIT"),
-    ],
-)
-def test_a_setting_of_another_algorithm_is_refused_with_its_name(
-    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from battlesnake_rl.commands.train_command import main
-
-    assert main(["--num-iters", "1", *arguments]) == 2
-    assert re.search(line, capsys.readouterr().err.strip())
 
 
 LIGHT = """

@@ -67,28 +67,6 @@ def train(runs: Path, *arguments: str) -> int:
 # -- Settings and packages -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--num-env-runners", "1"], "num_env_runners is 1, but MXNET plays and learns in one"),
-        (["--observation", "planes"], "observation is {'name': 'planes'"),
-        (["--frame-stack", "1"], "observation is {'name': 'bordered-51s', 'frame_stack': 1}"),
-        (["--opponents", '["hungry"]'], "opponents needs PPO, DISTIL, DQN or APEX, got MXNET"),
-        (["--iterate-map-size", "true"], "iterate-map-size is True, but MXNET has no"),
-        (["--rl.training.config.env_config.num_snakes", "[2, 3]"], "num-snakes must be a number"),
-        (["--rl.training.config.n_step", "3"], "n_step: MXNET has no n_step; add --algorithm DQN"),
-        (["--rl.training.config.tau", "0"], "tau must be more than 0 and at most 1, got 0.0"),
-        (["--rl.training.config.buffer_size", "1000000000"], "buffer_size is 1000000000, and the"),
-        (["--rl.training.config.buffer_size", "8"], "buffer_size must be more than warmup_"),
-    ],
-)  # fmt: skip
-def test_a_setting_without_effect_is_refused_by_name(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    assert train(tmp_path, "--num-iters", "1", "--dry-run", *arguments) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_without_the_package_the_error_names_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server.commands import arena_command
-from tests.processes import COMMAND, free_port, run
+from tests.processes import COMMAND, run
 from tests.server import misbehaving_snakes
 
 
@@ -173,38 +173,6 @@ def test_resuming_does_not_mix_games_of_two_versions_of_a_file(
     assert [line["games"] for line in json.loads(done.out)] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "give --web"),
-        (["nobody"], "'nobody'"),
-        (["hungry"], "hungry"),
-        (["missing.py", "hungry"], r"missing\.py"),
-        (["hungry"] * 17, r"--num-snakes.* 16.* 17"),
-        (["missing.onnx"], r"missing\.onnx"),
-        (["random", "random", "--map=atlantis"], "atlantis"),
-        (["random", "random", "--width=99"], r"width.* 1.* 25.* 99"),
-        (
-            ["random", "--num-snakes=2"],
-            r"--num-snakes.* 1.* \(1\)",
-        ),
-        (["random", "--timeout=0"], r"--timeout.* 1"),
-        (["random", "random", "--database=results.db"], "sqlite:///"),
-        ([f"http://127.0.0.1:{free_port()}"], r"http://127\.0\.0\.1:"),
-    ],
-)
-def test_a_usage_error_is_reported_before_any_game(
-    arguments: list[str],
-    message: str,
-    database: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert arena_command.main([database, *arguments]) == 2
-    assert re.search(message, capsys.readouterr().err)
-    assert not (tmp_path / "arena.sqlite").exists()
-
-
 @pytest.mark.parametrize("form", ["file", "run"])
 def test_a_policy_is_rejected_on_an_unsupported_board_size(
     policy_file: Path, database: str, capsys: pytest.CaptureFixture[str], form: str
@@ -296,33 +264,3 @@ def test_a_match_with_a_url_is_refereed(
     )  # fmt: skip
     assert result["games"] == 4
     assert result["score"] >= 0.5
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (["hungry", "--sprt", "0", "20"], r"snakes.* 1"),
-        (["hungry", "tree", "--sprt", "0", "20", "--num-snakes=3"], "--num-snakes"),
-        (["hungry", "tree", "--sprt", "20", "0"], r"20.* 0"),
-        (["hungry", "tree", "--sprt", "0", "20", "--alpha=0.7"], "alpha"),
-        (["hungry", "tree", "--sprt", "0", "20", "--beta=0"], "beta"),
-        (["hungry", "tree", "--alpha=0.1"], "give --sprt"),
-        (["hungry", "tree", "--nodes=5"], "--nodes"),
-        (["minimax", "tree", "--nodes=5", "--timeout=100"], "--timeout"),
-        (["minimax", "http://127.0.0.1:9/", "--nodes=5"], "give --timeout"),
-        (["minimax", "tree", "--nodes=5", "--move-time=2"], "not both"),
-        (["--web", "--web-opponent=nobody", "--port=0"], "'nobody'"),
-        (["hungry", "tree", "--web-opponent=minimax"], "--web-opponent.* without --web"),
-        (["hungry", "tree", "--allow-networks=private"], "--allow-networks.* without URLs"),
-        (["hungry", "tree", "--port=8000"], "--port.* without --web"),
-        (["hungry", "tree", "--sprt", "0", "20", "--points"], "--points.* with --sprt"),
-        (["hungry", "tree", "--json", "--points", "--nodes=5"], "--points.* with --json"),
-        (["--web", "--web-opponent=nobody", "--board-size=7"], "--board-size.* without snakes"),
-        (["hungry", "tree", "--ray-address=auto", "--jobs=99"], "--jobs.* with --ray-address"),
-    ],
-)
-def test_meaningless_options_are_rejected(
-    call: list[str], message: str, database: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert arena_command.main([*call, database]) == 2
-    assert re.search(message, capsys.readouterr().err)

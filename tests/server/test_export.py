@@ -55,24 +55,6 @@ def test_the_page_plays_by_itself(game: Path, browser: Browser) -> None:
     assert int(browser.run("document.querySelectorAll('#board .cells').length")) == 1
 
 
-def test_a_game_is_no_policy(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["game", "export", str(game)]) == 2
-    assert "-o game.gif" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("ending", "option"),
-    [("gif", "--turn=2"), ("svg", "--turns-per-second=50"), ("html", "--cell-size=10")],
-)
-def test_options_without_effect_are_rejected(
-    ending: str, option: str, game: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = game.with_suffix(f".{ending}")
-    assert main.main(["game", "export", str(game), "-o", str(target), option]) == 2
-    assert re.search(rf"{option.split('=')[0]} has no effect.*\.{ending}", capsys.readouterr().err)
-    assert not target.exists()
-
-
 def test_a_film_without_its_library(
     game: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

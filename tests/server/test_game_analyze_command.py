@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -105,35 +104,6 @@ def test_a_terminated_command_saves_its_results(tmp_path: Path) -> None:
     found = GameAnalysis.load(analysis_path(game))
     assert found.positions
     assert not found.is_complete
-
-
-@pytest.mark.parametrize(
-    ("argument", "words"),
-    [
-        ("nothing.jsonl", r"'nothing\.jsonl'"),
-        ("http://127.0.0.1:9/games/x", r"http://127\.0\.0\.1:9/games/x"),
-        ("http://localhost.localdomain.invalid/games/x", r"localhost\.localdomain\.invalid"),
-    ],
-)
-def test_input_that_is_no_game_is_rejected(
-    argument: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert game_analyze_command.main([argument]) == 2
-    assert re.search(words, capsys.readouterr().err)
-
-
-@pytest.mark.parametrize("option", ["--fetch-dir=other", "--allow-networks=private"])
-def test_options_without_effect_are_rejected(
-    option: str, game: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert game_analyze_command.main([str(game), option]) == 2
-    assert f"{option.partition('=')[0]} has no effect on files" in capsys.readouterr().err
-    assert not analysis_path(game).exists()
-
-
-def test_quiet_and_json_exclude_each_other(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert game_analyze_command.main([str(game), "--quiet", "--json"]) == 2
-    assert "--json has no effect with --quiet" in capsys.readouterr().err
 
 
 def finished(seed: int = 3) -> Replay:

@@ -117,22 +117,6 @@ def test_an_unknown_name_is_rejected(
     assert "empty" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "option", "message"),
-    [
-        ("", "--map=royale", "--map.* on directories"),
-        ("", "--allow-networks=private", "--allow-networks.* without URLs"),
-        ("lost.jsonl", "--allow-networks=private", "--allow-networks.* without URLs"),
-        ("lost.jsonl", "--follow-redirects", "--follow-redirects.* without a URL as --strategy"),
-    ],
-)
-def test_options_without_effect_are_rejected(
-    name: str, option: str, message: str, game: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert game_coach_command.main([str(game.parent / name), "--snake=mine", option]) == 2
-    assert re.search(message, capsys.readouterr().err)
-
-
 HOSTILE_NAME = "mi\ud83dne \x1b]0;title\x07\r\n\u2028<&"
 """Half an emoji, an escape sequence for the terminal, and line breaks."""
 
@@ -179,9 +163,6 @@ def test_puzzles_are_found_in_games(
     assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
     assert game_puzzles_command.main([str(out)]) == 2
     assert "--web" in capsys.readouterr().err
-    for options in (["--port=8000"], ["--web", f"--output={out}"]):
-        assert game_puzzles_command.main(options) == 2
-        assert " has no effect without " in capsys.readouterr().err
     with pytest.raises(SystemExit):
         game_puzzles_command.main([str(game.parent), "--output", str(tmp_path)])
 

@@ -140,19 +140,3 @@ def test_a_policy_may_reject_a_board(
     assert out.count("no move, not") == 2
     assert "exception  " in out
     assert "PolicyError: " in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--follow-redirects"], "--follow-redirects.* without URLs"),
-        (["nowhere.txt"], r"nowhere\.txt"),
-        (["--snake", "nobody"], "'nobody'"),
-        (["--snake", "nowhere.onnx"], r"policy\.onnx"),
-    ],
-)
-def test_a_usage_error_is_reported(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    assert re.search(message, capsys.readouterr().err)

@@ -72,25 +72,6 @@ def test_a_resumed_ladder_plays_only_missing_pairs(tmp_path: Path) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (["nobody"], "'nobody'"),
-        (["hungry", "--timeout=100"], r"--timeout.* URL"),
-        (["hungry", "--nodes=100"], "--nodes"),
-        (["http://127.0.0.1:9/", "--move-time=5"], "give --timeout"),
-        (["http://127.0.0.1:9/"], r"http://127\.0\.0\.1:"),
-        (["hungry", "--follow-redirects"], "--follow-redirects.* without URLs"),
-        (["--json"], "--database.* without a snake"),
-    ],
-)
-def test_a_usage_error_is_reported(
-    call: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 2
-    assert re.search(message, capsys.readouterr().err)
-
-
 def test_a_ladder_without_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["hungry", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--max-minutes=0"]
     assert ladder_command.main(call) == 1

@@ -133,25 +133,6 @@ def test_a_mistake_in_the_file_is_reported_in_one_line(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--print-example", "--games=3"], "--games.* with --print-example"),
-        (["--print-example", "league.yaml"], "league.yaml.* with --print-example"),
-        (["league.yaml", "--check-health", "--json"], "--json.* with --check-health"),
-        (["league.yaml", "--check-health", "--token-file=t"], "--token-file.* with --check-health"),
-    ],
-)
-def test_options_without_effect_are_rejected(
-    options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    assert main.main(["league", *options]) == 2
-    assert re.search(message, capsys.readouterr().err)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_health_check_opens_no_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -244,12 +244,6 @@ def test_a_single_game_opens_at_once(
     assert opened[0] in capsys.readouterr().out
 
 
-def test_other_files_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "any.py").write_text("print(1)")
-    assert game_watch_command.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
-    assert "any.py, line 1" in capsys.readouterr().err
-
-
 def test_a_view_radius_without_effect_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,21 +108,6 @@ def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"{tmp_path.name}/none" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--port=8000"], "--port.* without --web"),
-        (["--web", "--json"], "--json.* with --web"),
-        (["--report", "--web"], "--web.* with --report"),
-    ],
-)
-def test_options_without_effect_are_rejected(
-    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.main(["runs", str(tmp_path), *options]) == 2
-    assert re.search(message, capsys.readouterr().err)
-
-
 def test_a_look_is_no_reason_for_a_training_to_be_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -480,24 +480,6 @@ def test_development_reloads(tmp_path: Path) -> None:
         assert "Restarting with" in log.read_text(), "the reloader runs"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--filters", "luck"], "'luck'"),
-        (["--snake", "random", "--color", "red"], "'red'"),
-        (["--snake", "nobody"], "'nobody'"),
-        (["nobody.zip"], r"nobody\.zip"),
-        (["--policy", "nowhere.onnx"], r"nowhere\.onnx"),
-        (["--snake", "random", "--filters", "walls"], "policy"),
-    ],
-)
-def test_a_wrong_call_says_why(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert module.main(arguments) == 2
-    assert re.search(words, capsys.readouterr().err)
-
-
 def test_what_was_typed_weighs_more_than_the_environment(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
