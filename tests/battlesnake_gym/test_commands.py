@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import itertools
 import json
@@ -248,24 +247,6 @@ def test_doctor_reports_what_plays_without_the_search(
     assert main.main(["doctor"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " search " in line]
     assert re.search("lookahead.* champion", line)
-
-
-def test_progress_bars_need_a_terminal() -> None:
-    """Every progress bar sets ``disable``; None disables tqdm's bar without a terminal."""
-    root = Path(__file__).parents[2]
-    packages = ("battlesnake_gym", "heuristics", "server", "rllib_src", "rllib_common")
-    calls = [
-        (path.name, call)
-        for package in packages
-        for path in (root / package).rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "tqdm"
-    ]
-    assert len(calls) >= 10
-    for name, call in calls:
-        off = [ast.unparse(word.value) for word in call.keywords if word.arg == "disable"]
-        assert off, f"{name}, line {call.lineno}"
-        assert off[0].startswith("None") or off[0].endswith("or None"), f"{name}: {off[0]}"
 
 
 def test_missing_extension_prints_one_line(

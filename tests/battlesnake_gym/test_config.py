@@ -1,9 +1,7 @@
-"""Every environment uses every field of `EnvConfig`, and each default is defined once."""
+"""Every environment uses every field of `EnvConfig`, and rejects what none has."""
 
-import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,7 +14,7 @@ from battlesnake_gym import (
     VectorBattlesnake,
     parallel_env,
 )
-from battlesnake_gym.config import TRAINING_DEFAULTS, EnvConfig
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from tests.env_options import BASE, CASES, seen
 
@@ -143,67 +141,3 @@ def test_start_cells_and_settings_are_checked(bad: dict[str, Any], message: str)
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
     with pytest.raises(ValueError, match=message):
         VectorBattlesnake.from_config(EnvConfig(**{**options, **bad}), 2)
-
-
-ROOT = Path(__file__).parents[2]
-READERS = ("battlesnake_gym", "rllib_src/battlesnake_rl/mabs")
-"""Packages that create environments."""
-
-ALSO_CALLED = {"num_agents": "num_snakes", "map_size": "width", "size": "width"}
-"""Names of the launcher and the commands for fields of `EnvConfig`."""
-
-
-def written_defaults(tree: ast.AST) -> Iterator[tuple[str, object]]:
-    """All names to which a module gives a constant default, as an argument or in a table."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            value = node.value
-            if isinstance(value, ast.Call) and value.args:  # option("standard", ...)
-                value = value.args[0]
-            yield from _constant(node.target.id, value)
-        elif isinstance(node, ast.arguments):
-            positional = [*node.posonlyargs, *node.args]
-            defaults = [None] * (len(positional) - len(node.defaults)) + node.defaults
-            for argument, value in zip(
-                [*positional, *node.kwonlyargs], [*defaults, *node.kw_defaults], strict=True
-            ):
-                yield from _constant(argument.arg, value)
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant):
-                    yield from _constant(str(key.value), value)
-        elif isinstance(node, ast.Call):
-            named = {keyword.arg: keyword.value for keyword in node.keywords}
-            if node.args and isinstance(node.args[0], ast.Constant) and "default" in named:
-                yield from _constant(str(node.args[0].value).lstrip("-"), named["default"])
-            for name, value in named.items():
-                yield from _constant(name or "", value)
-
-
-def _constant(name: str, value: ast.AST | None) -> Iterator[tuple[str, object]]:
-    if isinstance(value, ast.Constant):
-        yield name.replace("-", "_"), value.value
-
-
-def test_each_default_is_written_in_one_place() -> None:
-    """The rules define the ruleset, the map and the size; `config` defines all others."""
-    wanted = {
-        ("num_snakes", EnvConfig.num_snakes),
-        ("ruleset", EnvConfig.ruleset),
-        ("map", EnvConfig.map),
-        ("rewards", EnvConfig.rewards),
-        ("rewards", TRAINING_DEFAULTS.rewards),
-        ("max_turns", TRAINING_DEFAULTS.max_turns),
-        ("action_mask", EnvConfig.action_mask),
-        ("food_rng", EnvConfig.food_rng),
-    }
-    nowhere = {(name, getattr(EnvConfig, name)) for name in ("width", "height", "observation")}
-    found: dict[tuple[str, object], list[str]] = {default: [] for default in wanted | nowhere}
-    for package in READERS:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for name, value in written_defaults(ast.parse(path.read_text(encoding="utf-8"))):
-                default = ALSO_CALLED.get(name, name), value
-                if default in found and path.name not in ("exit.py", "exit_self_play.py"):
-                    found[default].append(f"{path.relative_to(ROOT)}: {name}={value!r}")
-    assert {default: places for default, places in found.items() if len(places) > 1} == {}
-    assert {default for default, places in found.items() if not places} == nowhere

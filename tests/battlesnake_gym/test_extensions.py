@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -58,12 +57,6 @@ def low(game, state, snake_id):
 masks.register("low", low)
 snakes.register("mine", lambda seed: Pipeline(*SAFE, seed=seed))
 """
-
-CUSTOM_SETTINGS: dict[str, Any] = {
-    "observation": "heads-and-food",
-    "rewards": {"climbed": 1.0},
-    "action_mask": "wall+low",
-}
 
 
 def test_file_with_one_snake_is_a_strategy(tmp_path: Path) -> None:

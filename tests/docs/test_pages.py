@@ -75,14 +75,6 @@ def title(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", DOCS, ids=title)
-def test_a_page_begins_with_its_purpose(page: Path) -> None:
-    heading, _, text = page.read_text().partition("\n\n")
-    assert heading.startswith("# ")
-    opening = text if page.name == "index.md" else text.partition("\n\n")[0]
-    assert re.search(r"After (this|these) pages?, you |(This page|These pages) ", opening)
-
-
 @pytest.mark.parametrize("page", HOW_TO, ids=title)
 def test_a_how_to_page_is_short(page: Path) -> None:
     assert len(page.read_text().split()) <= 600

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import random
-import sys
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -24,8 +21,6 @@ from battlesnake_gym.rules import (
     grows_always,
     wraps,
 )
-
-NO_DIFFERENCE = "no difference"
 
 LINE = 8
 """Turns played from one position, so that bodies pass through their ring buffers."""
@@ -196,19 +191,3 @@ def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
                 if found := previous.same_key(line):
                     yield found
                     break
-
-
-def load(path: str) -> ModuleType:
-    """Load a build of the search beside the installed one."""
-    loader = importlib.machinery.ExtensionFileLoader("battlesnake_heuristics.search._search", path)
-    spec = importlib.util.spec_from_file_location(
-        "battlesnake_heuristics.search._search", path, loader=loader
-    )
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-if __name__ == "__main__":
-    sys.stdout.write(next(differences(load(sys.argv[1]), 7, int(sys.argv[2])), NO_DIFFERENCE))

@@ -234,19 +234,6 @@ def test_sixteen_snakes_fit_and_the_clock_is_kept() -> None:
     assert Search()(board, seconds=0.05).move in board.safe_moves()
 
 
-def test_it_wins_duels_against_careful_snakes() -> None:
-    from battlesnake_gym import snakes
-
-    wins = 0
-    for seed in range(1, 5):
-        board = Board.new(11, 11, 2, game=Game(seed=seed * 1_000_003))
-        me, opponent = (snake.id for snake in board.snakes)
-        players = {me: Search(nodes=2000), opponent: snakes.make("cautious", seed)}
-        assert len(list(snakes.play(board, players))) == board.turn
-        wins += board.winner is not None and board.winner.id == me
-    assert wins == 4
-
-
 def test_a_board_without_a_living_you_is_refused() -> None:
     board = Board.new(11, 11, 2, game=Game(seed=1))
     with pytest.raises(ValueError, match="you"):

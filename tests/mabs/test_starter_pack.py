@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,21 +101,3 @@ def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: 
 
     with pytest.raises(ValueError, match=message):
         translate_hyperparameters(given)
-
-
-def test_the_page_has_every_name() -> None:
-    from battlesnake_rl.mabs.starter_pack import RENAMED_HYPERPARAMETERS, UNSUPPORTED_HINTS
-
-    page = (
-        Path(__file__).parents[2] / "docs" / "how-to" / "move-from-the-starter-pack.md"
-    ).read_text()
-    page = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
-    named = {word.removeprefix("rl.training.config.") for word in re.findall(r"`([^`]+)`", page)}
-    rare = {"num_cpus_per_worker", "num_cpus_for_driver", "ignore_worker_failures", "lambda_"}
-    rare |= {"timesteps_per_iteration", "seed", "monitor", "rl.training.env"}
-    rare |= {"rl.training.stop.timesteps_total"}
-    missing = {
-        name.removeprefix("rl.training.config.")
-        for name in (*RENAMED_HYPERPARAMETERS, *UNSUPPORTED_HINTS)
-    } - named
-    assert missing <= rare

@@ -1,7 +1,6 @@
 """Content of a job's archive, packed by the SageMaker SDK, and S3 URIs."""
 
 import io
-import json
 import re
 import tarfile
 from collections.abc import Callable
@@ -84,26 +83,6 @@ def test_nothing_compiled_is_left_by_the_questions_before(
         "train.py",
     ]
     assert [path.name for path in Path(sources["dependencies"][0]).iterdir()] == ["__init__.py"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ROOT / "docs" / "how-to" / "run-sagemaker-jobs.md",
-        ROOT / "docs" / "tutorials" / "first-sagemaker-job.md",
-        *sorted((ROOT / "notebooks").glob("*.ipynb")),
-    ],
-    ids=lambda path: path.name,
-)
-def test_pages_and_notebooks_show_no_other_way(path: Path) -> None:
-    text = path.read_text()
-    if path.suffix == ".ipynb":
-        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
-    # A list of folders may only be an argument of ``copy_sources``.
-    ways = re.findall(r"(\*\*copy_sources\(\n *source_dir=\S+\n *)?dependencies=\[", text)
-    assert all(ways), "dependencies=[...] goes as it is to the SDK"
-    project = text.count("**copy_project_sources(")
-    assert len(ways) + project == text.count("entry_point=")
 
 
 def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import os
 import re
@@ -16,35 +15,9 @@ from tests.processes import run
 FOLDER = Path(__file__).parents[2] / "docs" / "trainers"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
 
-MOST_LINES = 40
-"""Of a script, besides its imports, docstrings, comments and blank lines."""
 
 GAMES = 200
 """That `win_rate` plays unless told otherwise."""
-
-
-def test_the_page_shows_each_script() -> None:
-    pages = [page.read_text() for page in (FOLDER.parent / "how-to").glob("*.md")]
-    assert SCRIPTS
-    shown = re.findall(r"literalinclude} \.\./trainers/(\S+)", "\n".join(pages))
-    assert sorted(shown) == SCRIPTS
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_it_is_short(script: str) -> None:
-    text = (FOLDER / script).read_text()
-    passed_over: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if docstring or isinstance(node, ast.Import | ast.ImportFrom):
-            assert isinstance(node, ast.stmt)
-            passed_over.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = [
-        line
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.strip().startswith("#") and number not in passed_over
-    ]
-    assert len(lines) <= MOST_LINES
 
 
 @pytest.mark.slow

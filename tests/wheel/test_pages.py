@@ -19,7 +19,7 @@ import pytest
 from tests.processes import free_port, run
 from tests.wheel.conftest import Built, Environment
 from tests.wheel.pages import OTHERS, PAGES, ROOT, SHELL, Command, blocks, commands
-from tests.wheel.shortened import Rule, extras_are_there, rule_of, stack_is_there
+from tests.wheel.shortened import Rule, rule_of
 
 PATIENCE = 300
 """Seconds that a server may take to answer, on a very busy machine."""
@@ -278,30 +278,6 @@ def told(
 def test_python(page: str, told: dict[str, tuple[int, str]]) -> None:
     status, said = told[page]
     assert status == 0, said
-
-
-# What notices a page that is wrong.
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "battlesnake-gym fly",
-        "aws cloudformation deploy --template-file deployment/cloudformation/snake.yaml "
-        "--parameter-overrides Colour=red",
-        'pip install ".[everything]"',
-        'pip install "battlesnake-gym[server]"',
-        "docker build -f deployment/Dockerfile .",
-    ],
-)
-def test_a_wrong_command_is_noticed(command: str) -> None:
-    with pytest.raises(AssertionError):
-        rule_of(command).form(command)
-
-
-def test_what_a_page_says_of_a_command_is_looked_for() -> None:
-    assert extras_are_there('pip install ".[rllib,server]"') == ""
-    assert stack_is_there("aws cloudformation delete-stack --stack-name snake") == ""
 
 
 @pytest.mark.slow

@@ -31,13 +31,6 @@ def play(state: State, *moves: str, game: Game = BARE) -> State:
     return state
 
 
-def fates(state: State) -> list[tuple[str, str]]:
-    return [(snake.eliminated_cause, snake.eliminated_by) for snake in state.snakes]
-
-
-ALIVE = ("", "")
-
-
 class TestMove:
     @pytest.mark.parametrize(
         ("body", "move"),
