@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -160,6 +160,24 @@ def test_a_database_of_version_0_1_is_converted(
         assert (row.failures, row.reason, row.cooldown_until) == (
             2, "no answer", datetime(2026, 11, 27, 12),
         )  # fmt: skip
+    engine.dispose()
+
+
+def test_only_the_rows_of_the_given_snakes_are_loaded(url: str) -> None:
+    engine = open_database(url)
+    loaded: list[str] = []
+    with Session(engine) as session:
+        for name in ("hungry", "tree", "cautious"):
+            set_benched(session, "Club", name, True)
+        session.commit()
+        session.expunge_all()
+        event.listen(session, "loaded_as_persistent", lambda _, row: loaded.append(row.snake))
+        rows = load_league_snakes(session, "Club", iter(["tree", "new"]))
+        assert [(name, row.benched) for name, row in rows.items()] == [
+            ("tree", True),
+            ("new", False),
+        ]
+    assert loaded == ["tree"]
     engine.dispose()
 
 

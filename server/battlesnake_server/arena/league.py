@@ -190,7 +190,10 @@ def load_league_snakes(
 
     The row of a snake without a stored row is new, and the snake is healthy.
     """
-    stored = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
+    names = list(names)
+    stored = session.scalars(
+        select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake.in_(names))
+    )
     rows = {row.snake: row for row in stored}
     return {
         name: rows.get(name)
