@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -239,6 +239,16 @@ class SageMakerRayLauncher:
         """
         process_environment.set_default_variables()  # Must precede the imports of torch and Ray.
         launcher = cls()
+        settings_class = cls.hyperparameters_class
+        given: dict[str, Any] = {}
+        typed: dict[str, Any] = {}
+
+        def name_as_given(message: str) -> str:
+            """Return an error message with the name or the option that the user gave."""
+            flags = {name.replace("-", "_") for name in typed}
+            message = hyperparameters.restore_name(message, settings_class, [*given, *flags])
+            return _name_flag(message, flags)
+
         words = sys.argv[1:] if argv is None else argv
         if hyperparameters.repeats_sm_hps(words, os.environ):
             words = []
@@ -265,6 +275,7 @@ class SageMakerRayLauncher:
             if not arguments.resume:
                 parser.reject_given(arguments, ["trust_checkpoint"], "with --no-resume")
             chosen = cls.hyperparameters_class.complete(given)
+            settings_class = chosen.hyperparameters_class
             settings, overrides = hyperparameters.fill(
                 chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name, typed
             )
@@ -274,13 +285,13 @@ class SageMakerRayLauncher:
                     f"{hyperparameters.CONFIG_PREFIX}num_env_runners cannot be set; use the "
                     "hyperparameter num_env_runners"
                 )
+            _check_evaluation(given, overrides)
             if chosen.check is not None:
                 chosen.check(settings, overrides)
             _check_unused_settings(settings, os.environ)
             membership = Membership.from_environment(settings)
         except ValueError as error:
-            message = hyperparameters.restore_name(str(error), cls.hyperparameters_class, typed)
-            report_failure(_name_flag(message, typed), prog=prog)
+            report_failure(name_as_given(str(error)), prog=prog)
             return 2
         if not arguments.dry_run and sys.stderr.isatty():
             sys.stderr.write("starting PyTorch and Ray, which takes some seconds ...\n")
@@ -298,6 +309,7 @@ class SageMakerRayLauncher:
             membership=membership,
             messages=[*chosen.messages],
             prog=prog,
+            name_as_given=name_as_given,
         ).run()
 
     def parser(self, prog: str | None, given: dict[str, Any] | None = None) -> Parser:
@@ -336,6 +348,15 @@ class SageMakerRayLauncher:
         return parser
 
 
+def _check_evaluation(given: Iterable[str], overrides: Mapping[str, Any]) -> None:
+    """Reject given settings of RLlib's evaluation if RLlib does not evaluate."""
+    prefix = f"{hyperparameters.CONFIG_PREFIX}evaluation_"
+    interval = f"{prefix}interval"
+    for name in given if not overrides.get("evaluation_interval") else ():
+        if name.startswith(prefix) and name != interval:
+            raise HyperparameterError(f"{name} has no effect; set {interval}, or omit {name}")
+
+
 def _check_stop_condition(settings: Any) -> None:
     """Reject hyperparameters without a stop condition."""
     if all(getattr(settings, name) is None for name in STOP_CONDITIONS):
@@ -368,10 +389,10 @@ def _check_unused_settings(settings: Any, environ: Mapping[str, str]) -> None:
             raise HyperparameterError(f"{name} has no effect outside a SageMaker job; omit {name}")
 
 
-def _name_flag(message: str, typed: Mapping[str, Any]) -> str:
+def _name_flag(message: str, typed: Container[str]) -> str:
     """Return an error message with the option that the user typed instead of its name."""
     name, *rest = message.split(" ", 1)
     plain = name.rstrip(":")
-    if plain in typed and "." not in plain:
+    if plain.replace("-", "_") in typed and "." not in plain:
         return " ".join([f"--{plain.replace('_', '-')}{name[len(plain) :]}", *rest])
     return message

@@ -318,7 +318,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-f", "one-hour", "--num-env-runners", "100"), r"num_env_runners.* 0"),
+        (("-f", "one-hour", "--num-env-runners", "100"), r"--num-env-runners.* 0"),
         (
             ("--rl.training.config.num_gpus_per_learner", "3"),
             "3 GPUs",
@@ -368,6 +368,10 @@ def test_missing_experiments(tmp_path: Path) -> None:
         (
             ("-f", "easy-200", "--rl.training.config.evaluation_duration", "2.5"),
             r"evaluation_duration.*\n$",
+        ),
+        (
+            ("--rl.training.config.evaluation_config", '{"explore": false}'),
+            r"evaluation_config has no effect; set \S+evaluation_interval",
         ),
         (("--rl.training.config.policies", "3"), "policies must be a mapping, got 3"),
     ],

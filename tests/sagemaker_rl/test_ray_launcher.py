@@ -210,7 +210,7 @@ def test_a_buffer_that_does_not_fit_into_memory_is_refused_or_warned_about(
     config: Any = PPOConfig()
     assert check_memory(config, tmp_path) == "", "RLlib's PPO keeps nothing"
     config = config.env_runners(num_env_runners=0)
-    size = BufferSize("replay_buffer_config.capacity", 1000, int(full_gib * 2**30))
+    size = BufferSize("replay_capacity", 1000, int(full_gib * 2**30))
     object.__setattr__(config, "full_buffer", lambda: size)
     if told and not told.startswith("warning"):
         with pytest.raises(HyperparameterError, match=told):

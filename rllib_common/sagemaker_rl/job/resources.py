@@ -16,7 +16,7 @@ import psutil
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError
+from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 _CGROUP_MEMORY_FILES = (
     ("memory.max", "memory.current"),
@@ -39,7 +39,7 @@ class BufferSize:
     """Memory of a buffer that grows during training.
 
     Attributes:
-        setting: Field of RLlib's configuration that determines the size.
+        setting: Name of the algorithm's setting that determines the size.
         value: Value of the setting.
         full_bytes: Size of the full buffer, in bytes.
     """
@@ -75,7 +75,7 @@ def check_memory(config: AlgorithmConfig, cgroup_root: Path = Path("/sys/fs/cgro
             free = min(free, bound - int((cgroup_root / usage).read_text()))
     free -= _PROCESS_BYTES * (1 + config.num_env_runners)
     needs = (
-        f"{CONFIG_PREFIX}{buffer.setting} is {buffer.value}, and the full buffer needs "
+        f"{buffer.setting} is {buffer.value}, and the full buffer needs "
         f"{_format_gib(buffer.full_bytes)}, but this machine has {_format_gib(total)} of memory"
     )
     fitting = max(int(buffer.value * free / buffer.full_bytes), 1)

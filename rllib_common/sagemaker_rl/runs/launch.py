@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
@@ -109,6 +109,8 @@ class Launch:
     messages: list[str]
     """Log lines about the settings."""
     prog: str | None
+    name_as_given: Callable[[str], str]
+    """Function that returns an error message with the name of the setting that the user gave."""
     config: Any = None
     """RLlib's validated configuration, once the settings are checked."""
 
@@ -153,7 +155,7 @@ class Launch:
         except ValueError as error:
             # RLlib appends a hint that disables all checks.
             reason = str(error).partition("\nTo suppress all validation errors")[0]
-            report_failure(reason, prog=self.prog)
+            report_failure(self.name_as_given(reason), prog=self.prog)
             return 2
         try:
             if run is None:

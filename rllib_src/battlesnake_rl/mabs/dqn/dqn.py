@@ -230,10 +230,12 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
             )
         frames, capacity = self.max_fragment_obs(), self.replay_buffer_kwargs()["capacity"]
         if frames > capacity:
+            has_shards = hasattr(self, "num_replay_shards")
             raise ValueError(
-                f"a fragment may have {frames} observations, but the replay buffer has "
-                f"capacity {capacity}; raise replay_buffer_config's capacity, or lower "
-                "rollout_fragment_length, num_envs_per_env_runner or num_replay_shards"
+                f"replay_capacity is {self.replay_buffer_config['capacity']}"
+                f"{f' ({capacity} per shard)' if has_shards else ''}, but a fragment may have "
+                f"{frames} observations; raise it, or lower rollout_fragment_length or "
+                f"num_envs_per_env_runner{' or num_replay_shards' if has_shards else ''}"
             )
 
     def max_fragment_obs(self) -> int:
@@ -247,7 +249,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         """Return the size of the full replay buffer, including all shards."""
         capacity: int = self.replay_buffer_config["capacity"]
         size = capacity * (observation_bytes(self.env_config) + ROW_BYTES)
-        return BufferSize("replay_buffer_config.capacity", capacity, size)
+        return BufferSize("replay_capacity", capacity, size)
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
         """Return the constructor arguments of `ReplayBuffer`.
