@@ -20,6 +20,7 @@ from battlesnake_gym.boards.json_fields import (
 from battlesnake_gym.boards.limited_view import check_view_radius
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules import Game, Settings, State
+from battlesnake_gym.rules.maps import ENGINE_MAPS
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE, MAX_SIZE
 
@@ -31,6 +32,19 @@ SizeT = TypeVar("SizeT", int, IntPerGame)
 
 STANDARD_GAME = Game()
 """The default rules of a game."""
+
+
+class _RecordedSettings:
+    """Settings that add the name of each field that is read to ``names``."""
+
+    def __init__(self, settings: Settings, names: set[str]) -> None:
+        self._settings = settings
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        self._names.add(name)
+        return getattr(self._settings, name)
+
 
 SETTING_NAMES = tuple(field.name for field in fields(Settings))
 """Names of the rule settings."""
@@ -72,6 +86,28 @@ class GameSpec(Generic[SizeT]):
         """
         ids = [str(seat) for seat in range(self.num_snakes)]
         return rules.start(replace(self.game, seed=seed), self.width, self.height, ids)
+
+    def unused_settings(self: GameSpec[int]) -> set[str]:
+        """Return the names of the settings that have no effect on the games.
+
+        The rules and a built-in map read the settings of food and shrinking on the first turn or
+        never. Custom maps may read every setting later. The result is empty for games that cannot
+        be played.
+        """
+        if self.map not in ENGINE_MAPS:
+            return set()
+        read = {"view_radius"}
+        if self.ruleset == "royale" or self.map not in ("standard", "empty"):
+            read.add("hazard_damage_per_turn")
+        settings: Any = _RecordedSettings(self.game.settings, read)
+        game = replace(self.game, settings=settings, seed=1)
+        ids = [str(seat) for seat in range(self.num_snakes)]
+        try:
+            state = rules.start(game, self.width, self.height, ids)
+            rules.step(game, state, dict.fromkeys(ids, "up"))
+        except rules.RulesError:
+            return set()
+        return {*SETTING_NAMES} - read
 
 
 def parse_game_spec(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.game_spec import GameSpec, parse_game_spec
-from battlesnake_gym.rules import RulesError, Settings
+from battlesnake_gym.rules import MAPS, RULESETS, RulesError, Settings, State, is_over, step
 
 DEFAULTS: GameSpec[int] = GameSpec(2, max_turns=300)
 
@@ -57,3 +59,51 @@ def test_the_first_position_has_the_seats_of_the_setup() -> None:
     assert state.snakes != spec.start(seed=5).snakes
     with pytest.raises(RulesError, match="width must be between 1 and 25, got 26"):
         GameSpec(2, 26).start()
+
+
+def _play(spec: GameSpec[int]) -> list[State]:
+    """Return up to 60 positions of a game whose snakes turn on every second turn."""
+    game, state = replace(spec.game, seed=5), spec.start(seed=5)
+    states = [copy.deepcopy(state)]
+    for turn in range(60):
+        if is_over(game, state):
+            break
+        moves = {snake.id: ("up", "up", "left", "left", "down", "down", "right", "right")[turn % 8]
+                 for snake in state.snakes}  # fmt: skip
+        step(game, state, moves)
+        states.append(copy.deepcopy(state))
+    return states
+
+
+@pytest.mark.parametrize("ruleset", RULESETS)
+def test_unused_settings_change_no_game(ruleset: str) -> None:
+    values = {"food_spawn_chance": 90, "minimum_food": 9, "hazard_damage_per_turn": 60,
+              "shrink_every_n_turns": 2}  # fmt: skip
+    for board_map in MAPS.values():
+        (width, height), most = board_map.sizes[0], board_map.players[1]
+        spec: GameSpec[int] = GameSpec(min(2, most), width, height, ruleset, board_map.id)
+        unused = spec.unused_settings()
+        changed = replace(spec, settings={name: values[name] for name in unused})
+        assert _play(changed) == _play(spec), board_map.id
+
+
+@pytest.mark.parametrize(
+    ("spec", "unused"),
+    [
+        (GameSpec(2), {"hazard_damage_per_turn", "shrink_every_n_turns"}),
+        (GameSpec(2, map="empty"), {field.name for field in fields(Settings)} - {"view_radius"}),
+        (GameSpec(2, map="hz_spiral"), {"shrink_every_n_turns"}),
+        (
+            GameSpec(2, map="hz_castle_wall"),
+            {"food_spawn_chance", "minimum_food", "shrink_every_n_turns"},
+        ),
+        *(
+            (GameSpec(2, map=name), set())
+            for name in ("royale", "sinkholes", "healing_pools", "hz_hazard_pits")
+        ),
+        (GameSpec(2, ruleset="royale"), set()),
+        (GameSpec(2, 30), set()),
+    ],
+)
+def test_the_settings_without_effect_are_known(spec: GameSpec[int], unused: set[str]) -> None:
+    assert spec.unused_settings() == unused

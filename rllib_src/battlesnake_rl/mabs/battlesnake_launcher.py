@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from battlesnake_gym import snakes
 from battlesnake_gym.env.opponent_names import seat_fractions, with_absolute_paths
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
@@ -249,6 +252,14 @@ def _check_early(
     env_config = chosen.env_config | games
     chosen.check_games(settings, algorithm, env_config, settings.policy_sharing)
     make_vector_env(1, env_config)
+    names = [field.name for field in fields(GameSpec)]
+    played: Any = GameSpec(**{name: env_config[name] for name in names})
+    played = replace(played, num_snakes=int(np.max(played.num_snakes)))
+    if unused := sorted(played.unused_settings() & {*(env_config["settings"] or ())}):
+        raise HyperparameterError(
+            f"settings has {unused[0]}, which has no effect in {played.ruleset} games on the map "
+            f"{played.map}; omit {unused[0]}"
+        )
 
 
 class BattlesnakeLauncher(SageMakerRayLauncher):

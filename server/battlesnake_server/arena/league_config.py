@@ -213,6 +213,11 @@ def _parse_board(content: object, path: str, entrants: int) -> GameSpec[int]:
         game_spec.start()
     except ValueError as error:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
+    if unused := sorted(game_spec.unused_settings() & board.keys()):
+        raise BoardError(
+            f"{path}.{unused[0]} has no effect in {game_spec.ruleset} games on the map "
+            f"{game_spec.map}; omit {unused[0]}"
+        )
     return game_spec
 
 

@@ -128,6 +128,9 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.snakes:
             setup = _tournament_settings(arguments)
             check_playable(setup)
+            unused = sorted(setup.game_spec.unused_settings())
+            where = f"in {arguments.ruleset} games on the map {arguments.map}"
+            command.reject_given(arguments, unused, where)
             is_alone = len(arguments.snakes) == 1 and not arguments.num_snakes
             if is_alone and arguments.ruleset != "solo":
                 raise ValueError(
