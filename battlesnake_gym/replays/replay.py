@@ -207,6 +207,18 @@ class Replay:
         if not start <= turn <= end:
             raise ReplayError(f"turn must be between {start} and {end}, got {turn}")
 
+    def set_default_view_radius(self, view_radius: int | None) -> int | None:
+        """Set the view radius of a game whose settings have none.
+
+        Returns:
+            The view radius, or None if the settings have one.
+        """
+        if self.game.settings.view_radius is not None:
+            return None
+        settings = dataclasses.replace(self.game.settings, view_radius=view_radius)
+        self.first.game = dataclasses.replace(self.game, settings=settings)
+        return view_radius
+
     def snake_id(self, id_or_name: str) -> str:
         """Return the id of the snake that has this id or this unique name.
 

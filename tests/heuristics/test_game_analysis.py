@@ -136,6 +136,16 @@ def test_with_limited_view_the_assessment_depends_only_on_the_view(tmp_path: Pat
         assert (values[0] == values[1]) is is_equal
         lines_of = {name for candidates in found for one in candidates for name in one.line}
         assert lines_of == ({"a"} if is_equal else {"a", "b"})
+    replay.save(path)
+    full = analyze_game(path, 800)
+    assumed = analyze_game(path, 800, view_radius=3)
+    assert [one.view_radius for one in (full, assumed)] == [None, 3]
+    assert GameAnalysis.load(analysis_path(path)).view_radius == 3
+    assert {name for one in full.positions[0].assessments["a"].candidates for name in one.line} == {
+        "a", "b"
+    }  # fmt: skip
+    of_assumed = assumed.positions[0].assessments["a"].candidates
+    assert {name for one in of_assumed for name in one.line} == {"a"}
 
 
 class _StoppedError(Exception):

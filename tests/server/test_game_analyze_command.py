@@ -94,6 +94,28 @@ def test_the_command_prints_and_saves(game: Path, capsys: pytest.CaptureFixture[
     assert {one["annotation"] for one in told["mistakes"]} <= {"?", "??"}
 
 
+@pytest.mark.parametrize(("own", "assumed"), [(None, 3), (2, None)])
+def test_the_command_and_the_page_assume_the_view_radius(
+    own: int | None, assumed: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "game.jsonl"
+    replay = played(turns=1)
+    replay.set_default_view_radius(own)
+    replay.save(path)
+    client = replay_pages.create_app([path], view_radius=3).test_client()
+    client.post(f"/analysis/{path.name}", json={})
+    until(lambda: client.get(f"/analysis/{path.name}").get_json()["state"] == "done")
+    assert GameAnalysis.load(analysis_path(path)).view_radius == assumed
+    unlimited = replay_pages.create_app([path]).test_client()
+    state = unlimited.get(f"/analysis/{path.name}").get_json()["state"]
+    assert state == ("done" if own else "none")
+    status = game_analyze_command.main([str(path), "--view-radius", "3"])
+    out, error = capsys.readouterr()
+    assert status == (2 if own else 0)
+    assert ("--view-radius has no effect on games" in error) is (own is not None)
+    assert out.endswith("game.jsonl --view-radius 3\n") is (own is None)
+
+
 def test_a_terminated_command_saves_its_results(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)

@@ -73,6 +73,7 @@ class GameAnalysis:
         final_scores: Final score of each snake; None if the game was stopped.
         evaluation_id: Name of the evaluation, with the first digits of its SHA-256 hash.
         positions: Analyzed positions by turn, in the order of their analysis.
+        view_radius: Assumed view radius; None if the game's settings have one, or for no limit.
     """
 
     game: str
@@ -82,6 +83,7 @@ class GameAnalysis:
     final_scores: dict[str, float] | None
     evaluation_id: str = ""
     positions: dict[int, AnalyzedPosition] = field(default_factory=dict)
+    view_radius: int | None = None
 
     def __post_init__(self) -> None:
         self.evaluation_id = (
@@ -122,7 +124,7 @@ class GameAnalysis:
         return {
             "analysis": _FORMAT_VERSION, "game": self.game, "evaluation_id": self.evaluation_id,
             "nodes": self.nodes, "first": self.first, "last": self.last,
-            "final_scores": self.final_scores,
+            "final_scores": self.final_scores, "view_radius": self.view_radius,
         }  # fmt: skip
 
     @classmethod
@@ -149,6 +151,7 @@ class GameAnalysis:
                 header["final_scores"],
                 json_fields.string(header, "evaluation_id", ""),
                 dict(map(_position_from_dict, lines)),
+                header.get("view_radius"),
             )
         except ReplayError:
             raise
@@ -194,6 +197,7 @@ def analyze_game(
     nodes: int = ANALYSIS_NODES,
     jobs: int = 1,
     on_update: _OnUpdate = lambda analysis: None,
+    view_radius: int | None = None,
 ) -> GameAnalysis:
     """Analyze the recorded game at ``path`` and save the result next to the game file.
 
@@ -205,12 +209,13 @@ def analyze_game(
         nodes: Node limit per living snake and turn.
         jobs: Number of processes.
         on_update: Called with the analysis at the start, after every turn, and at the end.
+        view_radius: View radius if the game's settings have none; None for no limit.
 
     Raises:
         ReplayError: If the file is not a recorded game of at least two snakes and one turn.
     """
     replay = Replay.load(path)
-    analysis = _load_or_start(path, replay, nodes)
+    analysis = _load_or_start(path, replay, nodes, replay.set_default_view_radius(view_radius))
     snake_ids = [snake.id for snake in replay.first.snakes]
     missing = [
         turn for turn in sample_turns(replay, snake_ids) if turn[0].turn not in analysis.positions
@@ -264,10 +269,13 @@ def _with_probability(candidate: CandidateMove, probability: float | None) -> Ca
     return dataclasses.replace(candidate, win_probability=min(probability, 1.0))
 
 
-def _load_or_start(path: Path, replay: Replay, nodes: int) -> GameAnalysis:
-    """Load the saved analysis if its node limit suffices, or start a new analysis."""
+def _load_or_start(path: Path, replay: Replay, nodes: int, view_radius: int | None) -> GameAnalysis:
+    """Load the saved analysis if its node limit suffices, or start a new analysis.
+
+    The saved analysis must have the same assumed ``view_radius``.
+    """
     existing = load_current_analysis(path)
-    if existing is not None and existing.nodes >= nodes:
+    if existing and existing.nodes >= nodes and existing.view_radius == view_radius:
         return existing
     if replay.game.solo or not replay.turns:
         raise ReplayError(
@@ -277,7 +285,8 @@ def _load_or_start(path: Path, replay: Replay, nodes: int) -> GameAnalysis:
         raise ReplayError(f"{path.name}: {reason}; give another game")
     first = replay.first.turn
     last = first + len(replay.turns) - 1
-    return GameAnalysis(file_sha256(path), nodes, first, last, final_scores(replay.last))
+    scores = final_scores(replay.last)
+    return GameAnalysis(file_sha256(path), nodes, first, last, scores, view_radius=view_radius)
 
 
 def _analyze_turns(

@@ -19,6 +19,7 @@ from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
     add_json_option,
+    add_view_radius_option,
     bounded_number,
     output_dir,
     positive,
@@ -33,6 +34,7 @@ from battlesnake_heuristics.analysis.position_analysis import ANALYSIS_NODES
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
 from battlesnake_server.replay_viewer import game_fetcher
+from battlesnake_server.replay_viewer.replay_library import has_view_radius
 
 _PROG = "battlesnake-gym game analyze"
 
@@ -56,10 +58,14 @@ def main(argv: list[str] | None = None) -> int:
             options.game, address_policy.from_options(options), options.fetch_dir,
             ruleset=options.ruleset, board_map=options.map,
         )  # fmt: skip
+        if options.view_radius is not None and has_view_radius(path):
+            command.reject_given(options, ["view_radius"], "on games with a view radius")
         with tqdm(unit="turn", desc="analyzing", disable=options.quiet or None) as bar:
             if not options.quiet:
                 bar.write(f"analyzing {path_text(path.name)}", sys.stderr)
-            analysis = analyze_game(path, options.nodes, options.jobs, _make_progress_callback(bar))
+            analysis = analyze_game(
+                path, options.nodes, options.jobs, _make_progress_callback(bar), options.view_radius
+            )
         names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
         return print_error(_PROG, error)
@@ -67,9 +73,10 @@ def main(argv: list[str] | None = None) -> int:
         print_json(to_dict(analysis, names))
     elif not options.quiet:
         sys.stdout.write(_format_report(analysis, names))
+        radius = "" if options.view_radius is None else f" --view-radius {options.view_radius}"
         sys.stdout.write(
             f"saved as {path_text(analysis_path(path))}; "
-            f"to view it: battlesnake-gym game watch {path_text(path)}\n"
+            f"to view it: battlesnake-gym game watch {path_text(path)}{radius}\n"
         )
     return 0
 
@@ -148,6 +155,7 @@ def parser() -> Parser:
         help="number of processes")  # fmt: skip
     add("--fetch-dir", type=output_dir, default=Path(), metavar="DIR",
         help="directory for fetched games (default: current directory)")  # fmt: skip
+    add_view_radius_option(parser)
     add("--quiet", action="store_true", help="print nothing")
     add_json_option(parser)
     game_fetcher.add_options(parser)

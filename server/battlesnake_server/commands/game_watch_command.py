@@ -11,6 +11,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy, open_listener
 from battlesnake_server.replay_viewer import game_fetcher, game_urls
+from battlesnake_server.replay_viewer.replay_library import has_view_radius
 from battlesnake_server.web import pages
 from battlesnake_server.web.access_control import create_token
 from battlesnake_server.web.replay_pages import create_app
@@ -26,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
         token = create_token(arguments.host, arguments.allow_host)
         addresses = address_policy.from_options(arguments)
         paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
-        if arguments.view_radius is not None and all(map(_has_view_radius, paths)):
+        if arguments.view_radius is not None and all(map(has_view_radius, paths)):
             command.reject_given(arguments, ["view_radius"], "on games with a view radius")
         app = create_app(paths, token, addresses, arguments.view_radius)
         listener = open_listener(arguments.host, arguments.port)
@@ -43,11 +44,6 @@ def main(argv: list[str] | None = None) -> int:
         path=f"replay/{quote(games[0].key)}" if len(games) == 1 else "",
         open_browser=not arguments.no_browser,
     )
-
-
-def _has_view_radius(path: Path) -> bool:
-    """Return whether a path is a recorded game whose settings contain a view radius."""
-    return path.is_file() and Replay.stream(path)[0].game.settings.view_radius is not None
 
 
 def _resolve_path(source: str, options: argparse.Namespace, addresses: AddressPolicy) -> Path:

@@ -24,6 +24,7 @@ from battlesnake_heuristics.analysis.game_analysis import (
 )
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_server.file_cache import cache_by_file
+from battlesnake_server.replay_viewer.replay_library import has_view_radius
 
 _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
@@ -52,8 +53,12 @@ class AnalysisQueue:
         self._lock = threading.Lock()
         self._closed = False
 
-    def start(self, game: Path) -> None:
+    def start(self, game: Path, view_radius: int | None = None) -> None:
         """Queue the analysis of a game, unless the analysis is already queued.
+
+        Args:
+            game: File of the game.
+            view_radius: View radius if the game's settings have none; None for no limit.
 
         Raises:
             BusyError: If the queue is full.
@@ -64,20 +69,23 @@ class AnalysisQueue:
                 return
             if len(unfinished) > _MAX_QUEUED:
                 raise BusyError("the analysis queue is full; try again later")
-            self._analyses[game] = self._executor.submit(self._analyze_game, game)
+            self._analyses[game] = self._executor.submit(self._analyze_game, game, view_radius)
 
-    def status_to_dict(self, game: Path, since: int = 0) -> dict[str, Any]:
+    def status_to_dict(
+        self, game: Path, since: int = 0, view_radius: int | None = None
+    ) -> dict[str, Any]:
         """Return the state of a game's analysis as a dict of JSON values.
 
         Args:
             game: File of the game.
             since: Index of the first analyzed turn to return.
+            view_radius: View radius if the game's settings have none; None for no limit.
 
         Returns:
             ``state`` is ``none``, ``running``, ``done`` or ``failed``. ``error`` is the error
             message of a failed analysis.
         """
-        analysis = _load_analysis(analysis_path(game), game)
+        analysis = _load_analysis(analysis_path(game), game, view_radius=view_radius)
         future = self._analyses.get(game)
         running = future is not None and not future.done()
         error = "" if future is None or running else str(future.exception() or "")
@@ -109,13 +117,15 @@ class AnalysisQueue:
             process.terminate()
         self._executor.shutdown(cancel_futures=True)
 
-    def _analyze_game(self, game: Path) -> None:
+    def _analyze_game(self, game: Path, view_radius: int | None) -> None:
         """Run ``game analyze`` for one game.
 
         Raises:
             RuntimeError: If the analysis fails.
         """
         command = ["battlesnake_gym", "game", "analyze", "--quiet", str(game)]
+        if view_radius is not None and not has_view_radius(game):
+            command += ["--view-radius", str(view_radius)]
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -133,10 +143,15 @@ class AnalysisQueue:
 
 
 @cache_by_file(8)
-def _load_analysis(path: Path, game: Path) -> GameAnalysis | None:
-    """Return the analysis of ``game``, or None if its file at ``path`` is missing or unreadable."""
+def _load_analysis(path: Path, game: Path, view_radius: int | None) -> GameAnalysis | None:
+    """Return the analysis of ``game``, or None if its file at ``path`` is missing or unreadable.
+
+    An analysis with another view radius counts as missing.
+    """
     with contextlib.suppress(OSError):
-        return game_analysis.load_current_analysis(game)
+        found = game_analysis.load_current_analysis(game)
+        assumed = None if view_radius is None or has_view_radius(game) else view_radius
+        return found if found and found.view_radius == assumed else None
     return None
 
 

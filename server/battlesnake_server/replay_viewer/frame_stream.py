@@ -15,7 +15,6 @@ from flask import Response, request
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import replay_json
 from battlesnake_server.file_cache import cache_by_file
-from battlesnake_server.replay_viewer.replay_library import set_default_view_radius
 
 _FIRST_CHUNK_BYTES, _CHUNK_BYTES = 128 << 10, 1 << 20
 """Sizes in bytes of the first chunk and of later chunks, before compression."""
@@ -31,7 +30,7 @@ class _FrameStream:
 
     def __init__(self, path: Path, view_radius: int | None) -> None:
         self._replay, turns = Replay.stream(path)
-        set_default_view_radius(self._replay, view_radius)
+        self._replay.set_default_view_radius(view_radius)
         self._frames = replay_json.iter_frames(self._replay.last, turns)
         self._chunks: dict[int, bytes] = {}
         self._next: int | None = 0

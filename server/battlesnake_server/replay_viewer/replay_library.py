@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from battlesnake_gym.common.untrusted_text import path_text
@@ -124,16 +124,14 @@ def _is_replay_name(name: str) -> bool:
     return name.endswith(REPLAY_SUFFIXES) and not name.startswith(".")
 
 
-def set_default_view_radius(replay: Replay, view_radius: int | None) -> None:
-    """Set the view radius of a game whose settings have none."""
-    if replay.game.settings.view_radius is None:
-        settings = replace(replay.game.settings, view_radius=view_radius)
-        replay.first.game = replace(replay.game, settings=settings)
+def has_view_radius(path: Path) -> bool:
+    """Return whether a path is a recorded game whose settings contain a view radius."""
+    return path.is_file() and Replay.stream(path)[0].game.settings.view_radius is not None
 
 
 @cache_by_file(4)
 def _load_replay(path: Path, view_radius: int | None) -> Replay:
     """Load a replay, with a view radius if the settings of the game have none."""
     replay = Replay.load(path)
-    set_default_view_radius(replay, view_radius)
+    replay.set_default_view_radius(view_radius)
     return replay

@@ -205,19 +205,24 @@ def _current_analysis_queue() -> AnalysisQueue:
     return cast(AnalysisQueue, current_app.extensions["analyses"])
 
 
-def analysis_response(game: Path) -> Response:
+def analysis_response(game: Path, view_radius: int | None = None) -> Response:
     """Return the state of a game's analysis.
 
     The response contains the analyzed turns, starting at the index ``?since=``.
+
+    Args:
+        game: File of the game.
+        view_radius: View radius if the game's settings have none; None for no limit.
     """
-    return jsonify(_current_analysis_queue().status_to_dict(game, query_integer("since", 0)))
+    since = query_integer("since", 0)
+    return jsonify(_current_analysis_queue().status_to_dict(game, since, view_radius))
 
 
-def start_analysis(game: Path) -> Response:
-    """Start a game's analysis in the background."""
+def start_analysis(game: Path, view_radius: int | None = None) -> Response:
+    """Start a game's analysis in the background; see `analysis_response`."""
     parse_body()
-    _current_analysis_queue().start(game)
-    return jsonify(_current_analysis_queue().status_to_dict(game))
+    _current_analysis_queue().start(game, view_radius)
+    return jsonify(_current_analysis_queue().status_to_dict(game, view_radius=view_radius))
 
 
 def position_response(replay: Replay, turn: int, form: str) -> Response:

@@ -153,13 +153,15 @@ def analysis(key: str) -> Response:
 
     The response contains the analyzed turns, starting at the index ``?since=``.
     """
-    return pages.analysis_response(_find_entry(key).path)
+    entry = _find_entry(key)
+    return pages.analysis_response(entry.path, entry.view_radius)
 
 
 @blueprint.post("/analysis/<path:key>")
 def start_analysis(key: str) -> Response:
     """Start the game's analysis in the background."""
-    return pages.start_analysis(_find_entry(key).path)
+    entry = _find_entry(key)
+    return pages.start_analysis(entry.path, entry.view_radius)
 
 
 @blueprint.post("/fetch")
