@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-import pickle
 from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.error import ClosedEnvironmentError, ResetNeeded, UnsupportedMode
+from gymnasium.error import ResetNeeded, UnsupportedMode
 from gymnasium.utils.env_checker import check_env
 
 from battlesnake_gym import rules, snakes
@@ -327,56 +325,6 @@ def test_an_invalid_move_of_an_opponent_raises() -> None:
     env.reset(seed=1)
     with pytest.raises(ValueError, match=r"up.*, got 'north'"):
         env.step(0)
-
-
-def test_order_of_calls() -> None:
-    env = BattlesnakeEnv([], 7, 7)
-    with pytest.raises(ResetNeeded, match="step"):
-        env.step(0)
-    with pytest.raises(ResetNeeded, match="reset"):
-        env.render()
-    env.reset(seed=1)
-    for _ in range(20):
-        if env.step(0)[2]:
-            break
-    with pytest.raises(ResetNeeded, match="over"):
-        env.step(0)
-    env.reset()
-    env.close()
-    env.close()
-    for call in (env.reset, env.render, lambda: env.step(0)):
-        with pytest.raises(ClosedEnvironmentError, match="closed"):
-            call()
-
-
-@pytest.mark.parametrize("frame_stack", [1, 3])
-def test_copies_and_pickles_continue_the_same_games(frame_stack: int) -> None:
-    env = gymnasium.make(
-        NAME, opponents=["hungry", "tree"], width=7, height=7, frame_stack=frame_stack
-    )
-    _, info = env.reset(seed=3)
-    for _ in range(5):
-        *_, info = env.step(int(info["action_mask"].argmax()))
-    others = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
-    rest = [play_on(one, info) for one in (env, *others)]
-    assert len(rest[0]) > 3
-    for trace in rest[1:]:
-        assert len(trace) == len(rest[0])
-        for one, other in zip(rest[0], trace, strict=True):
-            np.testing.assert_array_equal(one[0], other[0])
-            assert one[4]["board"] == other[4]["board"]
-
-
-def play_on(env: Env, info: dict[str, Any]) -> list[Step]:
-    """The steps until the end of this game and the next; earlier games determine their seeds."""
-    trace: list[Step] = []
-    for _ in range(2):
-        ended = False
-        while not ended:
-            trace.append(env.step(int(info["action_mask"].argmax())))
-            info, ended = trace[-1][4], trace[-1][2] or trace[-1][3]
-        _, info = env.reset()
-    return trace
 
 
 def test_the_mask_has_the_name_that_sb3_contrib_expects() -> None:

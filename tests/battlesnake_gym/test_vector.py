@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
@@ -340,16 +339,3 @@ def test_bad_states() -> None:
 def test_bad_seed(seed: Any) -> None:
     with pytest.raises(ValueError, match=r"seed.* 0"):
         VectorBattlesnake(2, 2, 7, 7).reset(seed=seed)
-
-
-def test_order_of_calls() -> None:
-    env = VectorBattlesnake(2, 2, 7, 7)
-    with pytest.raises(ResetNeeded, match="reset"):
-        env.step(np.zeros((2, 2), int))
-    env.reset(seed=1)
-    env.close()
-    env.close()
-    with pytest.raises(ClosedEnvironmentError, match="closed"):
-        env.step(np.zeros((2, 2), int))
-    with pytest.raises(ClosedEnvironmentError, match="closed"):
-        env.reset()
