@@ -69,7 +69,7 @@ def test_order_of_calls(kind: str) -> None:
     if kind == "one learner":
         env = env.unwrapped  # Gymnasium's wrappers have errors of their own.
     action = actions(other, other.reset(seed=1)[1])
-    calls = [lambda: env.step(action)]
+    calls: list[Callable[[], Any]] = [lambda: env.step(action)]
     if kind in ("one learner", "agents"):
         calls.append(env.render)
     for call in calls:

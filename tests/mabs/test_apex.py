@@ -177,11 +177,6 @@ def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:
     assert config.training(num_replay_shards=7).effective_num_shards == 7
 
 
-def test_it_needs_a_runner(small_config: Any) -> None:
-    with pytest.raises(ValueError, match="env runner"):
-        small_config("APEX").env_runners(num_env_runners=0).validate()
-
-
 def test_a_shard_that_cannot_hold_a_fragment_is_refused_before_anything_starts() -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
     from battlesnake_rl.mabs import algorithms

@@ -130,21 +130,3 @@ def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
         assert evaluating._opponents.occupied.any()
         assert results["num_episodes"] >= 10
         assert results["episode_len_mean"] > 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"training_intensity": -1}, r"training_intensity.* -1"),
-        ({"reward_scale": 0.0}, "reward_scale"),
-        ({"epsilon_per_game": [0.4]}, r"epsilon_per_game .*\[base, exponent\].* \[0\.4\]"),
-        ({"epsilon_per_game": [40, 7.0]}, r"epsilon_per_game .* base in \[0, 1\].* \[40, 7"),
-        ({"epsilon_per_game": [0.4, -7]}, r"epsilon_per_game .* at least 0.* -7"),
-        ({"replay_buffer_config": {"capacitty": 5}}, "capacitty"),
-    ],
-)
-def test_impossible_settings_are_refused(
-    small_config: Any, settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        small_config("DQN").training(**settings).validate()

@@ -1,6 +1,7 @@
 """PPO on our runners: advantages, masks, symmetry, learning, past selves, checkpoints, refusals."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from tests.algorithms import built
-from tests.mabs.conftest import SMALL
+from tests.mabs.conftest import SMALL, small_policy
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -17,23 +18,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 @pytest.fixture
 def ppo(ray_with_games: None) -> Callable[..., Any]:
     """A function that makes a configuration which trains in seconds."""
-    from battlesnake_rl.mabs import algorithms
-
-    def make(**env_config: Any) -> Any:
-        config = algorithms.configure("PPO", SMALL | env_config)
-        config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
-        config.training(minibatch_size=32)
-        config.reporting(min_time_s_per_iteration=0)
-        config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
-        config.fault_tolerance(restart_failed_env_runners=False)
-        config.ladder_cpu_fraction = 0.0
-        return config.debugging(seed=7, log_level="ERROR")
-
-    return make
-
-
-def turned(config: Any, env_config: dict[str, Any]) -> Any:
-    return config.training(symmetry_augmentation=True).environment(env_config=env_config)
+    return partial(small_policy, "PPO")
 
 
 def sampled(algorithm: Any, **how: Any) -> Any:
@@ -144,16 +129,18 @@ def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
         assert mask[np.arange(len(mask)), actions[seen]].all()
 
 
-def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(ppo: Any) -> None:
+@pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])
+def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(
+    ray_with_games: None, name: str
+) -> None:
     """Alone on a small board, to eat is all that counts."""
-    config = ppo(num_snakes=1, rewards={"ate_food": 1}, ruleset="solo")
+    alone = {"num_snakes": 1, "ruleset": "solo", "width": 5, "height": 5}
+    config = small_policy(name, **alone, rewards={"ate_food": 1})
     config.env_runners(num_envs_per_env_runner=64, rollout_fragment_length=16)
-    config.training(lr=3e-3, gamma=0.9, minibatch_size=256, symmetry_augmentation=True)
+    config.training(lr=3e-3, gamma=0.9, minibatch_size=256, symmetry_augmentation=name == "PPO")
     with built(config) as algorithm:
-        first = algorithm.train()["env_runners"]["episode_return_mean"]
-        for _ in range(25):
-            last = algorithm.train()["env_runners"]["episode_return_mean"]
-    assert last > 1.4 * first
+        returns = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(25)]
+    assert returns[-1] > 1.3 * np.nanmin(returns[:4])
 
 
 def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
@@ -174,35 +161,30 @@ def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
         assert played.keys() == weights.keys()
 
 
-def test_training_goes_on_where_it_was(ppo: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])
+def test_training_goes_on_where_it_was(ray_with_games: None, tmp_path: Path, name: str) -> None:
     def state(algorithm: Any) -> Any:
         learner = algorithm.learner_group._learner
-        weights = {
-            name: one.numpy() for name, one in learner.module["default_policy"].state_dict().items()
-        }
+        weights = learner.module["default_policy"].state_dict()
         optimizer = learner.get_optimizer().state_dict()["state"]
-        return weights, {key: one["exp_avg"].numpy() for key, one in optimizer.items()}
+        means = {key: one["exp_avg"].numpy() for key, one in optimizer.items()}
+        past = algorithm.env_runner.get_state()["past_selves"]["numbers"]
+        numbers = {weight: one.numpy() for weight, one in weights.items()}
+        return numbers, means, past, algorithm.num_env_steps_sampled
 
-    config = ppo(opponents={"past": 0.3})
+    config = small_policy(name, opponents={"past": 0.3})
     with built(config) as algorithm:
         for _ in range(3):
             algorithm.train()
         path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-        before, steps = state(algorithm), algorithm.num_env_steps_sampled
-        past = algorithm.env_runner.get_state()["past_selves"]["numbers"]
+        before = state(algorithm)
     with built(config.copy(copy_frozen=False)) as again:
         again.restore_from_path(path)
-        for old, new in zip(before, state(again), strict=True):
-            assert old.keys() == new.keys()
-            for name in old:
-                np.testing.assert_array_equal(old[name], new[name])
-        assert again.num_env_steps_sampled == steps
-        assert again.env_runner.get_state()["past_selves"]["numbers"] == past
+        np.testing.assert_equal(state(again), before)
         played = again.env_runner.module["default_policy"].network.policy.weight
         trained = again.learner_group._learner.module["default_policy"].network.policy.weight
         assert torch.equal(played, trained)
-        results = again.train()
-        assert results["env_runners"]["num_env_steps_sampled_lifetime"] > steps
+        assert again.train()["env_runners"]["num_env_steps_sampled_lifetime"] > before[-1]
 
 
 def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any) -> None:
@@ -312,27 +294,6 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         change = columns["old_log_probs"] - fresh["old_log_probs"]
         assert (change > 0).any()
         assert (change < 0).any()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda c: c.training(train_batch_size_per_learner=64), "set minibatch_size"),
-        (lambda c: c.training(minibatch_size=0), "minibatch_size"),
-        (lambda c: c.training(num_epochs=1.5), "num_epochs"),
-        (lambda c: c.training(lambda_=1.5), r"lambda_.* 0.* 1"),
-        (lambda c: c.training(clip_param="x"), r"clip_param.* float.* 'x'"),
-        (lambda c: c.training(async_sampling=True), "async_sampling"),
-        (lambda c: c.training(entropy_coeff=[[5, 0.1], [9, 0.2]]), "entropy"),
-        (lambda c: c.learners(num_learners=2), r"PPO.* num_learners=2"),
-        (lambda c: turned(c, {"width": 7, "height": 9}), "symmetry_augmentation"),
-        (lambda c: turned(c, {"observation": "facing"}), "symmetry_augmentation"),
-    ],
-)
-def test_what_is_not_honoured_is_refused(ppo: Any, change: Any, message: str) -> None:
-    config = ppo()
-    with pytest.raises(ValueError, match=message):
-        change(config).validate()
 
 
 OWN = """

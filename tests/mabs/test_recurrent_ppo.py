@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +21,15 @@ from battlesnake_gym.mdp.observations import PLANES
 from battlesnake_gym.rules import MOVES, Game, Settings
 from tests import progress_csv
 from tests.algorithms import built
-from tests.mabs.conftest import SMALL
+from tests.mabs.conftest import TINY, small_policy
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
-
-TRUNK = {"channels": (8,), "strides": (2,), "hidden_size": 16}
-LIMITED = {"settings": {"view_radius": 2}, "width": 7, "height": 7, "num_snakes": 3}
 
 
 @pytest.fixture
 def recurrent(ray_with_games: None) -> Callable[..., Any]:
     """A function that makes a configuration which trains in seconds."""
-    from battlesnake_rl.mabs import algorithms
-
-    def make(full_board_critic: bool = True, **env_config: Any) -> Any:
-        config = algorithms.configure("RECURRENT_PPO", SMALL | LIMITED | env_config)
-        config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
-        config.training(minibatch_size=32, gru_size=8, full_board_critic=full_board_critic)
-        config.reporting(min_time_s_per_iteration=0)
-        config.rl_module(model_config=TRUNK)
-        config.fault_tolerance(restart_failed_env_runners=False)
-        config.ladder_cpu_fraction = 0.0
-        return config.debugging(seed=7, log_level="ERROR")
-
-    return make
+    return partial(small_policy, "RECURRENT_PPO")
 
 
 def network(gru_size: int = 8) -> Any:
@@ -51,8 +37,8 @@ def network(gru_size: int = 8) -> Any:
     from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
 
     torch.manual_seed(3)
-    settings = TRUNK | {"head_crop": 3, "head_plane": 6, "gru_size": gru_size}
-    made = RecurrentPolicyNetwork((10, 7, 7), 4, **settings)  # type: ignore[arg-type]
+    settings = TINY | {"head_crop": 3, "head_plane": 6, "gru_size": gru_size}
+    made = RecurrentPolicyNetwork((10, 7, 7), 4, **settings)
     with torch.no_grad():
         made.policy.weight.mul_(20)
     return made.eval()
@@ -64,9 +50,10 @@ def test_the_learner_computes_what_the_env_runner_played(
     recurrent: Any, full_board_critic: bool, fragments: int
 ) -> None:
     """The log-probs and values of sequences are those of single steps, also after resets."""
-    config = recurrent(full_board_critic, max_turns=11, opponents={"random": 0.3})
-    config.rl_module(model_config=TRUNK | {"bfloat16": False})
-    with built(config.training(symmetry_augmentation=True)) as algorithm:
+    config = recurrent(max_turns=11, opponents={"random": 0.3})
+    config.rl_module(model_config=TINY | {"bfloat16": False})
+    config.training(symmetry_augmentation=True, full_board_critic=full_board_critic)
+    with built(config) as algorithm:
         for _ in range(fragments):
             (rollout,) = algorithm.env_runner.sample()
         learner = algorithm.learner_group._learner
@@ -134,7 +121,7 @@ def test_it_learns_to_remember() -> None:
     from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
 
     torch.manual_seed(1)
-    made = RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TRUNK, head_crop=0, head_plane=None)
+    made = RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TINY, head_crop=0, head_plane=None)
     optimizer = torch.optim.Adam(made.parameters(), 1e-2)
     by_step = torch.tensor([64, 64, 64])
     for _ in range(150):
@@ -147,51 +134,6 @@ def test_it_learns_to_remember() -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     assert loss.item() < 0.5  # Without a memory, it would be 1.39.
-
-
-def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(recurrent: Any) -> None:
-    """Alone on a small board, to eat is all that counts."""
-    alone = {"num_snakes": 1, "ruleset": "solo", "width": 5, "height": 5}
-    config = recurrent(**alone, rewards={"ate_food": 1})
-    config.env_runners(num_envs_per_env_runner=64, rollout_fragment_length=16)
-    config.training(lr=3e-3, gamma=0.9, minibatch_size=256)
-    with built(config) as algorithm:
-        returns = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(25)]
-    assert returns[-1] > 1.3 * np.nanmin(returns[:4])
-
-
-def test_training_resumes_where_it_was(recurrent: Any, tmp_path: Path) -> None:
-    def weights(algorithm: Any) -> Any:
-        return algorithm.learner_group._learner.module["default_policy"].state_dict()
-
-    config = recurrent(opponents={"past": 0.3})
-    with built(config) as algorithm:
-        for _ in range(2):
-            algorithm.train()
-        path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-        before, steps = weights(algorithm), algorithm.num_env_steps_sampled
-    with built(config.copy(copy_frozen=False)) as again:
-        again.restore_from_path(path)
-        after = weights(again)
-        assert before.keys() == after.keys()
-        assert all(torch.equal(before[name], after[name]) for name in before)
-        assert again.num_env_steps_sampled == steps
-        assert again.train()["env_runners"]["num_env_steps_sampled_lifetime"] > steps
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"async_sampling": True}, "async_sampling"),
-        ({"kickstart_coeff": 0.1}, "kickstart_coeff"),
-        ({"gru_size": 0}, "gru_size must be at least 1"),
-    ],
-)
-def test_settings_without_effect_are_rejected(
-    recurrent: Any, settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        recurrent().training(**settings)
 
 
 def test_a_batch_of_seats_has_the_states_of_single_games() -> None:

@@ -1,5 +1,6 @@
 """What DQN, APEX and PPO take of RLlib's configuration works; what they do not take is refused."""
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -73,6 +74,9 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     assert sum(counts.values()) == len(vars(plain))
 
 
+TURNED = {"symmetry_augmentation": True}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -110,6 +114,59 @@ def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: 
 
     with pytest.raises(ValueError, match=message):
         change(algorithms.configure("DQN", {})).validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("DQN", {"training_intensity": -1}, r"training_intensity.* -1"),
+        ("DQN", {"reward_scale": 0.0}, "reward_scale"),
+        ("DQN", {"epsilon_per_game": [0.4]}, r"_per_game .*\[base, exponent\].* \[0\.4\]"),
+        ("DQN", {"epsilon_per_game": [40, 7.0]}, r"_per_game .* base in \[0, 1\].* \[40, 7"),
+        ("DQN", {"epsilon_per_game": [0.4, -7]}, r"_per_game .* at least 0.* -7"),
+        ("DQN", {"replay_buffer_config": {"capacitty": 5}}, "capacitty"),
+        ("APEX", {"num_env_runners": 0}, "env runner"),
+        ("PPO", {"train_batch_size_per_learner": 64}, "set minibatch_size"),
+        ("PPO", {"minibatch_size": 0}, "minibatch_size"),
+        ("PPO", {"num_epochs": 1.5}, "num_epochs"),
+        ("PPO", {"lambda_": 1.5}, r"lambda_.* 0.* 1"),
+        ("PPO", {"clip_param": "x"}, r"clip_param.* float.* 'x'"),
+        ("PPO", {"async_sampling": True}, "async_sampling"),
+        ("PPO", {"entropy_coeff": [[5, 0.1], [9, 0.2]]}, "entropy"),
+        ("PPO", {"num_learners": 2}, r"PPO.* num_learners=2"),
+        ("PPO", TURNED | {"env_config": {"width": 7, "height": 9}}, "symmetry_augmentation"),
+        ("PPO", TURNED | {"env_config": {"observation": "facing"}}, "symmetry_augmentation"),
+        ("RECURRENT_PPO", {"async_sampling": True}, "async_sampling"),
+        ("RECURRENT_PPO", {"kickstart_coeff": 0.1}, "kickstart_coeff"),
+        ("RECURRENT_PPO", {"gru_size": 0}, "gru_size must be at least 1"),
+        ("DISTIL", {"expert_nodes": 99}, r"expert_nodes.* 100, got 99"),
+        ("DISTIL", {"expert_action_fraction": 2}, r"expert_action_fraction.* 0.* 1.* 2"),
+        ("DISTIL", {"max_replay_ratio": "x"}, r"max_replay_ratio must be float, got 'x'"),
+        ("DISTIL", {"gamma": 0.9}, "gamma"),
+        ("DISTIL", {"env_config": {"rewards": "survival"}}, r"rewards.* 'survival'"),
+        ("DISTIL", {"env_config": {"width": 26, "height": 26}}, r"board_size.* 26"),
+        ("DISTIL", {"env_config": {"width": 7, "height": 9}}, "symmetry_augmentation"),
+        ("DISTIL", {"num_learners": 2}, r"DISTIL.* num_learners=2"),
+        ("DISTIL", {"explore": False}, r"explore is False.* leave it out"),
+    ],
+)
+def test_settings_that_an_algorithm_cannot_honour_are_refused(
+    name: str, settings: dict[str, Any], message: str
+) -> None:
+    from battlesnake_rl.mabs import algorithms
+
+    config = algorithms.configure(name, {})
+    with pytest.raises((ValueError, TypeError), match=message):
+        _changed(config, settings).validate()
+
+
+def _changed(config: Any, settings: dict[str, Any]) -> Any:
+    """Set each of the settings by the method of the configuration that takes it."""
+    rest = dict(settings)
+    for part in (config.environment, config.learners, config.env_runners):
+        known = set(rest) & set(inspect.signature(part).parameters)
+        part(**{name: rest.pop(name) for name in known})
+    return config.training(**rest)
 
 
 def test_the_check_of_duels_accepts_search_spaces_and_leaves_unknown_maps_to_the_games() -> None:
