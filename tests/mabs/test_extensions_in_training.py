@@ -94,14 +94,8 @@ board_size: 5
         (["--network", "{file}:Nett"], r"'Nett'.* Net"),
         (["--network", "{file}"], r"network.* FILE.py:NAME"),
         (["--network", "{file}:Net", "--algorithm", "RLLIB_PPO"], r"network.* PPO.* DISTIL"),
-        (["--algorithm", "IMPALA"], r"PPO.* async_sampling true"),
         (["--algorithm", "{file}:Net"], "PPO"),
-        (["--algorithm", "DQM"], r"DQN.* FILE.py:NAME"),
-        (["--experiment", "absent.yaml"], r"absent.yaml"),
         (["--experiment", "{file}.yaml"], "hyperparameters"),
-        (["--start-positions", "[[1, 1]]"], r"start.positions.* 1.* 4"),
-        (["--rewards", '["survival"]'], r"1.* 4"),
-        (["--frame-stack", "9"], "frame.stack"),
     ],
 )  # fmt: skip
 def test_the_check_finds_it_before_anything_starts(

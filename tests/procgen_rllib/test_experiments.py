@@ -40,12 +40,6 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
     return make
 
 
-def test_names() -> None:
-    assert {"impala-baseline", "homogeneous-cpu", "homogeneous-gpu", "heterogeneous"} <= set(
-        experiment_names(experiments.EXPERIMENT_DIR)
-    )
-
-
 @pytest.mark.parametrize("name", experiment_names(experiments.EXPERIMENT_DIR))
 def test_all_experiments_can_be_planned(
     name: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
@@ -151,57 +145,8 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     assert "config.model: must be a mapping" in message
 
 
-KIT = """
-kit:
-  env: procgen_env_wrapper
-  run: PPO
-  stop: {timesteps_total: 8000}
-  checkpoint_freq: 100
-  checkpoint_at_end: True
-  keep_checkpoints_num: 5
-  config:
-    env_config: {env_name: bigfish, num_levels: 0, start_level: 0, distribution_mode: easy}
-    gamma: 0.999
-    lambda: 0.95
-    lr: 5.0e-4
-    num_sgd_iter: 3
-    sgd_minibatch_size: 128
-    train_batch_size: 512
-    kl_coeff: 0.0
-    kl_target: 0.01
-    vf_loss_coeff: 0.5
-    clip_param: 0.2
-    vf_clip_param: 0.2
-    grad_clip: 0.5
-    observation_filter: NoFilter
-    synchronize_filters: True
-    vf_share_layers: True
-    horizon: null
-    soft_horizon: False
-    no_done_at_end: False
-    normalize_actions: False
-    clip_rewards: null
-    clip_actions: True
-    preprocessor_pref: deepmind
-    ignore_worker_failures: False
-    log_sys_usage: True
-    use_pytorch: False
-    model: MODEL
-    num_workers: 6
-    num_envs_per_worker: 12
-    rollout_fragment_length: 256
-    batch_mode: truncate_episodes
-    num_cpus_per_worker: 1
-    num_gpus_per_worker: 0.1
-    num_cpus_for_driver: 1
-    num_gpus: 0.3
-    explore: True,
-    exploration_config: {type: "StochasticSampling"}
-    compress_observations: False
-    timesteps_per_iteration: 0
-    seed: null
-"""
-"""Every setting of the competition kit's experiment files."""
+KIT = (Path(__file__).parents[1] / "data" / "procgen" / "kit.yaml").read_text()
+"""Every setting of the competition kit's experiment files; the network is to replace MODEL."""
 
 KIT_VISION = """{custom_model: my_vision_network, custom_options: {},
       conv_filters: [[16, [3, 3], 3], [16, [3, 3], 1]], conv_activation: relu,
@@ -259,24 +204,6 @@ def test_published_hyperparameters_are_taken(plan: Plan, monkeypatch: pytest.Mon
     assert plan(f"{prefix}num_cpus", "3", "--num-iters", "1").config.num_env_runners == 2
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("horizon: 100", r"horizon cannot be 100: .*; leave it out"),
-        ("model: {use_lstm: true}", "use_lstm cannot be True"),
-        ("model: {custom_preprocessor: Mine}", r"custom_preprocessor cannot be 'Mine'.*forward"),
-        ("{num_epochs: 2, num_sgd_iter: 3}", "num_sgd_iter and .*num_epochs set the same"),
-    ],
-)
-def test_settings_of_the_kit_that_have_no_counterpart(
-    tmp_path: Path, setting: str, message: str
-) -> None:
-    inner = setting if setting.startswith("{") else "{" + setting + "}"
-    path = write(tmp_path, "kit:\n  run: PPO\n  config: " + inner + "\n")
-    with pytest.raises(ValueError, match=message):
-        experiments.load_experiment(path)
-
-
 def test_parts_of_gpus_are_counted_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -301,6 +228,13 @@ def test_parts_of_gpus_are_counted_before_the_start(
         ("a: [\n", "YAML"),
         ("a:\n  config: 3\n", "config"),
         ("a: 1\n", r"env.* run.* stop.* config"),
+        ("a: {config: {horizon: 100}}", r"horizon cannot be 100: .*; leave it out"),
+        ("a: {config: {model: {use_lstm: true}}}", "use_lstm cannot be True"),
+        (
+            "a: {config: {model: {custom_preprocessor: Mine}}}",
+            r"custom_preprocessor cannot be 'Mine'.*forward",
+        ),
+        ("a: {config: {num_epochs: 2, num_sgd_iter: 3}}", "num_sgd_iter and .*num_epochs set the"),
     ],
 )
 def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) -> None:
@@ -319,72 +253,16 @@ def test_missing_experiments(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("-f", "one-hour", "--num-env-runners", "100"), r"--num-env-runners.* 0"),
-        (
-            ("--rl.training.config.num_gpus_per_learner", "3"),
-            "3 GPUs",
-        ),
-        (("--env", "procgen"), "'procgen'"),
-        (("--env-name", "pong"), "env_name"),
-        (
-            ("--dry-run", "--env-name", "bigfish", "--env-config", '{"env_name": "maze"}'),
-            "bigfish.* maze",
-        ),
-        (
-            ("--dry-run", "--custom-model", "null", "--custom-options", '{"depths": [16]}'),
-            "custom_model null",
-        ),
-        (("--env-name", "bigfish", "--env-config", "maze"), "env_config must.* 'maze'"),
-        (("--hyperparameter", 'env_config={"levels": 3}'), r"env_config.* 'levels'"),
-        (("--hyperparameter", 'custom_options={"depth": 3}'), "'depth'"),
-        (
-            ("--rl.training.config.model.dim", "42"),
-            "key of custom_options 'dim'",
-        ),
-        (
-            ("--hyperparameter", 'rl.training.config.model_config={"width": 64}'),
-            r"rl\.training\.config\.model_config.* custom_options",
-        ),
-        (("--rl.training.config.gama", "1"), r"rl\.training\.config\.gamma"),
-        (
-            ("-f", "easy-200", "--rl.training.config.evaluation_duration_unit", "timesteps"),
-            r"evaluation_duration_unit.* 'timesteps'.* 'episodes'",
-        ),
-        (
-            ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"horizon": 3}'),
-            "evaluation_config's",
-        ),
-        (
-            ("-f", "easy-200", "--rl.training.config.evaluation_config", "null"),
-            "evaluation_config must be a mapping, got None",
-        ),
-        (
-            ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"env_config": null}'),
-            r"evaluation_config\.env_config must be .*dict, got None",
-        ),
-        (
-            ("-f", "easy-200", "--rl.training.config.evaluation_interval", "often"),
-            "evaluation_interval must be .*, got 'often'",
-        ),
-        (
-            ("-f", "easy-200", "--rl.training.config.evaluation_duration", "2.5"),
-            r"evaluation_duration.*\n$",
-        ),
-        (
-            ("--rl.training.config.evaluation_config", '{"explore": false}'),
-            r"evaluation_config has no effect; set \S+evaluation_interval",
-        ),
-        (("--rl.training.config.policies", "3"), "policies must be a mapping, got 3"),
+        (("--rl.training.config.num_gpus_per_learner", "3"), "3 GPUs"),
     ],
 )
-def test_impossible_plans(
+def test_a_machine_that_is_too_small(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     assert ProcgenLauncher.train_main(list(arguments)) == 2
-    error = capsys.readouterr().err
-    assert re.search(message, error)
-    assert error.count("\n") == 1
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_a_machine_without_the_games(

@@ -32,6 +32,14 @@ class Wanted(CheckedFields):
     masked: bool = hyperparameter(True, "mask")
 
 
+@dataclass(frozen=True)
+class Renamed(CheckedFields):
+    num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",), maximum=16)
+    lr: float | list[Any] = setting(1e-4, "learning rate", above=0)
+    batch_size: int = setting(32, "batch", target="minibatch_size", minimum=1)
+    capacity: int = setting(9, "buffer", target="replay_buffer_config.capacity")
+
+
 CONFIG: dict[str, Any] = {
     "lr": 5e-4,
     "gamma": 0.99,
@@ -68,14 +76,10 @@ def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
 
 
 def test_an_option_overrides_sm_hps_under_every_name() -> None:
-    @dataclass(frozen=True)
-    class Renamed(CheckedFields):
-        num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",))
-
     given = {"num_snakes": "2", "rl.training.config.lr": 5e-5, "num_agents": "3"}
     for option, snakes in (("num_agents", 3), ("num_snakes", 2)):
         filled, overrides = fill(Renamed, given, options=[option])
-        assert (filled.num_snakes, overrides) == (snakes, {"lr": 5e-5})
+        assert (filled.num_snakes, filled.lr, overrides) == (snakes, 5e-5, {})
     with pytest.raises(HyperparameterError, match=r"num_agents .*num_snakes"):
         fill(Renamed, given)
 
@@ -223,14 +227,6 @@ def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:
     assert repeats_sm_hps(repeated, environ)
     assert not repeats_sm_hps(["--name", "snake"], environ)
     assert not repeats_sm_hps(repeated, {})
-
-
-@dataclass(frozen=True)
-class Renamed(CheckedFields):
-    num_snakes: int = hyperparameter(4, "snakes", aliases=("num_agents",), maximum=16)
-    lr: float | list[Any] = setting(1e-4, "learning rate", above=0)
-    batch_size: int = setting(32, "batch", target="minibatch_size", minimum=1)
-    capacity: int = setting(9, "buffer", target="replay_buffer_config.capacity")
 
 
 @pytest.mark.parametrize(

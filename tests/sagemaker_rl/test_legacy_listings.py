@@ -10,92 +10,11 @@ import pytest
 
 pytestmark = pytest.mark.rllib
 
-PACK = """
-metric_definitions = [
-    {'Name': name, 'Regex': name + ': ([-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?)'}
-    for name in ('training_iteration', 'episodes_total', 'timesteps_total', 'episode_reward_min',
-                 'episode_reward_mean', 'episode_len_max', 'Snake_hit_wall_max')
-]
-additional_config = {
-    'lambda': 0.90, 'gamma': 0.999, 'kl_coeff': 0.2, 'clip_rewards': True, 'vf_clip_param': 175.0,
-    'train_batch_size': 9216, 'sample_batch_size': 96, 'sgd_minibatch_size': 256,
-    'num_sgd_iter': 3, 'lr': 5.0e-4,
-}
-estimator = RLEstimator(entry_point="train-mabs.py",
-                        source_dir='training/training_src',
-                        dependencies=["training/common/sagemaker_rl", "inference/inference_src/",
-                                      "../BattlesnakeGym/"],
-                        image_uri=image_uri,
-                        role=role,
-                        instance_type="ml.m5.xlarge",
-                        instance_count=1,
-                        output_path=s3_output_path,
-                        base_job_name='Battlesnake-job-rllib',
-                        metric_definitions=metric_definitions,
-                        hyperparameters={
-                            "num_iters": 10, "num_agents": 5, "iterate_map_size": False,
-                            "map_size": 11, "algorithm": "PPO",
-                            "additional_configs": additional_config,
-                            "use_heuristics_action_masks": False,
-                        })
-estimator.fit()
-"""
+LISTINGS = Path(__file__).parents[1] / "data" / "listings"
+PACK, CLUSTER, PAIR, PROCGEN = (
+    (LISTINGS / f"{name}.txt").read_text() for name in ("pack", "cluster", "pair", "procgen")
+)
 MASKED = PACK.replace('"use_heuristics_action_masks": False', '"heuristics": ["banned_wall_hits"]')
-CLUSTER = """
-estimator = RLEstimator(entry_point="train-mabs-dqn-async.py",
-                        source_dir='rllib_src',
-                        dependencies=["rllib_common/sagemaker_rl", "battlesnake_gym/"],
-                        image_name=image_uri,
-                        role=role,
-                        train_instance_type="ml.m5.xlarge",
-                        train_instance_count=3,
-                        train_max_run=3600,
-                        output_path=s3_output_path,
-                        metric_definitions=RLEstimator.default_metric_definitions(RLToolkit.RAY),
-                        hyperparameters={"rl.training.config.num_workers": 11,
-                                         "rl.training.config.num_gpus": 0,
-                                         "num_iters": 5000, "num_agents": 5})
-estimator.fit(wait=False)
-"""
-PAIR = """
-for kind, type, count in (("primary", "ml.g4dn.xlarge", 1), ("secondary", "ml.m5.xlarge", 1)):
-    estimator = RLEstimator(entry_point="train-mabs-dqn-async.py",
-                            source_dir='rllib_src',
-                            dependencies=["rllib_common/sagemaker_rl", "battlesnake_gym/"],
-                            image_name=image_uri,
-                            role=role,
-                            train_instance_type=type,
-                            train_instance_count=count,
-                            output_path=s3_output_path,
-                            hyperparameters={"s3_prefix": "pair", "s3_bucket": s3_bucket,
-                                             "aws_region": region, "rl_cluster_type": kind,
-                                             "rl_num_instances_secondary": 1,
-                                             "rl.training.config.num_workers": 11,
-                                             "rl.training.config.num_gpus": 1,
-                                             "num_iters": 5000, "num_agents": 5},
-                            subnets=default_subnets,
-                            security_group_ids=default_security_groups)
-    estimator.fit(wait=False)
-"""
-PROCGEN = """
-estimator = RLEstimator(entry_point="train-sagemaker.py",
-                        source_dir='source',
-                        dependencies=["source/utils", "source/common/",
-                                      "neurips2020-procgen-starter-kit/"],
-                        image_name=image_uri,
-                        role=role,
-                        train_instance_type="ml.c5.4xlarge",
-                        train_instance_count=1,
-                        train_use_spot_instances=True,
-                        train_max_run=18000,
-                        train_max_wait=36000,
-                        checkpoint_s3_uri=s3_output_path + "checkpoints",
-                        output_path=s3_output_path,
-                        debugger_hook_config=False,
-                        hyperparameters={"rl.training.upload_dir": s3_output_path,
-                                         "rl.training.config.env_config.env_name": "coinrun"})
-estimator.fit(wait=False)
-"""
 TUNER = PACK.replace("estimator.fit()", """
 tuner = HyperparameterTuner(estimator,
                             objective_metric_name='episode_reward_mean',
@@ -176,21 +95,18 @@ def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     "listing",
-    [PACK, MASKED, CLUSTER, PAIR, PROCGEN],
-    ids=["pack", "masked", "cluster", "pair", "procgen"],
+    [PACK, MASKED, CLUSTER, PAIR, PROCGEN, TUNER],
+    ids=["pack", "masked", "cluster", "pair", "procgen", "tuner"],
 )
 @pytest.mark.usefixtures("checked_here")
 def test_a_listing_would_train(run: Any, listing: str) -> None:
-    made, _ = run(listing)
-    assert len(made) == (2 if listing == PAIR else 1)
-
-
-@pytest.mark.usefixtures("checked_here")
-def test_a_tuner_would_train(run: Any) -> None:
     from sagemaker_rl.job import preflight
 
-    _, space = run(TUNER)
-    preflight.check(space["tuner"])
+    made, space = run(listing)
+    if listing == TUNER:
+        preflight.check(space["tuner"])
+    else:
+        assert len(made) == (2 if listing == PAIR else 1)
 
 
 @pytest.mark.slow

@@ -84,22 +84,6 @@ def test_a_single_instance_needs_no_cluster(
     assert one.cpus == os.sched_getaffinity(0)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["tran.py"], r"tran\.py"),
-        (["train-mabs.py", "--dependencies", "nowhere"], "nowhere"),
-        (["train-mabs.py", "--channels", "policy=nowhere"], "policy.* nowhere"),
-    ],
-)
-def test_impossible_jobs_are_rejected(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command_module.main([*words, "--job-dir", str(tmp_path / "job")]) == 2
-    assert re.search(message, capsys.readouterr().err)
-    assert not (tmp_path / "job").exists()
-
-
 def test_nothing_is_left_of_a_job_that_cannot_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,14 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+OF_JOBS = {
+    "--rl-join-timeout-minutes": "3",
+    "--aws-region": "us-east-1",
+    "--allow-idle-instances": "true",
+    "--s3-bucket": "runs",
+}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -93,73 +101,38 @@ def test_several_instances_are_a_cluster_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "message"),
+    ("options", "status", "message"),
     [
-        (["--num-env-runners", "0", "--ray-address", "127.0.0.1:1"], 2, "num_env_runners is 0"),
+        ("--num-env-runners=0 --ray-address=127.0.0.1:1", 2, "num_env_runners is 0"),
         # Nothing listens on this port.
-        (
-            ["--num-env-runners", "1", "--ray-address", "127.0.0.1:1"],
-            1,
-            r"127\.0\.0\.1:1",
-        ),
-        (
-            ["--num-env-runners", "1", "--ray-address", "somewhere"],
-            1,
-            "somewhere",
+        ("--num-env-runners=1 --ray-address=127.0.0.1:1", 1, r"127\.0\.0\.1:1"),
+        ("--num-env-runners=1 --ray-address=somewhere", 1, "somewhere"),
+        ("--dry-run --no-resume --trust-checkpoint", 2, "--trust-checkpoint .*with --no-resume"),
+        ("--dry-run --name=..", 2, r"--name must be .*, got '\.\.'"),
+        ("--dry-run --name=a/b", 2, "--name must be .*, got 'a/b'"),
+        *(
+            (f"--dry-run {flag}={value}", 2, f"{flag} has no effect outside a SageMaker job")
+            for flag, value in OF_JOBS.items()
         ),
     ],
 )
-def test_a_cluster_that_is_not_there_is_told_at_once(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    status: int,
-    message: str,
+def test_options_that_cannot_work_are_rejected_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, status: int, message: str
 ) -> None:
-    runs = ["--runs-dir", str(tmp_path / "runs")]
-    assert CartPole.train_main(["--num-iters", "1", *runs, *arguments]) == status
+    words = ["--num-iters=1", f"--runs-dir={tmp_path / 'runs'}", *options.split()]
+    assert CartPole.train_main(words) == status
     assert re.search(message, capsys.readouterr().err)
     left = {path.name for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     assert left <= {LOCK_FILE, RUN_FILE}
 
 
-def test_trust_without_a_checkpoint_is_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_settings_of_jobs_are_taken_in_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["--num-iters=1", "--dry-run", "--no-resume", "--trust-checkpoint"]
-    assert CartPole.train_main([*options, f"--runs-dir={tmp_path}"]) == 2
-    assert "--trust-checkpoint has no effect with --no-resume" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["..", "a/b"])
-def test_a_run_name_is_no_path(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--num-iters=1", "--dry-run", f"--runs-dir={tmp_path}", f"--name={name}"]
-    assert CartPole.train_main(options) == 2
-    assert f"--name must be the name of a directory in --runs-dir, got {name!r}" in (
-        capsys.readouterr().err
-    )
-
-
-@pytest.mark.parametrize(
-    "option",
-    ["--rl-join-timeout-minutes=3", "--aws-region=us-east-1", "--allow-idle-instances=true",
-     "--s3-bucket=runs"],
-)  # fmt: skip
-def test_settings_of_jobs_are_rejected_outside_a_job(
-    tmp_path: Path,
-    option: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    options = ["--num-iters=1", "--dry-run", f"--runs-dir={tmp_path}", option]
-    assert CartPole.train_main(options) == 2
-    flag = option.partition("=")[0]
-    assert f"{flag} has no effect outside a SageMaker job" in capsys.readouterr().err
     monkeypatch.setenv("SM_HOSTS", '["algo-1"]')
-    if flag != "--s3-bucket":
-        assert CartPole.train_main(options) == 0
+    of_jobs = [f"{flag}={value}" for flag, value in OF_JOBS.items() if flag != "--s3-bucket"]
+    options = ["--num-iters=1", "--dry-run", f"--runs-dir={tmp_path}", *of_jobs]
+    assert CartPole.train_main(options) == 0
 
 
 @pytest.mark.parametrize(

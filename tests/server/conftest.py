@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy.engine import Engine
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import MOVES, Game
+from battlesnake_server.arena.database import open_database
 from tests.processes import COMMAND, free_port, served
 from tests.server.browser import browser as browser
 from tests.server.browser import quiet as quiet
@@ -36,6 +38,14 @@ def serve() -> Iterator[Callable[..., str]]:
 def cautious(serve: Callable[..., str]) -> str:
     """The address of a live snake."""
     return serve("--snake", "cautious")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An empty database of the arena."""
+    one = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+    yield one
+    one.dispose()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event, select
+from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -100,6 +101,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres"))
 
 
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    one = open_database(url)
+    yield one
+    one.dispose()
+
+
 def a_game(number: int, tournament: int) -> StoredGame:
     seats = [
         Seat(seat=i, snake=f"ä{i}", won=i == 0, cause="" if i == 0 else "hazard", killer=None,
@@ -163,8 +171,7 @@ def test_a_database_of_version_0_1_is_converted(
     engine.dispose()
 
 
-def test_only_the_rows_of_the_given_snakes_are_loaded(url: str) -> None:
-    engine = open_database(url)
+def test_only_the_rows_of_the_given_snakes_are_loaded(engine: Engine) -> None:
     loaded: list[str] = []
     with Session(engine) as session:
         for name in ("hungry", "tree", "cautious"):
@@ -178,11 +185,9 @@ def test_only_the_rows_of_the_given_snakes_are_loaded(url: str) -> None:
             ("new", False),
         ]
     assert loaded == ["tree"]
-    engine.dispose()
 
 
-def test_a_game_is_stored_once(url: str) -> None:
-    engine = open_database(url)
+def test_a_game_is_stored_once(engine: Engine) -> None:
     with Session(engine) as session:
         tournament = Tournament(settings={})
         session.add(tournament)
@@ -190,7 +195,6 @@ def test_a_game_is_stored_once(url: str) -> None:
         session.add_all([a_game(0, tournament.id), a_game(0, tournament.id)])
         with pytest.raises(IntegrityError):
             session.commit()
-    engine.dispose()
 
 
 def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
@@ -204,8 +208,7 @@ def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
             open_database(url)
 
 
-def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None:
-    engine = open_database(url)
+def test_the_pages_read_and_write_the_database(engine: Engine, tmp_path: Path) -> None:
     with Session(engine) as session:
         tournament = Tournament(settings=TournamentSettings(("ä0", "ä1"), GameSpec(2)).to_dict())
         session.add(tournament)
@@ -222,11 +225,9 @@ def test_the_pages_read_and_write_the_database(url: str, tmp_path: Path) -> None
     sent = {"snakes": ["straight", "straight"], "width": 7, "height": 7}
     game = client.post("/play", json=sent).get_json()["game"]
     until(lambda: f"/game/{game}" in client.get("/games").text)
-    engine.dispose()
 
 
-def test_a_league_resumes_from_the_database(url: str) -> None:
-    engine = open_database(url)
+def test_a_league_resumes_from_the_database(engine: Engine, url: str) -> None:
     board = {"width": 7, "height": 7, "max_turns": 8}
     plan = parse_league_config(
         {"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path()
@@ -253,4 +254,3 @@ def test_a_league_resumes_from_the_database(url: str) -> None:
     assert league.season == season
     league.run_once(play_here)
     assert league.season.number == 2
-    engine.dispose()

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import Engine
 
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
-from battlesnake_server.arena.database import open_database
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
@@ -58,9 +58,8 @@ def test_an_interrupted_ladder_reports_and_resumes(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60 * 5
 
 
-def test_a_resumed_ladder_plays_only_missing_pairs(tmp_path: Path) -> None:
+def test_a_resumed_ladder_plays_only_missing_pairs(engine: Engine) -> None:
     """Jobs in parallel store the pairs as they end, so an earlier pair can be missing."""
-    engine = open_database(f"sqlite:///{tmp_path / 'games.sqlite'}")
     setup = ladder_command._tournament_settings(ladder_command.parser().parse_args(["random"]))
     rung = ladder.load(2).rungs[0]
     first, resumed = (ladder_command._RungMatches(engine, setup, True) for _ in range(2))
@@ -69,7 +68,6 @@ def test_a_resumed_ladder_plays_only_missing_pairs(tmp_path: Path) -> None:
     assert len(resumed.load_outcomes(rung)) == 1
     scheduled = [resumed.schedule_pair(rung)[1] for _ in range(2)]
     assert [[game.number for game in pair] for pair in scheduled] == [[0, 1], [4, 5]]
-    engine.dispose()
 
 
 def test_a_ladder_without_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

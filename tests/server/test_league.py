@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from battlesnake_gym.cli import main
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import league as league_module
-from battlesnake_server.arena.database import LeagueSnake, load_games, open_database
+from battlesnake_server.arena.database import LeagueSnake, load_games
 from battlesnake_server.arena.league import (
     NUM_RECENT_OPPONENTS,
     League,
@@ -57,6 +57,21 @@ def plan_of(snakes: dict[str, Any], **more: Any) -> LeagueConfig:
     return parse_league_config(
         {"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path()
     )
+
+
+MakeLeague = Callable[[LeagueConfig, Any], League]
+
+
+@pytest.fixture
+def make_league(engine: Engine) -> Iterator[MakeLeague]:
+    """A function that makes a league from its plan and a clock."""
+    with ProgramSupervisor({}) as programs:
+
+        def make(plan: LeagueConfig, clock: Any) -> League:
+            players = SnakeHealthChecker(plan, programs, AddressPolicy())
+            return League(plan, players.sources, engine, players.find_problems, clock=clock)
+
+        yield make
 
 
 def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +186,7 @@ def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
 
 
 def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make_league: MakeLeague, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = FastClock()
     healthy = misbehaving_snakes.Recorder()
@@ -179,13 +194,11 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
     def sometimes(connection: Any, head: bytes, body: bytes) -> bool | None:
         return None if 6 <= clock.hours < 9 else healthy(connection, head, body)
 
-    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
-    with misbehaving_snakes.snake(sometimes) as url, ProgramSupervisor({}) as programs:
+    with misbehaving_snakes.snake(sometimes) as url:
         plan = plan_of(
             {"h": "hungry", "c": "cautious", "s": "straight", "far": url},
             season_days=1, games_per_hour=4, health_check_minutes=30,
         )  # fmt: skip
-        players = SnakeHealthChecker(plan, programs, AddressPolicy())
         played: list[tuple[float, set[str]]] = []
 
         def play(setup: Any, scheduled: Any, replays: Any) -> Any:
@@ -193,7 +206,7 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
             return play_here(setup, scheduled, replays)
 
         for hour in range(1, 26):  # each hour, a new object restores its state from the database
-            league = League(plan, players.sources, engine, players.find_problems, clock=clock)
+            league = make_league(plan, clock)
             while clock.hours < hour:
                 league.run_once(play)
     with Session(engine) as session:
@@ -215,12 +228,13 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
     assert cooldowns == [1, 2, 4, 8, 16, 32, 60, 60]
     assert len(re.findall(r"\bfar\b.* healthy\b", log)) == 1
     assert "season 2" in log
-    engine.dispose()
 
 
 @pytest.mark.parametrize("change", [timedelta(hours=-1), timedelta(hours=1), timedelta(days=20)])
 def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_seasons(
     change: timedelta,
+    make_league: MakeLeague,
+    engine: Engine,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -236,62 +250,57 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
     monkeypatch.setattr(
         league_module, "utc_now", lambda: BEGIN + timedelta(seconds=passed_s) + changed
     )
-    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
-    with ProgramSupervisor({}) as programs:
-        snakes = {"h": "hungry", "c": "cautious", "gone": str(tmp_path / "gone.zip")}
-        plan = plan_of(snakes, games_per_hour=60, season_days=1)
-        players = SnakeHealthChecker(plan, programs, AddressPolicy())
-        league = League(plan, players.sources, engine, players.find_problems, clock=PassingClock())
+    snakes = {"h": "hungry", "c": "cautious", "gone": str(tmp_path / "gone.zip")}
+    plan = plan_of(snakes, games_per_hour=60, season_days=1)
+    league = make_league(plan, PassingClock())
 
-        def games_in(minutes: int) -> int:
-            before, end = league.games, passed_s + 60 * minutes
-            while passed_s < end:
-                league.run_once(play_here)
-            return league.games - before
-
-        assert 9 <= games_in(10) <= 11
-        changed = change
-        assert 9 <= games_in(10) <= 11
-        log = capsys.readouterr().err
-        checks = [int(minutes) for minutes in re.findall(r"cooldown of (\d+) min", log)]
-        assert checks == [1, 2, 4, 8, 16], "after 0, 1, 3, 7 and 15 minutes"
-        assert log.count("system clock") == 1
-        with Session(engine) as session:
-            (season,) = load_seasons(session, "Club")
-            set_benched(session, "Club", "c", True)
-            session.commit()
-        assert games_in(5) <= 1
-        with Session(engine) as session:
-            set_benched(session, "Club", "c", False)
-            end_season(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
-            session.commit()
-        assert games_in(5) >= 4
-        assert league.season.number == season.number + 1
-    engine.dispose()
-
-
-def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(tmp_path: Path) -> None:
-    clock = FastClock()
-    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
-    with ProgramSupervisor({}) as programs:
-        plan = plan_of({"h": "hungry", "c": "cautious"}, games_per_hour=60)
-        players = SnakeHealthChecker(plan, programs, AddressPolicy())
-        with Session(engine) as session:
-            session.add(
-                LeagueSnake(league="Club", snake="c", failures=2, reason="",
-                            cooldown_until=BEGIN + timedelta(days=9))
-            )  # fmt: skip
-            session.commit()
-        league = League(plan, players.sources, engine, players.find_problems, clock=clock)
-        while clock.hours < 0.1:
+    def games_in(minutes: int) -> int:
+        before, end = league.games, passed_s + 60 * minutes
+        while passed_s < end:
             league.run_once(play_here)
-        assert league.games >= 3, "the second cooldown in a row is 2 minutes long"
-    engine.dispose()
+        return league.games - before
+
+    assert 9 <= games_in(10) <= 11
+    changed = change
+    assert 9 <= games_in(10) <= 11
+    log = capsys.readouterr().err
+    checks = [int(minutes) for minutes in re.findall(r"cooldown of (\d+) min", log)]
+    assert checks == [1, 2, 4, 8, 16], "after 0, 1, 3, 7 and 15 minutes"
+    assert log.count("system clock") == 1
+    with Session(engine) as session:
+        (season,) = load_seasons(session, "Club")
+        set_benched(session, "Club", "c", True)
+        session.commit()
+    assert games_in(5) <= 1
+    with Session(engine) as session:
+        set_benched(session, "Club", "c", False)
+        end_season(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
+        session.commit()
+    assert games_in(5) >= 4
+    assert league.season.number == season.number + 1
 
 
-def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: Path) -> None:
+def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(
+    make_league: MakeLeague, engine: Engine
+) -> None:
     clock = FastClock()
-    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+    plan = plan_of({"h": "hungry", "c": "cautious"}, games_per_hour=60)
+    with Session(engine) as session:
+        session.add(
+            LeagueSnake(league="Club", snake="c", failures=2, reason="",
+                        cooldown_until=BEGIN + timedelta(days=9))
+        )  # fmt: skip
+        session.commit()
+    league = make_league(plan, clock)
+    while clock.hours < 0.1:
+        league.run_once(play_here)
+    assert league.games >= 3, "the second cooldown in a row is 2 minutes long"
+
+
+def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(
+    make_league: MakeLeague, engine: Engine
+) -> None:
+    clock = FastClock()
 
     def only_introduces(connection: Any, head: bytes, body: bytes) -> bool | None:
         return (
@@ -300,10 +309,9 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
             else None
         )
 
-    with misbehaving_snakes.snake(only_introduces) as url, ProgramSupervisor({}) as programs:
+    with misbehaving_snakes.snake(only_introduces) as url:
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
-        players = SnakeHealthChecker(plan, programs, AddressPolicy())
-        league = League(plan, players.sources, engine, players.find_problems, clock=clock)
+        league = make_league(plan, clock)
         while clock.hours < 0.1:
             league.run_once(play_here)
         games = load_games(engine, league.season.tournament)
@@ -323,7 +331,6 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(tmp_path: 
         while clock.hours < 2.1:
             league.run_once(play_here)
         assert len(load_games(engine, league.season.tournament)) > len(games)
-    engine.dispose()
 
 
 def test_a_killed_league_leaves_no_process_and_resumes(tmp_path: Path) -> None:
@@ -385,25 +392,27 @@ def test_a_program_that_ends_is_restarted(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def club(tmp_path: Path) -> Iterator[tuple[LeagueConfig, Engine]]:
-    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+def club(engine: Engine) -> LeagueConfig:
+    """A league of three that has played four games."""
     plan = plan_of({"h": "hungry", "c": "cautious", "s<b>": "straight"})
-    sources = {entrant.name: entrant.source for entrant in plan.entrants}
-    league = League(plan, sources, engine, lambda names: [""] * len(names), clock=FastClock())
+    league = healthy_league(plan, engine, FastClock())
     while league.games < 4:
         league.run_once(play_here)
-    yield plan, engine
-    engine.dispose()
+    return plan
+
+
+def healthy_league(plan: LeagueConfig, engine: Engine, clock: FastClock) -> League:
+    sources = {entrant.name: entrant.source for entrant in plan.entrants}
+    return League(plan, sources, engine, lambda names: [""] * len(names), clock=clock)
 
 
 def test_the_page_shows_the_season_and_obeys_the_token(
-    club: tuple[LeagueConfig, Engine], tmp_path: Path
+    club: LeagueConfig, engine: Engine, tmp_path: Path
 ) -> None:
-    plan, engine = club
     token = load_or_create_token(tmp_path / "token")
     assert load_or_create_token(tmp_path / "token") == token
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
-    app = create_app(engine, Roster(), LiveGames(), tmp_path, token, plan)
+    app = create_app(engine, Roster(), LiveGames(), tmp_path, token, club)
     stranger, operator = app.test_client(), app.test_client()
     assert operator.get(f"/league?token={token}").status_code == 302
     page = stranger.get("/league").text
@@ -434,8 +443,7 @@ def test_the_page_shows_the_season_and_obeys_the_token(
         (season,) = load_seasons(session, "Club")
     clock = FastClock()
     clock.time = max(season.ends, clock.time)
-    sources = {entrant.name: entrant.source for entrant in plan.entrants}
-    league = League(plan, sources, engine, lambda names: [""] * len(names), clock=clock)
+    league = healthy_league(club, engine, clock)
     league.run_once(play_here)
     assert league.season.number == 2
     assert stranger.get("/league.json").get_json()["season"] == 2

@@ -848,12 +848,3 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(60) == 130
     until_gone(players)
-
-
-def test_every_page_has_a_heading() -> None:
-    """Screen readers navigate by headings. Pages extend a base template, parts do not."""
-    folder = Path(web_site.__file__).parents[2] / "server/battlesnake_server/templates"
-    pages = [path for path in folder.glob("*.html") if "{% extends" in path.read_text()]
-    bases = {path for path in pages if path.stem.endswith("_base")}
-    assert len(pages) > 12
-    assert [path.name for path in set(pages) - bases if "<h1" not in path.read_text()] == []
