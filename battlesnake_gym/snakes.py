@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.exceptions import describe_exception, user_frames
+from battlesnake_gym.common.exceptions import SnakeError, describe_exception, user_frames
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.decisions import Decision as Decision
 from battlesnake_gym.decisions import Reason as Reason
@@ -186,14 +186,14 @@ def make(name: str, seed: int = 0) -> Strategy:
 
 @contextlib.contextmanager
 def named_errors(name: str, kept: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Convert each exception to ``ValueError`` with the snake ``name``, the file and the line.
+    """Convert each exception to `SnakeError` with the snake ``name``, the file and the line.
 
     Args:
         name: The snake whose code runs in the context.
         kept: Types of exceptions that propagate unchanged unless a user's code raises them.
 
     Raises:
-        ValueError: If an exception occurs. ``KeyboardInterrupt`` propagates unchanged.
+        SnakeError: If an exception occurs. ``KeyboardInterrupt`` propagates unchanged.
     """
     try:
         yield
@@ -201,7 +201,7 @@ def named_errors(name: str, kept: tuple[type[Exception], ...] = ()) -> Iterator[
         is_own = isinstance(error, kept) and not user_frames(error)
         if is_own or isinstance(error, KeyboardInterrupt):
             raise
-        raise ValueError(f"{name} cannot play: {describe_exception(error)}") from error
+        raise SnakeError(f"{name} cannot play: {describe_exception(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)

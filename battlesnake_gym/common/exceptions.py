@@ -1,4 +1,4 @@
-"""Text of the exceptions of users' code."""
+"""Exceptions of users' code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ _PACKAGES = (
     "sagemaker_rl",
 )
 _MAX_CHARS = 300
+
+
+class SnakeError(ValueError):
+    """Error raised if a snake's code fails; the message names the snake, the file and the line."""
 
 
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:

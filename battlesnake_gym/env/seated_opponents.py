@@ -126,10 +126,16 @@ class SeatedOpponents:
         return set(self._past_self[self._past_seats.any(-1)].tolist())
 
     def load_policies(self, opponents: Iterable[Opponent]) -> None:
-        """Load the policies among ``opponents``; see `seated_policy` for the errors."""
+        """Load the policies among ``opponents``, and make each other snake once as a check.
+
+        Raises:
+            ValueError: If a policy does not fit (`seated_policy`), or a snake cannot play.
+        """
         for opponent in opponents:
-            if isinstance(opponent, str) and opponent != PAST_SELF:
-                self.seated_policy(opponent)
+            if not isinstance(opponent, str) or opponent in (PAST_SELF, *self._act_fns):
+                continue
+            if not self.seated_policy(opponent) and not engine_code(opponent, self._vector):
+                snakes.make(opponent)
 
     def seated_policy(self, name: str) -> SeatedPolicy | None:
         """Return the policy ``name`` for these games, or None for other strategies.

@@ -391,7 +391,7 @@ def _check_unused_settings(settings: Any, environ: Mapping[str, str]) -> None:
 
 def _name_flag(message: str, typed: Container[str]) -> str:
     """Return an error message with the option that the user typed instead of its name."""
-    name, *rest = message.split(" ", 1)
+    name, *rest = message.removeprefix("hyperparameter ").split(" ", 1)
     plain = name.rstrip(":")
     if plain.replace("-", "_") in typed and "." not in plain:
         return " ".join([f"--{plain.replace('_', '-')}{name[len(plain) :]}", *rest])

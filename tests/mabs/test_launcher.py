@@ -216,6 +216,27 @@ def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
     assert ran.exists()
 
 
+@pytest.mark.parametrize(
+    ("code", "status"), [("lambda seed: {}[0]", 2), ("lambda seed: lambda *board: {}[0]", 1)]
+)
+def test_an_opponent_that_fails_ends_training_with_one_line(
+    code: str,
+    status: int,
+    ray_with_games: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("faulty.py").write_text(
+        f"from battlesnake_gym import snakes\nsnakes.register('faulty', {code})\n"
+    )
+    arguments = ["--num-iters", "1", "--opponents", '["faulty.py"]', "--name", "mine"]
+    assert train(tmp_path, *arguments) == status
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.endswith("faulty.py cannot play: faulty.py, line 2: KeyError: 0")
+
+
 def test_evaluate_names_the_snake_or_rule_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

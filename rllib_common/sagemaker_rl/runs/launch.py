@@ -22,6 +22,7 @@ import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.common import run_dir
+from battlesnake_gym.common.exceptions import SnakeError
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.run_dir import DONE, FAILED, STOPPED
 from sagemaker_rl.cluster.local_ray import autoscaled_machines, local_ray
@@ -162,8 +163,9 @@ class Launch:
                 return run_worker(self.membership, self.settings)
             with run.tracked_status():
                 return self._run_training(run)
-        except (CheckpointError, ClusterError, HyperparameterError) as error:
-            report_failure(str(error))
+        except (CheckpointError, ClusterError, HyperparameterError, SnakeError) as error:
+            # Ray appends the traceback to the message, and keeps the original error as ``cause``.
+            report_failure(str(getattr(error, "cause", error)))
             return 1
         except Exception as error:
             if run is not None and (disk_full := find_disk_full_error(error)):
