@@ -476,3 +476,15 @@ def test_the_same_moves_everywhere(
         assert over_http(address, "/move", bodies) == moves, "the image's command"
     for replay, seed in in_a_league(path, tmp_path, count):
         assert_the_league_plays(build, replay, seed)
+
+
+@pytest.mark.parametrize("code", ["lambda seed: {}[0]", "lambda seed: lambda *board: {}[0]"])
+def test_pack_names_the_line_of_a_snake_that_fails(
+    code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "faulty.py"
+    path.write_text(f"from battlesnake_gym import snakes\nsnakes.register('faulty', {code})\n")
+    assert pack_command.main([str(path), "-o", str(tmp_path / "snake.zip")]) == 2
+    assert (
+        "the snake cannot play: snake.zip/rules.py, line 2: KeyError: 0" in capsys.readouterr().err
+    )

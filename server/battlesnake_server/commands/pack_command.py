@@ -41,11 +41,13 @@ import sys
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.bundle import Bundle
+from battlesnake_gym import snakes
 try:
-    strategy = Bundle.load(sys.argv[1]).factory()(1)
-    board = Board.new(11, 11, 2, game=Game(seed=1))
-    strategy(Board.from_api(board.to_api("snake_0")), 0.05)
-except ValueError as error:
+    with snakes.named_errors("the snake", (ValueError, OSError)):
+        strategy = Bundle.load(sys.argv[1]).factory()(1)
+        board = Board.new(11, 11, 2, game=Game(seed=1))
+        strategy(Board.from_api(board.to_api("snake_0")), 0.05)
+except (ValueError, OSError) as error:
     sys.exit(str(error))
 """
 """Python program that builds the snake and chooses one move.
@@ -210,7 +212,8 @@ def _is_search(name: str | None, registered: dict[str, snakes.StrategyFactory]) 
     if name is None:
         return True  # An evaluation requires the search.
     build = registered.get(name) or snakes.factory(name)
-    return isinstance(build(1), snakes.NodeLimitedStrategy)
+    with snakes.named_errors(name, (ValueError, OSError)):
+        return isinstance(build(1), snakes.NodeLimitedStrategy)
 
 
 def _write_and_test(part: Path, data: bytes) -> None:
@@ -234,7 +237,7 @@ def _write_and_test(part: Path, data: bytes) -> None:
     stderr = done.stderr.strip().splitlines()
     if done.returncode and not (stderr and stderr[-1].startswith("the policy plays boards of")):
         reason = stderr[-1].replace(f"{path}/", "") if stderr else f"exit status {done.returncode}"
-        raise bundle.BundleError(f"the snake does not play without your other files: {reason}")
+        raise bundle.BundleError(f"in a process without your other files: {reason}")
 
 
 def parser() -> Parser:
