@@ -333,6 +333,8 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
     has_search_limit = arguments.nodes is not None or arguments.move_time is not None
     if has_search_limit and arguments.timeout is not None:
         raise ValueError("--timeout has no effect with --nodes or --move-time; omit --timeout")
+    if arguments.board_size and (arguments.width or arguments.height):
+        raise ValueError("--board-size sets width and height; omit --width and --height")
     width, height = arguments.board_size or (DEFAULT_BOARD_SIZE, DEFAULT_BOARD_SIZE)
     return TournamentSettings(
         snakes=tuple(arguments.snakes),

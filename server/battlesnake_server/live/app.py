@@ -91,7 +91,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     )
     app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
-        raise ValueError(f"{app.config['COLOR']!r} is not a color; use a color like #3366cc")
+        raise ValueError(f"color must be #rrggbb, such as #3366cc, got {app.config['COLOR']!r}")
     is_default = app.config["SNAKE"] is None and app.config["POLICY"] is None
     app.config["NOTICE"] = DEFAULT_SNAKE_NOTICE if is_default else ""
     if app.config["NOTICE"]:
