@@ -117,8 +117,8 @@ def test_scores_are_the_mean_values_of_the_moves(four: Board) -> None:
 
 
 def test_it_goes_on_when_the_tree_is_full(four: Board) -> None:
-    decision, statistics = champion(500_000).search(four)
-    assert statistics.nodes > 400_000  # 64 MB hold about 200,000 nodes with four snakes
+    decision, statistics = champion(800_000).search(four)
+    assert statistics.nodes > 700_000  # 64 MB hold about 500,000 positions with four snakes
     assert decision.move in four.safe_moves()
 
 

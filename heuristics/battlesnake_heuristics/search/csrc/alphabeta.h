@@ -157,6 +157,7 @@ static int static_eval(Search *search, const Position *pos) {
 static int search_after(Search *search, const Position *pos, const uint8_t *moves, int depth,
                         int ply, int alpha, int beta) {
     Position to;
+    search->nodes++;
     make_turn(search, pos, moves, &to);
     int value = terminal_value(search, &to, ply);
     if (value && FROZEN) return value;

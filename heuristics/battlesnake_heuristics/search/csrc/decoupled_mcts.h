@@ -2,8 +2,8 @@
  *
  * Every snake selects its move from its own action statistics (Tak, Lanctot and Winands 2014) with
  * the PUCT formula of AlphaZero (Silver et al. 2017). Each opponent therefore plays for its own win
- * instead of cooperating against us. Each simulation adds one node, evaluates the node with the
- * network for every living snake, and backs up the value of each snake.
+ * instead of cooperating against us. Each simulation evaluates one new position with the network
+ * for every living snake, and backs up the value of each snake.
  *
  * Values are win probabilities in [0, 1] that sum to 1 over the living snakes. */
 
@@ -13,14 +13,18 @@
  * reach; other moves have weight 1. */
 #define CONTESTED_CELL_PRIOR 0.15f
 #define OLD_PRIOR_WEIGHT 0.05f /* weight of the initial priors after the update */
-/* Maximum memory of all nodes of one tree, in bytes. */
-#define MAX_TREE_BYTES (64 << 20)
+/* Maximum memory of the nodes, and of the edges, of one tree, in bytes. */
+#define MAX_NODE_BYTES (32 << 20)
+#define MAX_EDGE_BYTES (32 << 20)
+#define MIN_BLOCK_SIZE 4 /* smallest number of slots of a node's edges, a power of two */
+#define MAX_BLOCK_SIZES 24 /* maximum number of different block sizes */
 /* Maximum number of trees that are kept for later searches, and of their bytes: in general, and if a
  * search needs memory for a new tree. */
 #define MAX_KEPT_TREES 16
 #define MAX_KEPT_BYTES (96 << 20)
 #define MAX_KEPT_BYTES_BESIDE_NEW (16 << 20)
-#define MIN_HUGE_PAGE_BYTES (32 << 20) /* minimum memory of nodes on huge pages, in bytes */
+#define HUGE_PAGE ((size_t)2 << 20) /* size of a huge page, in bytes */
+#define MIN_HUGE_PAGE_BYTES (8 << 20) /* minimum memory of a tree on huge pages, in bytes */
 
 /* Action statistics of one snake at one node, by move. */
 typedef struct {
@@ -30,39 +34,38 @@ typedef struct {
     float leaf_value;   /* win probability predicted by the network, in [0, 1] */
 } ActionStats;
 
-/* A node of the tree. */
+/* A node of the tree: the root, or a position that at least two simulations reached. */
 typedef struct {
     uint32_t visits;
-    /* `terminal` is 1 if the game is over. If the tree serves only snake 0, `terminal` is also 1
-     * after the elimination of snake 0. */
-    int terminal;
+    /* Index of the first slot of the block of edges, and numbers of edges and slots. A block is a
+     * hash table with a power of two slots. */
+    uint32_t edges, edge_count, slots;
     Position pos; /* only the snakes of the request; their ActionStats follow */
 } Node;
 
-/* A slot of the hash table of edges, which lead from a node to a child after a joint move. The high
- * 32 bits of the key contain the node index + 1. The low bits contain the joint move, with 2 bits
- * per snake. Key 0 marks a free slot. */
+/* An edge: a joint move at a node, and the evaluation of the position after the move. Most of these
+ * positions are never reached again, so they have no node. */
 typedef struct {
-    uint64_t key; /* node and joint move */
-    uint32_t child;
+    uint32_t joint_move; /* 2 bits per snake */
+    uint32_t child;      /* index of the node after the move; 0: none */
+    /* Flags: the slot contains an edge; a simulation has used the edge; the move ends the game. If
+     * the tree serves only snake 0, the elimination of snake 0 also ends the game. */
+    uint8_t is_used, is_visited, is_terminal;
+    float win_probs[]; /* [snakes], win probabilities after the move, in [0, 1] */
 } Edge;
 
-#define EVAL_CACHE_SLOTS 4096 /* slots of the evaluation cache, a power of two */
-
-/* A search tree: an array of nodes and a hash table of edges. */
+/* A search tree: an array of nodes, and an array of the edges' slots. */
 typedef struct {
     Search *search;
     int snakes;
-    /* Numbers of used and allocated nodes; number of edge slots minus 1. */
-    uint32_t count, max_nodes, mask;
-    /* Offset of the ActionStats in a node and size of a node, in bytes. */
-    size_t stats_offset, node_bytes;
-    char *nodes;
-    Edge *edges;
-    /* Evaluation cache of update_priors(): keys of edges, and the win probabilities of all snakes
-     * after each edge. */
-    uint64_t *cache_keys;
-    float *cache_win_probs;
+    uint32_t count, max_nodes;      /* numbers of used and allocated nodes */
+    uint32_t slot_count, max_slots; /* numbers of used and allocated slots */
+    uint32_t free_blocks[MAX_BLOCK_SIZES]; /* first free block of each size + 1; 0: none */
+    /* Offset of the ActionStats in a node, and sizes of a node and of an edge, in bytes. */
+    size_t stats_offset, node_bytes, edge_bytes;
+    /* The allocated memory, which contains both arrays. There is one more slot than `max_slots`,
+     * for an edge that does not fit. */
+    char *memory, *nodes, *edges;
     float c_puct;
     uint64_t random; /* random state for the root noise */
     uint16_t root_heads[MAX_SNAKES]; /* cells of the heads at the root, set by keep_tree() */
@@ -76,6 +79,10 @@ static Node *get_node(const Tree *tree, uint32_t index) {
 /* Returns the action statistics of the node, one per snake. */
 static ActionStats *get_stats(const Tree *tree, const Node *node) {
     return (ActionStats *)((char *)node + tree->stats_offset);
+}
+/* Returns the edge in the slot with index `slot`. */
+static Edge *get_edge(const Tree *tree, uint32_t slot) {
+    return (Edge *)(tree->edges + slot * tree->edge_bytes);
 }
 
 /* Converts four values in 1/1000 cell to win probabilities with the logistic function. The
@@ -162,66 +169,103 @@ static void init_all_priors(const Search *search, const Position *pos, ActionSta
         if (pos->snake[s].alive) init_priors(search, pos, s, &closed, stats[s].prior);
 }
 
-/* Returns whether the tree has room for another node. The last node is reserved for positions that
- * do not fit. */
-static int has_room(const Tree *tree) { return tree->count + 1 < tree->max_nodes; }
+/* Returns the index of the list of free blocks with `slots` slots. */
+static int block_list(uint32_t slots) { return __builtin_ctz(slots / MIN_BLOCK_SIZE); }
 
-/* Adds a node for `pos` and returns the index of the node. `win_probs` contains the win probability
- * of every snake. If the tree is full, the function overwrites the reserved node. */
+/* Frees a block of edges. The joint move of its first slot becomes the next free block. */
+static void free_block(Tree *tree, uint32_t block, uint32_t slots) {
+    uint32_t *first = &tree->free_blocks[block_list(slots)];
+    get_edge(tree, block)->joint_move = *first;
+    *first = block + 1;
+}
+
+/* Allocates a block with `slots` free slots. Returns the index of its first slot, or `max_slots` if
+ * the memory is full. */
+static uint32_t allocate_block(Tree *tree, uint32_t slots) {
+    uint32_t *first = &tree->free_blocks[block_list(slots)], block = *first - 1;
+    if (*first) {
+        *first = get_edge(tree, block)->joint_move;
+    } else {
+        if (tree->max_slots - tree->slot_count < slots) return tree->max_slots;
+        block = tree->slot_count;
+        tree->slot_count += slots;
+    }
+    memset(get_edge(tree, block), 0, slots * tree->edge_bytes);
+    return block;
+}
+
+/* Adds a node for `pos` and returns the index of the node, or 0 if the tree is full. `win_probs`
+ * contains the win probability of every snake. */
 static uint32_t add_node(Tree *tree, const Position *pos, const float *win_probs) {
-    uint32_t index = has_room(tree) ? tree->count++ : tree->max_nodes - 1;
-    Node *node = get_node(tree, index);
+    if (tree->count == tree->max_nodes) return 0;
+    uint32_t block = allocate_block(tree, MIN_BLOCK_SIZE);
+    if (block == tree->max_slots) return 0;
+    Node *node = get_node(tree, tree->count);
     ActionStats *stats = get_stats(tree, node);
     memset(node, 0, tree->node_bytes);
+    node->edges = block;
+    node->slots = MIN_BLOCK_SIZE;
     memcpy(&node->pos, pos, offsetof(Position, snake) + tree->snakes * sizeof(Body));
-    node->terminal =
-        pos->living < 2 || !(tree->search->request->all_snakes || pos->snake[0].alive);
     for (int s = 0; s < tree->snakes; s++) stats[s].leaf_value = win_probs[s];
-    return index;
+    init_all_priors(tree->search, pos, stats);
+    return tree->count++;
 }
 
-/* Returns the slot of the key in the hash table of edges, or a free slot for the key (linear
- * probing). */
-static Edge *find_edge_slot(const Tree *tree, uint64_t key) {
-    uint32_t slot = mix64(key) & tree->mask;
-    while (tree->edges[slot].key && tree->edges[slot].key != key) slot = (slot + 1) & tree->mask;
-    return &tree->edges[slot];
-}
-
-/* Returns the edge slot of the joint move at a node, and stores the key of the edge in `key`. */
-static Edge *find_edge(const Tree *tree, uint32_t node, const uint8_t *moves, uint64_t *key) {
-    *key = (uint64_t)(node + 1) << 32;
-    for (int s = 0; s < tree->snakes; s++) *key |= (uint64_t)moves[s] << 2 * s;
-    return find_edge_slot(tree, *key);
-}
-
-/* Returns the slot of an edge in the evaluation cache, which is direct-mapped. */
-static uint32_t cache_slot(uint64_t key) { return mix64(key) >> 32 & (EVAL_CACHE_SLOTS - 1); }
-
-/* Writes the win probabilities after a joint move at a node. The function evaluates the position if
- * neither a child node nor the evaluation cache has the values. Each call counts as one node, so
- * that a node limit does not depend on the cache. */
-static void look_ahead(Tree *tree, const Node *node, const uint8_t *moves, float *win_probs) {
-    uint64_t key;
-    uint32_t index = ((const char *)node - tree->nodes) / tree->node_bytes;
-    const Edge *edge = find_edge(tree, index, moves, &key);
-    uint32_t slot = cache_slot(key);
-    float *cached = &tree->cache_win_probs[slot * tree->snakes];
-    if (edge->key) {
-        const ActionStats *stats = get_stats(tree, get_node(tree, edge->child));
-        for (int s = 0; s < tree->snakes; s++) win_probs[s] = stats[s].leaf_value;
-        tree->search->nodes++;
-        return;
+/* Returns the slot of a joint move in a block of edges, or a free slot (linear probing). A block
+ * always has a free slot. */
+static Edge *find_slot(const Tree *tree, uint32_t block, uint32_t slots, uint32_t joint_move) {
+    for (uint32_t slot = joint_move * 0x9E3779B1u >> 8;; slot++) {
+        Edge *edge = get_edge(tree, block + (slot & (slots - 1)));
+        if (!edge->is_used || edge->joint_move == joint_move) return edge;
     }
-    if (tree->cache_keys[slot] == key) {
-        tree->search->nodes++;
-    } else {
-        Position to;
-        make_turn(tree->search, &node->pos, moves, &to);
-        evaluate_snakes(tree->search, &node->pos, &to, cached);
-        tree->cache_keys[slot] = key;
+}
+
+/* Returns the joint move, 2 bits per snake. */
+static uint32_t join_moves(const Tree *tree, const uint8_t *moves) {
+    uint32_t joint_move = 0;
+    for (int s = 0; s < tree->snakes; s++) joint_move |= (uint32_t)moves[s] << 2 * s;
+    return joint_move;
+}
+
+/* Returns whether another edge fits in the block of a node, which stays a quarter empty. */
+static int has_room(const Node *node) { return node->edge_count < node->slots / 4 * 3; }
+
+/* Moves the edges of a node to a block of twice the size, unless the memory is full. */
+static void grow_block(Tree *tree, Node *node) {
+    uint32_t block = allocate_block(tree, 2 * node->slots);
+    if (block == tree->max_slots) return;
+    for (uint32_t i = 0; i < node->slots; i++) {
+        const Edge *edge = get_edge(tree, node->edges + i);
+        if (edge->is_used)
+            memcpy(find_slot(tree, block, 2 * node->slots, edge->joint_move), edge,
+                   tree->edge_bytes);
     }
-    memcpy(win_probs, cached, tree->snakes * sizeof *win_probs);
+    free_block(tree, node->edges, node->slots);
+    node->edges = block;
+    node->slots *= 2;
+}
+
+/* Returns the edge of a joint move at a node. If the edge does not exist, the function evaluates
+ * the position after the move and adds the edge. If the memory is full, the edge is in the
+ * additional slot. */
+static Edge *evaluated_edge(Tree *tree, Node *node, const uint8_t *moves) {
+    uint32_t joint_move = join_moves(tree, moves);
+    Edge *edge = find_slot(tree, node->edges, node->slots, joint_move);
+    if (edge->is_used) return edge;
+    if (!has_room(node)) {
+        grow_block(tree, node);
+        edge = find_slot(tree, node->edges, node->slots, joint_move);
+    }
+    if (has_room(node))
+        node->edge_count++;
+    else
+        edge = get_edge(tree, tree->max_slots);
+    Position to;
+    make_turn(tree->search, &node->pos, moves, &to);
+    *edge = (Edge){.joint_move = joint_move, .is_used = 1};
+    edge->is_terminal = to.living < 2 || !(tree->search->request->all_snakes || to.snake[0].alive);
+    evaluate_snakes(tree->search, &node->pos, &to, edge->win_probs);
+    return edge;
 }
 
 /* Returns the most visited move with a positive prior, or 4 if there is none. */
@@ -235,19 +279,20 @@ static int most_visited(const ActionStats *stats) {
 
 /* Updates the priors of a node by a one-turn lookahead. The new weight of a move is its prior times
  * the odds of winning after the move. All other snakes play their most visited moves. */
-static void update_priors(Tree *tree, const Node *node) {
+static void update_priors(Tree *tree, Node *node) {
     ActionStats *stats = get_stats(tree, node);
     uint8_t moves[MAX_SNAKES] = {0};
     for (int s = 0; s < tree->snakes; s++)
         if (node->pos.snake[s].alive) moves[s] = most_visited(&stats[s]);
     for (int s = 0; s < tree->snakes; s++) {
-        float *prior = stats[s].prior, odds[4] = {0}, total = 0, win_probs[MAX_SNAKES];
+        float *prior = stats[s].prior, odds[4] = {0}, total = 0;
         uint8_t most_visited_move = moves[s];
         for (moves[s] = 0; moves[s] < 4; moves[s]++) {
             /* The prior of a fatal move or an only move does not change. */
             if (!(prior[moves[s]] > 0) || prior[moves[s]] == 1) continue;
-            look_ahead(tree, node, moves, win_probs);
-            odds[moves[s]] = prior[moves[s]] * (win_probs[s] + 0.001f) / (1.001f - win_probs[s]);
+            float win_prob = evaluated_edge(tree, node, moves)->win_probs[s];
+            tree->search->nodes++;
+            odds[moves[s]] = prior[moves[s]] * (win_prob + 0.001f) / (1.001f - win_prob);
             total += odds[moves[s]];
         }
         moves[s] = most_visited_move;
@@ -290,46 +335,29 @@ static int select_move(const ActionStats *stats, float bonus) {
     return 3 - (best & 3);
 }
 
-/* Enlarges the table of edges to `size` slots, a power of two. The table starts small, because
- * short searches should use little memory. Returns 0, or -1 if out of memory. */
-static int grow_edge_table(Tree *tree, uint32_t size) {
-    Edge *old = tree->edges, *table = calloc(size, sizeof *table);
-    uint32_t old_size = old ? tree->mask + 1 : 0;
-    if (!table) return -1;
-    tree->edges = table;
-    tree->mask = size - 1;
-    for (uint32_t i = 0; i < old_size; i++)
-        if (old[i].key) *find_edge_slot(tree, old[i].key) = old[i];
-    free(old);
-    return 0;
+/* Loads memory into the cache of the processor, which otherwise waits for each part separately. */
+static void prefetch(const void *memory, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += CACHE_LINE) __builtin_prefetch((const char *)memory + i);
 }
 
-/* Returns the index of the child node after the joint move. If the child does not exist, the
- * function evaluates and adds the child, and sets `is_new` to 1. */
-static uint32_t descend(Tree *tree, uint32_t index, const uint8_t *moves, int *is_new) {
+/* Returns the node after the joint move of an edge. The function adds the node if it does not
+ * exist, and returns NULL if the tree is full. */
+static Node *descend(Tree *tree, const Node *node, const uint8_t *moves, Edge *edge) {
     Search *search = tree->search;
-    const Position *pos = &get_node(tree, index)->pos;
-    Position to;
-    float win_probs[MAX_SNAKES];
-    uint64_t key;
-    Edge *edge = find_edge(tree, index, moves, &key);
-    *is_new = !edge->key;
-    if (*is_new) {
-        make_turn(search, pos, moves, &to);
-        if (has_room(tree)) *edge = (Edge){key, tree->count};
-        uint32_t slot = cache_slot(key);
-        if (tree->cache_keys[slot] == key)
-            return add_node(tree, &to, &tree->cache_win_probs[slot * tree->snakes]);
-        evaluate_snakes(search, pos, &to, win_probs);
-        return add_node(tree, &to, win_probs);
+    Node *next = get_node(tree, edge->child);
+    if (!edge->child) {
+        Position to;
+        make_turn(search, &node->pos, moves, &to);
+        edge->child = add_node(tree, &to, edge->win_probs);
+        return edge->child ? get_node(tree, edge->child) : NULL;
     }
-    const Position *next = &get_node(tree, edge->child)->pos;
+    prefetch(next, tree->node_bytes);
     /* The rings may contain the bodies of another line, so the heads are written again. */
     for (int s = 0; s < tree->snakes; s++)
-        if (next->snake[s].alive)
-            search->ring[s][next->snake[s].head & (RING - 1)] =
-                search->next[head_of(search, pos, s)][moves[s]];
-    return edge->child;
+        if (next->pos.snake[s].alive)
+            search->ring[s][next->pos.snake[s].head & (RING - 1)] =
+                search->next[head_of(search, &node->pos, s)][moves[s]];
+    return next;
 }
 
 /* Mixes Dirichlet noise into the priors of every living snake at the root, as in AlphaZero. All
@@ -357,38 +385,44 @@ static void add_root_noise(Tree *tree, const Node *root) {
     }
 }
 
-/* Runs one simulation: selects a path, adds and evaluates a leaf, and backs up the leaf values. */
+/* Runs one simulation: selects a path, evaluates its last position, and backs up the win
+ * probabilities. */
 static void simulate(Tree *tree) {
-    uint32_t path[MAX_DEPTH], index = 0;
+    Search *search = tree->search;
+    Node *path[MAX_DEPTH], *next = get_node(tree, 0);
     uint8_t moves[MAX_DEPTH][MAX_SNAKES];
-    int depth = 0, is_new = 0;
-    int max_depth = tree->search->request->max_depth;
-    /* Step 1. Select: descend by PUCT to a new or terminal node. Step 2. Expand and evaluate:
-     * descend() adds the new node with its leaf values. */
-    for (; !is_new && depth < max_depth && !get_node(tree, index)->terminal; depth++) {
-        Node *node = get_node(tree, index);
-        if (node->visits == 0) init_all_priors(tree->search, &node->pos, get_stats(tree, node));
+    Edge *edge = NULL;
+    int depth = 0;
+    /* Step 1. Select: descend by PUCT to a position that no simulation has reached, or to the end
+     * of the game. Step 2. Expand and evaluate: evaluated_edge() adds the edge to a new position. A
+     * node is added when its position is reached again. */
+    while (next) {
+        Node *node = path[depth] = next;
+        prefetch(get_edge(tree, node->edges), MIN_BLOCK_SIZE * tree->edge_bytes);
         if (node->visits == PRIOR_UPDATE_VISITS) {
             update_priors(tree, node);
-            if (index == 0 && tree->search->request->root_noise > 0) add_root_noise(tree, node);
+            if (depth == 0 && search->request->root_noise > 0) add_root_noise(tree, node);
         }
         float bonus = tree->c_puct * __builtin_sqrtf(node->visits + 1);
-        path[depth] = index;
         for (int s = 0; s < tree->snakes; s++)
             moves[depth][s] =
                 node->pos.snake[s].alive ? select_move(&get_stats(tree, node)[s], bonus) : 0;
-        index = descend(tree, index, moves[depth], &is_new);
+        edge = evaluated_edge(tree, node, moves[depth]);
+        int is_leaf =
+            !edge->is_visited || edge->is_terminal || depth + 1 == search->request->max_depth;
+        search->nodes += !edge->is_visited;
+        edge->is_visited = 1;
+        next = is_leaf ? NULL : descend(tree, node, moves[depth], edge);
+        depth++;
     }
-    const ActionStats *leaf_stats = get_stats(tree, get_node(tree, index));
-    /* Step 3. Back up the leaf value of each snake along the path. */
+    /* Step 3. Back up the win probability of each snake along the path. */
     while (depth-- > 0) {
-        Node *node = get_node(tree, path[depth]);
-        ActionStats *stats = get_stats(tree, node);
-        node->visits++;
+        ActionStats *stats = get_stats(tree, path[depth]);
+        path[depth]->visits++;
         for (int s = 0; s < tree->snakes; s++) {
-            if (!node->pos.snake[s].alive) continue;
+            if (!path[depth]->pos.snake[s].alive) continue;
             stats[s].visits[moves[depth][s]]++;
-            stats[s].value_sum[moves[depth][s]] += leaf_stats[s].leaf_value;
+            stats[s].value_sum[moves[depth][s]] += edge->win_probs[s];
         }
     }
 }

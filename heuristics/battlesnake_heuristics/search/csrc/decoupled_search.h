@@ -5,46 +5,50 @@
  * is not continued after the elimination of a snake. Pondering continues the tree of the current
  * turn. */
 
+/* Returns the index of the node after a joint move, or 0 if there is none. */
+static uint32_t find_child(const Tree *tree, const Node *node, const uint8_t *moves) {
+    return find_slot(tree, node->edges, node->slots, join_moves(tree, moves))->child;
+}
+
 /* Writes the line of the most visited moves, starting at the root. */
 static void extract_visited_line(Tree *tree, SearchResult *result) {
     uint32_t index = 0;
-    uint64_t key;
     Line *line = &result->lines[result->move];
-    while (line->length < MAX_DEPTH) {
+    do {
         const Node *node = get_node(tree, index);
-        if (node->terminal || !node->visits) return;
         uint8_t *moves = line->moves[line->length++];
         uint8_t joint_moves[MAX_SNAKES] = {0};
         memset(moves, 4, MAX_SNAKES);
         for (int s = 0; s < tree->snakes; s++)
             if (node->pos.snake[s].alive)
                 joint_moves[s] = moves[s] = most_visited(&get_stats(tree, node)[s]);
-        const Edge *edge = find_edge(tree, index, joint_moves, &key);
-        if (!edge->key) return;
-        index = edge->child;
-    }
+        index = find_child(tree, node, joint_moves);
+    } while (index && line->length < MAX_DEPTH);
 }
 
 /* Frees a tree; NULL is allowed. */
 static void free_tree(Tree *tree) {
     if (!tree) return;
-    free(tree->cache_win_probs);
-    free(tree->cache_keys);
-    free(tree->edges);
-    free(tree->nodes);
+    free(tree->memory);
     free(tree);
 }
 
-/* Allocates uninitialized memory for nodes, on huge pages if possible: page faults would take up to
- * 20% of a search's time. Returns NULL if out of memory. */
-static char *allocate_nodes(size_t bytes) {
-    char *nodes = malloc(bytes);
+/* Allocates the uninitialized arrays of nodes and edges, on huge pages if possible: page faults
+ * would take up to 20% of a search's time. Returns 0, or -1 if out of memory. */
+static int allocate_arrays(Tree *tree) {
+    size_t nodes = tree->max_nodes * tree->node_bytes;
+    size_t edges = (tree->max_slots + 1) * tree->edge_bytes;
+    size_t align = nodes + edges >= MIN_HUGE_PAGE_BYTES ? HUGE_PAGE : CACHE_LINE;
+    nodes = (nodes + align - 1) & -align;
+    edges = (edges + align - 1) & -align;
+    tree->memory = malloc(nodes + edges + align);
+    if (!tree->memory) return -1;
+    tree->nodes = tree->memory + (-(uintptr_t)tree->memory & (align - 1));
+    tree->edges = tree->nodes + nodes;
 #ifdef MADV_HUGEPAGE
-    size_t page = 4096, skipped = -(uintptr_t)nodes & (page - 1);
-    if (nodes && bytes >= MIN_HUGE_PAGE_BYTES)
-        madvise(nodes + skipped, (bytes - skipped) & -page, MADV_HUGEPAGE);
+    if (align == HUGE_PAGE) madvise(tree->nodes, nodes + edges, MADV_HUGEPAGE);
 #endif
-    return nodes;
+    return 0;
 }
 
 /* Allocates a tree without nodes; returns NULL if out of memory. */
@@ -56,15 +60,13 @@ static Tree *allocate_tree(Search *search) {
     tree->snakes = request->snakes;
     tree->stats_offset = (offsetof(Node, pos) + position + 7) / 8 * 8;
     tree->node_bytes = (tree->stats_offset + request->snakes * sizeof(ActionStats) + 7) / 8 * 8;
-    tree->max_nodes = MAX_TREE_BYTES / tree->node_bytes;
-    if (request->max_nodes && request->max_nodes + 2 < tree->max_nodes)
-        tree->max_nodes = request->max_nodes + 2;
-    tree->nodes = allocate_nodes(tree->max_nodes * tree->node_bytes);
-    tree->cache_keys = calloc(EVAL_CACHE_SLOTS, sizeof *tree->cache_keys);
-    tree->cache_win_probs =
-        malloc(EVAL_CACHE_SLOTS * tree->snakes * sizeof *tree->cache_win_probs);
-    if (tree->nodes && tree->cache_keys && tree->cache_win_probs && !grow_edge_table(tree, 512))
-        return tree;
+    tree->edge_bytes = (offsetof(Edge, win_probs) + request->snakes * sizeof(float) + 7) / 8 * 8;
+    tree->max_nodes = MAX_NODE_BYTES / tree->node_bytes;
+    tree->max_slots = MAX_EDGE_BYTES / tree->edge_bytes - 1;
+    if (request->max_nodes && request->max_nodes < tree->max_nodes)
+        tree->max_nodes = request->max_nodes + 1;
+    if (16 * tree->max_nodes < tree->max_slots) tree->max_slots = 16 * tree->max_nodes;
+    if (!allocate_arrays(tree)) return tree;
     free_tree(tree);
     return NULL;
 }
@@ -88,7 +90,7 @@ static int64_t kept_bytes;
 
 /* Returns the memory that a tree has used for its nodes and edges, in bytes. */
 static int64_t tree_bytes(const Tree *tree) {
-    return tree->peak_count * tree->node_bytes + (tree->mask + 1) * sizeof(Edge);
+    return tree->peak_count * tree->node_bytes + tree->slot_count * tree->edge_bytes;
 }
 
 /* Puts a tree, or NULL, into a slot of `kept_trees`. Returns the tree that was there, or NULL.
@@ -133,7 +135,6 @@ static int is_same_position(const Position *a, const Position *b, int snakes) {
  * or NO_NODE if no such node was searched. The heads tell which moves were played. */
 static uint32_t find_position(const Tree *tree, const Search *search, const Position *pos) {
     uint8_t moves[MAX_SNAKES] = {0};
-    uint64_t key;
     if (tree->snakes != search->request->snakes) return NO_NODE;
     if (is_same_position(&get_node(tree, 0)->pos, pos, tree->snakes)) return 0;
     for (int s = 0; s < tree->snakes; s++) {
@@ -143,41 +144,38 @@ static uint32_t find_position(const Tree *tree, const Search *search, const Posi
             moves[s]++;
         if (moves[s] == 4) return NO_NODE;
     }
-    const Edge *edge = find_edge(tree, 0, moves, &key);
-    if (!edge->key) return NO_NODE;
-    const Node *child = get_node(tree, edge->child);
-    return child->visits && is_same_position(&child->pos, pos, tree->snakes) ? edge->child
-                                                                             : NO_NODE;
+    uint32_t child = find_child(tree, get_node(tree, 0), moves);
+    if (!child) return NO_NODE;
+    return is_same_position(&get_node(tree, child)->pos, pos, tree->snakes) ? child : NO_NODE;
 }
 
 /* Makes node `root` the root of the tree: moves its descendants to the front and removes all other
  * nodes. Children always follow their parents, so one pass suffices. Returns 0, or -1 if out of
  * memory. */
 static int reroot(Tree *tree, uint32_t root) {
-    uint32_t count = tree->count, slots = tree->mask + 1;
-    uint64_t *keys = calloc(count, sizeof *keys); /* key of the edge to each node */
-    uint32_t *kept = calloc(count, sizeof *kept); /* new index of each node + 1; 0: removed */
-    for (uint32_t i = 0; keys && i < slots; i++)
-        if (tree->edges[i].key) keys[tree->edges[i].child] = tree->edges[i].key;
-    free(tree->edges);
-    tree->edges = NULL;
-    int failed = !keys || !kept || grow_edge_table(tree, slots);
-    if (!failed) {
-        memmove(get_node(tree, 0), get_node(tree, root), tree->node_bytes);
-        kept[root] = tree->count = 1;
+    uint32_t count = tree->count;
+    uint32_t *kept = calloc(count, sizeof *kept); /* 1: kept; then the new index of each node */
+    if (!kept) return -1;
+    kept[root] = 1;
+    tree->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const Node *node = get_node(tree, i);
+        if (!kept[i]) {
+            free_block(tree, node->edges, node->slots);
+            continue;
+        }
+        for (uint32_t slot = 0; slot < node->slots; slot++)
+            kept[get_edge(tree, node->edges + slot)->child] = 1;
+        memmove(get_node(tree, tree->count), node, tree->node_bytes);
+        kept[i] = tree->count++;
     }
-    for (uint32_t i = root + 1; !failed && i < count; i++) {
-        uint32_t parent = kept[(keys[i] >> 32) - 1];
-        if (!parent) continue;
-        memmove(get_node(tree, tree->count), get_node(tree, i), tree->node_bytes);
-        kept[i] = ++tree->count;
-        uint64_t key = (uint64_t)parent << 32 | (uint32_t)keys[i];
-        *find_edge_slot(tree, key) = (Edge){key, tree->count - 1};
-    }
-    memset(tree->cache_keys, 0, EVAL_CACHE_SLOTS * sizeof *tree->cache_keys);
-    free(keys);
+    for (uint32_t i = 0; i < tree->count; i++)
+        for (uint32_t slot = 0; slot < get_node(tree, i)->slots; slot++) {
+            Edge *edge = get_edge(tree, get_node(tree, i)->edges + slot);
+            if (edge->child) edge->child = kept[edge->child];
+        }
     free(kept);
-    return failed ? -1 : 0;
+    return 0;
 }
 
 /* Writes the bodies of the request to the rings, at the indices of the position `pos`. */
@@ -251,20 +249,18 @@ static int run_decoupled(Search *search, const Position *root, SearchResult *res
     tree->random = request->noise_seed;
     /* The exploration constant varies per thread, so that root-parallel trees differ. */
     tree->c_puct = C_PUCT * (1 + 0.03f * (request->first_depth - 1));
-    int failed = 0;
     const ActionStats *stats = get_stats(tree, get_node(tree, 0));
-    for (int64_t done = 0; !failed && !search->stopped; done++) {
+    for (int64_t done = 0; !search->stopped; done++) {
         simulate(tree);
-        if (tree->count > tree->mask / 2) failed = grow_edge_table(tree, 2 * (tree->mask + 1));
         if (request->max_nodes && done + 1 >= request->max_nodes) break;
         if (!request->all_snakes && stats->prior[most_visited(stats)] == 1) break; /* forced move */
         /* 1,024 simulations of eight snakes take about 10 ms. */
         if (check_stop(search, !(done & 63), !(done & 0x3ff))) break;
     }
-    if (!failed) export_visits(tree, result);
-    if (!failed && request->keep_tree)
+    export_visits(tree, result);
+    if (request->keep_tree)
         keep_tree(tree);
     else
         free_tree(tree);
-    return failed;
+    return 0;
 }

@@ -203,5 +203,4 @@ static void make_turn(Search *search, const Position *from, const uint8_t *moves
             enter_cell(search, to, s, targets[s]);
     }
     if (search->request->constrictor && bits_any(to->food)) remove_all_food(search, to);
-    search->nodes++;
 }

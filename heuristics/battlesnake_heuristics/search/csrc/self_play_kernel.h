@@ -244,7 +244,6 @@ static int play_from_position(SelfPlay *game, SelfPlayGame *record) {
                 moves[s] = move;
             }
         before = game->pos;
-        game->game_search->nodes = 0;
         make_turn(game->game_search, &before, moves, &game->pos);
         int food = spawn_food(game);
         for (int64_t i = first; i < record->count; i++) record->rows[i].food = food;
