@@ -7,12 +7,14 @@ import dataclasses
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import MOVES
+from battlesnake_gym.rules import MOVES, wraps
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import network_inputs
 
 EXPLORATION, HEAD_PRIOR, UNIFORM_MIX = np.float32(0.28), np.float32(0.15), np.float32(0.05)
+FAR_EXPLORATION = {6: np.float32(0.1), 3: np.float32(0.3), -1: np.float32(1)}
+"""Fraction of the exploration constant, by the number of steps between heads that is exceeded."""
 PRIOR_UPDATE_VISITS = 8
 ONE = np.float32(1)
 LOGIT = 10_000
@@ -119,12 +121,13 @@ class Tree:
 
     def simulate(self) -> None:
         node, path = self.root, []
+        exploration = {name: EXPLORATION * _far_exploration(node.board, name) for name in self.ids}
         while not node.over:
             if node.visits == PRIOR_UPDATE_VISITS:
                 self.update_priors(node)
-            bonus = EXPLORATION * np.sqrt(np.float32(node.visits + 1))
+            root_of_visits = np.sqrt(np.float32(node.visits + 1))
             moves = {
-                name: action_stats.select(bonus)
+                name: action_stats.select(exploration[name] * root_of_visits)
                 for name, action_stats in node.action_stats.items()
                 if any(action_stats.prior)
             }
@@ -141,6 +144,16 @@ class Tree:
             for name, move in moves.items():
                 passed.action_stats[name].visits[move] += 1
                 passed.action_stats[name].sum[move] += node.action_stats[name].value
+
+
+def _far_exploration(board: Board, name: str) -> np.float32:
+    """Return the fraction of the exploration constant of a snake, by the distance of its head."""
+    sizes = zip(board.you.head, board.snake(name).head, (board.width, board.height), strict=True)
+    steps = sum(
+        min(abs(a - b), size - abs(a - b)) if wraps(board.game) else abs(a - b)
+        for a, b, size in sizes
+    )
+    return next(part for more, part in FAR_EXPLORATION.items() if steps > more)
 
 
 def _priors(board: Board, name: str) -> list[np.float32]:

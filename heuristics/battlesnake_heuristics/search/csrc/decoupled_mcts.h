@@ -8,6 +8,12 @@
  * Values are win probabilities in [0, 1] that sum to 1 over the living snakes. */
 
 #define C_PUCT 0.28f          /* exploration constant of the PUCT formula */
+/* Fractions of the exploration constant for opponents whose heads are more than MIDDLE_STEPS, or
+ * more than FAR_STEPS, from our head at the root. */
+#define MIDDLE_C_PUCT 0.3f
+#define FAR_C_PUCT 0.1f
+#define MIDDLE_STEPS 3
+#define FAR_STEPS 6
 #define PRIOR_UPDATE_VISITS 8 /* number of visits of a node before its priors are updated */
 /* Initial weight of a move to a contested cell, which the head of an equal or longer snake can
  * reach; other moves have weight 1. */
@@ -66,7 +72,7 @@ typedef struct {
     /* The allocated memory, which contains both arrays. There is one more slot than `max_slots`,
      * for an edge that does not fit. */
     char *memory, *nodes, *edges;
-    float c_puct;
+    float c_puct[MAX_SNAKES]; /* exploration constant of each snake */
     uint64_t random; /* random state for the root noise */
     uint16_t root_heads[MAX_SNAKES]; /* cells of the heads at the root, set by keep_tree() */
     uint32_t peak_count; /* maximum number of nodes in earlier searches */
@@ -403,10 +409,12 @@ static void simulate(Tree *tree) {
             update_priors(tree, node);
             if (depth == 0 && search->request->root_noise > 0) add_root_noise(tree, node);
         }
-        float bonus = tree->c_puct * __builtin_sqrtf(node->visits + 1);
+        float root_of_visits = __builtin_sqrtf(node->visits + 1);
         for (int s = 0; s < tree->snakes; s++)
-            moves[depth][s] =
-                node->pos.snake[s].alive ? select_move(&get_stats(tree, node)[s], bonus) : 0;
+            moves[depth][s] = node->pos.snake[s].alive
+                                  ? select_move(&get_stats(tree, node)[s],
+                                                tree->c_puct[s] * root_of_visits)
+                                  : 0;
         edge = evaluated_edge(tree, node, moves[depth]);
         int is_leaf =
             !edge->is_visited || edge->is_terminal || depth + 1 == search->request->max_depth;

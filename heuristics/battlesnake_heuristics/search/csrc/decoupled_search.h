@@ -237,6 +237,19 @@ static int uses_decoupled(const SearchRequest *request, const Position *root) {
     return request->decoupled && request->network && root->living > 2;
 }
 
+/* Returns the exploration constant of snake `s`. Opponents far from our head explore less, because
+ * each of their moves would divide the simulations among more positions, but changes little. */
+static float exploration_constant(const Tree *tree, int s) {
+    const Search *search = tree->search;
+    const SearchRequest *request = search->request;
+    const Position *root = &get_node(tree, 0)->pos;
+    /* The constant varies per thread, so that root-parallel trees differ. */
+    float c_puct = C_PUCT * (1 + 0.03f * (request->first_depth - 1));
+    if (request->all_snakes || !root->snake[s].alive) return c_puct;
+    int steps = steps_between(search, head_of(search, root, 0), head_of(search, root, s));
+    return c_puct * (steps > FAR_STEPS ? FAR_C_PUCT : steps > MIDDLE_STEPS ? MIDDLE_C_PUCT : 1);
+}
+
 /* Runs simulations until a limit of the request is reached. Returns 0, or -1 if out of memory. */
 static int run_decoupled(Search *search, const Position *root, SearchResult *result) {
     const SearchRequest *request = search->request;
@@ -247,8 +260,7 @@ static int run_decoupled(Search *search, const Position *root, SearchResult *res
     }
     if (!tree) return -1;
     tree->random = request->noise_seed;
-    /* The exploration constant varies per thread, so that root-parallel trees differ. */
-    tree->c_puct = C_PUCT * (1 + 0.03f * (request->first_depth - 1));
+    for (int s = 0; s < tree->snakes; s++) tree->c_puct[s] = exploration_constant(tree, s);
     const ActionStats *stats = get_stats(tree, get_node(tree, 0));
     for (int64_t done = 0; !search->stopped; done++) {
         simulate(tree);
