@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.processes import run
-from tests.wheel.pages import DOCS
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,21 +17,6 @@ def benchmark(name: str, *words: object) -> str:
     assert done.returncode in (0, 1), done.stderr
     assert done.stdout, done.stderr
     return done.stdout
-
-
-def test_pages_name_all_benchmarks_that_are_there() -> None:
-    pages = [ROOT / "README.md", *DOCS]
-    text = "\n".join(page.read_text() for page in pages)
-    named = set(re.findall(r"\bbenchmarks[./]([a-z_]+)", text))
-    # These modules are shared by the benchmarks of the live server, and are not benchmarks.
-    shared = {"load", "request_damage"}
-    assert named == {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - shared
-
-
-def test_the_page_on_scaling_has_what_is_calculated() -> None:
-    page = (ROOT / "docs" / "research" / "scaling.md").read_text()
-    for table in benchmark("cluster_model").strip().split("\n\n"):
-        assert table in page, f"docs/research/scaling.md lacks\n{table}"
 
 
 @pytest.mark.parametrize("snake", ["cautious", pytest.param("minimax", marks=pytest.mark.slow)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -20,66 +21,7 @@ FOLDER = ROOT / "deployment" / "ray"
 pytestmark = pytest.mark.rllib
 
 
-def table(**fields: Any) -> dict[str, Any]:
-    """Return the schema of a mapping that may only have these keys."""
-    return {"type": "object", "additionalProperties": False, "properties": fields}
-
-
-TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
-TEXTS = {"type": "object", "additionalProperties": TEXT}
-PROBE = table(tcpSocket=table(port=NUMBER), periodSeconds=NUMBER, failureThreshold=NUMBER)
-CONTAINER = table(
-    name=TEXT,
-    image=TEXT,
-    ports={"type": "array", "items": table(containerPort=NUMBER, name=TEXT)},
-    resources=table(requests=TEXTS, limits=TEXTS),
-    readinessProbe=PROBE,
-    livenessProbe=PROBE,
-    volumeMounts={"type": "array", "items": table(name=TEXT, mountPath=TEXT)},
-)
-MATCHES = {"type": "array", "items": table(key=TEXT, operator=TEXT, values={"type": "array"})}
-PREFERRED = table(weight=NUMBER, preference=table(matchExpressions=MATCHES))
-POD = table(
-    spec=table(
-        affinity=table(
-            nodeAffinity=table(
-                preferredDuringSchedulingIgnoredDuringExecution={
-                    "type": "array",
-                    "items": PREFERRED,
-                }
-            )
-        ),
-        securityContext=table(runAsUser=NUMBER, runAsGroup=NUMBER, fsGroup=NUMBER),
-        containers={"type": "array", "items": CONTAINER | {"required": ["name", "image"]}},
-        volumes={
-            "type": "array",
-            "items": table(name=TEXT, persistentVolumeClaim=table(claimName=TEXT)),
-        },
-    )
-)
-GROUP = {"rayStartParams": TEXTS, "template": POD}
-RAY_CLUSTER = table(
-    rayVersion=TEXT,
-    enableInTreeAutoscaling=FLAG,
-    autoscalerOptions=table(idleTimeoutSeconds=NUMBER),
-    authOptions=table(mode={"enum": ["disabled", "token"]}),
-    headGroupSpec=table(serviceType=TEXT, **GROUP) | {"required": list(GROUP)},
-    workerGroupSpecs={
-        "type": "array",
-        "items": table(
-            groupName=TEXT, replicas=NUMBER, minReplicas=NUMBER, maxReplicas=NUMBER, **GROUP
-        )
-        | {"required": ["groupName", "minReplicas", "maxReplicas", *GROUP]},
-    },
-) | {"required": ["headGroupSpec"]}
-RAY_JOB = table(
-    entrypoint=TEXT,
-    backoffLimit=NUMBER,
-    shutdownAfterJobFinishes=FLAG,
-    ttlSecondsAfterFinished=NUMBER,
-    submissionMode={"enum": ["K8sJobMode", "HTTPMode", "InteractiveMode"]},
-    rayClusterSpec=RAY_CLUSTER,
-)
+SCHEMA = ROOT / "tests" / "data" / "rayjob_schema.json"
 """Part of the API ray.io/v1 in use (https://ray-project.github.io/kuberay/reference/api/)."""
 
 
@@ -89,7 +31,7 @@ def rayjobs() -> Any:
     No package registry has that file, which is one megabyte.
     """
     if "KUBERAY_CRD" not in os.environ:
-        return RAY_JOB
+        return json.loads(SCHEMA.read_text())
     definition = yaml.safe_load(Path(os.environ["KUBERAY_CRD"]).read_text())
     (version,) = [one for one in definition["spec"]["versions"] if one["name"] == "v1"]
     return closed(version["schema"]["openAPIV3Schema"]["properties"]["spec"])

@@ -35,6 +35,11 @@ def says(response: bytes) -> Behavior:
     return behave
 
 
+def answers(body: bytes, status: str = "200 OK", *headers: str) -> Behavior:
+    """Return a snake that gives the same response to every request."""
+    return says(http(body, status, *headers))
+
+
 def hangs(connection: socket.socket, head: bytes, body: bytes) -> None:
     """Never respond."""
     time.sleep(NEVER)

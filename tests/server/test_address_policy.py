@@ -163,7 +163,7 @@ def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool)
     with inner() as (port, came):
         there = f"Location: http://127.0.0.1:{port}/admin"
         with misbehaving_snakes.snake(
-            misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD, status, there))
+            misbehaving_snakes.answers(misbehaving_snakes.GOOD, status, there)
         ) as url:
             answer = ask(url, AddressPolicy().with_typed_address(url), redirects=redirects)
         assert (answer.move, answer.problem) == (None, "redirect")

@@ -185,9 +185,7 @@ def test_a_policy_is_rejected_on_an_unsupported_board_size(
 def test_a_url_that_is_no_snake_is_rejected(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with misbehaving_snakes.snake(
-        misbehaving_snakes.says(misbehaving_snakes.http(b"<html>"))
-    ) as url:
+    with misbehaving_snakes.snake(misbehaving_snakes.answers(b"<html>")) as url:
         assert arena_command.main([url, database]) == 2
     assert re.search(r"http://127\.0\.0\.1:", capsys.readouterr().err)
 

@@ -102,7 +102,7 @@ def test_each_scenario_is_a_new_game_for_a_url(
     ("behavior", "problem"),
     [
         (misbehaving_snakes.drips_body, "timeout"),
-        (misbehaving_snakes.says(misbehaving_snakes.http(b'{"move": "north"}')), "answer"),
+        (misbehaving_snakes.answers(b'{"move": "north"}'), "answer"),
     ],
 )
 def test_a_missing_or_invalid_response_fails(

@@ -70,7 +70,7 @@ def test_the_snake_has_the_cpu_time_of_its_opponents(capfd: pytest.CaptureFixtur
 def test_with_the_wall_clock_urls_play_and_failed_moves_are_listed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with misbehaving_snakes.snake(misbehaving_snakes.says(misbehaving_snakes.http(b"{}"))) as url:
+    with misbehaving_snakes.snake(misbehaving_snakes.answers(b"{}")) as url:
         write({"ours": "hungry", "mute": url}, {"num_snakes": 2, "max_turns": 4})
         assert gauntlet_command.main(["opponents.yaml", "--games=2"]) == 0
         shown = capfd.readouterr().out

@@ -31,6 +31,7 @@ from battlesnake_server.live.fallback import TIMEOUT_NOTE
 from battlesnake_server.live.time_budget import time_budget_s
 from tests.processes import free_port
 from tests.server import misbehaving_snakes
+from tests.server.misbehaving_snakes import GOOD, answers, http, says, snake
 
 TIMEOUT = 0.3
 """Timeout of a snake that should be too late, in seconds."""
@@ -56,22 +57,14 @@ def ask(
 
 
 def ask_once(behavior: misbehaving_snakes.Behavior, timeout: float = PATIENT) -> MoveResponse:
-    with misbehaving_snakes.snake(behavior) as url:
+    with snake(behavior) as url:
         return ask(url, timeout=timeout)[0]
 
 
 def test_a_valid_response_counts() -> None:
-    response = ask_once(misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD)))
+    response = ask_once(answers(GOOD))
     assert (response.move, response.shout, response.problem) == ("left", "hello", "")
     assert 0 < response.milliseconds < 1000 * PATIENT
-
-
-def bad_status(status: str) -> misbehaving_snakes.Behavior:
-    return misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD, status))
-
-
-def bad_body(body: bytes) -> misbehaving_snakes.Behavior:
-    return misbehaving_snakes.says(misbehaving_snakes.http(body))
 
 
 MISBEHAVIORS = {
@@ -82,37 +75,29 @@ MISBEHAVIORS = {
     "floods": (misbehaving_snakes.floods, "connection"),
     "floods its head": (misbehaving_snakes.floods_head, "connection"),
     "circles": (misbehaving_snakes.circles, "redirect"),
-    "redirects nowhere": (
-        misbehaving_snakes.says(misbehaving_snakes.http(b"", "302 Found", "Location: ftp://x/")),
-        "redirect",
-    ),
-    "talks nonsense": (misbehaving_snakes.says(b"hello\r\n\r\n"), "connection"),
-    "binary": (misbehaving_snakes.says(bytes(range(256))), "connection"),
-    "short body": (
-        misbehaving_snakes.says(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"),
-        "timeout",
-    ),
-    "500": (bad_status("500 Internal Server Error"), "status"),
-    "201": (bad_status("201 Created"), "status"),
-    "204": (misbehaving_snakes.says(b"HTTP/1.1 204 No Content\r\n\r\n"), "status"),
-    "empty": (bad_body(b""), "answer"),
-    "no JSON": (bad_body(b"left"), "answer"),
-    "no move": (bad_body(b"{}"), "answer"),
-    "wrong case": (bad_body(b'{"move": "LEFT"}'), "answer"),
-    "wrong word": (bad_body(b'{"move": "north"}'), "answer"),
-    "wrong type": (bad_body(b'{"move": ["left"]}'), "answer"),
-    "wrong shout": (bad_body(b'{"move": "left", "shout": 1}'), "answer"),
-    "list": (bad_body(b'["left"]'), "answer"),
-    "null": (bad_body(b"null"), "answer"),
-    "null for a move": (bad_body(b'{"move": null}'), "answer"),
-    "not UTF-8": (bad_body(b"\xff"), "answer"),
-    "trailing text": (bad_body(b'{"move": "up"} x'), "answer"),
-    "long number": (bad_body(b"9" * 5000), "answer"),
-    "deep": (bad_body(b"[" * 60_000), "answer"),
+    "redirects nowhere": (answers(b"", "302 Found", "Location: ftp://x/"), "redirect"),
+    "talks nonsense": (says(b"hello\r\n\r\n"), "connection"),
+    "binary": (says(bytes(range(256))), "connection"),
+    "short body": (says(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"), "timeout"),
+    "500": (answers(GOOD, "500 Internal Server Error"), "status"),
+    "201": (answers(GOOD, "201 Created"), "status"),
+    "204": (says(b"HTTP/1.1 204 No Content\r\n\r\n"), "status"),
+    "empty": (answers(b""), "answer"),
+    "no JSON": (answers(b"left"), "answer"),
+    "no move": (answers(b"{}"), "answer"),
+    "wrong case": (answers(b'{"move": "LEFT"}'), "answer"),
+    "wrong word": (answers(b'{"move": "north"}'), "answer"),
+    "wrong type": (answers(b'{"move": ["left"]}'), "answer"),
+    "wrong shout": (answers(b'{"move": "left", "shout": 1}'), "answer"),
+    "list": (answers(b'["left"]'), "answer"),
+    "null": (answers(b"null"), "answer"),
+    "null for a move": (answers(b'{"move": null}'), "answer"),
+    "not UTF-8": (answers(b"\xff"), "answer"),
+    "trailing text": (answers(b'{"move": "up"} x'), "answer"),
+    "long number": (answers(b"9" * 5000), "answer"),
+    "deep": (answers(b"[" * 60_000), "answer"),
     "zip bomb": (
-        misbehaving_snakes.says(
-            misbehaving_snakes.http(gzip.compress(b" " * 10**7), "200 OK", "Content-Encoding: gzip")
-        ),
+        answers(gzip.compress(b" " * 10**7), "200 OK", "Content-Encoding: gzip"),
         "answer",
     ),
 }
@@ -141,10 +126,10 @@ def test_a_server_that_closes_idle_connections_loses_no_move() -> None:
         requests.append(id(connection))
         if requests.count(id(connection)) > 1 and len(requests) % 2:
             return False  # closed in the moment in which the request was sent
-        connection.sendall(misbehaving_snakes.http(misbehaving_snakes.GOOD))
+        connection.sendall(http(GOOD))
         return True
 
-    with misbehaving_snakes.snake(closes_idle) as url:
+    with snake(closes_idle) as url:
         assert [response.problem for response in ask(url, times=9)] == [""] * 9
     assert len(requests) > 9
 
@@ -155,12 +140,12 @@ def test_a_request_is_sent_again_only_if_nothing_was_received() -> None:
     def answers_once(connection: Any, head: bytes, body: bytes) -> bool:
         requests.append(head)
         if len(requests) == 1:
-            connection.sendall(misbehaving_snakes.http(misbehaving_snakes.GOOD))
+            connection.sendall(http(GOOD))
         elif len(requests) == 2:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")
         return len(requests) == 1
 
-    with misbehaving_snakes.snake(answers_once) as url:
+    with snake(answers_once) as url:
         assert [response.problem for response in ask(url, times=2)] == ["", "connection"]
         assert len(requests) == 2, "part of the response was received"
         assert ask(url)[0].problem == "connection"
@@ -169,7 +154,7 @@ def test_a_request_is_sent_again_only_if_nothing_was_received() -> None:
 
 def test_connections_are_kept_and_paths_appended() -> None:
     recorder = misbehaving_snakes.Recorder()
-    with misbehaving_snakes.snake(recorder) as url:
+    with snake(recorder) as url:
         responses = ask(f"{url}/base/path/?token=a%20b", times=5)
     assert [response.move for response in responses] == ["left"] * 5
     assert {request[0] for request in recorder.requests} == {
@@ -179,7 +164,7 @@ def test_connections_are_kept_and_paths_appended() -> None:
 
 
 def test_responses_are_not_delayed_by_nagles_algorithm() -> None:
-    with misbehaving_snakes.snake(misbehaving_snakes.Recorder()) as url:
+    with snake(misbehaving_snakes.Recorder()) as url:
         # One fast response suffices: with Nagle's algorithm every one would take 40 ms.
         assert any(response.milliseconds < 20 for _ in range(50) for response in ask(url, times=20))
 
@@ -190,20 +175,16 @@ def test_a_redirect_on_the_same_host_is_followed_if_allowed() -> None:
     def moved(connection: Any, head: bytes, body: bytes) -> bool:
         seen.append(head.split(b"\r\n")[0])
         there = b"/there" in seen[-1]
-        connection.sendall(
-            misbehaving_snakes.http(misbehaving_snakes.GOOD)
-            if there
-            else misbehaving_snakes.http(b"", "302 Found", "Location: /there")
-        )
+        connection.sendall(http(GOOD) if there else http(b"", "302 Found", "Location: /there"))
         return True
 
-    with misbehaving_snakes.snake(moved) as url:
+    with snake(moved) as url:
         assert ask(url)[0].problem == "redirect"
         assert seen == [b"POST /move HTTP/1.1"]
         seen.clear()
         assert ask(url, redirects=True)[0].move == "left"
     assert seen == [b"POST /move HTTP/1.1", b"GET /there HTTP/1.1"]
-    with misbehaving_snakes.snake(misbehaving_snakes.circles) as url:
+    with snake(misbehaving_snakes.circles) as url:
         assert ask(url, redirects=True)[0].problem == "redirect"
 
 
@@ -215,7 +196,7 @@ def test_start_end_and_customization_never_raise() -> None:
             return await player.fetch_customization()
 
     for behavior, _ in MISBEHAVIORS.values():
-        with misbehaving_snakes.snake(behavior) as url:
+        with snake(behavior) as url:
             assert asyncio.run(talk(url)) == {}
 
 
@@ -226,9 +207,7 @@ def test_the_customization_is_read_whatever_the_status() -> None:
         async with HttpPlayer(url, PATIENT, HERE) as player:
             return await player.fetch_customization()
 
-    with misbehaving_snakes.snake(
-        misbehaving_snakes.says(misbehaving_snakes.http(customization, "404 Not Found"))
-    ) as url:
+    with snake(answers(customization, "404 Not Found")) as url:
         assert asyncio.run(fetch(url)) == {"color": "#fff", "tail": "bolt"}
 
 

@@ -205,10 +205,8 @@ def test_latency_is_of_the_previous_turn_and_moves_are_requested_concurrently() 
         misbehaving_snakes.floods,
         misbehaving_snakes.drips_body,
         misbehaving_snakes.circles,
-        misbehaving_snakes.says(misbehaving_snakes.http(b'{"move": "UP"}')),
-        misbehaving_snakes.says(
-            misbehaving_snakes.http(misbehaving_snakes.GOOD, "500 Internal Server Error")
-        ),
+        misbehaving_snakes.answers(b'{"move": "UP"}'),
+        misbehaving_snakes.answers(misbehaving_snakes.GOOD, "500 Internal Server Error"),
     ],
 )
 def test_a_misbehaving_snake_goes_up_and_harms_only_itself(
