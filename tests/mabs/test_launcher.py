@@ -217,11 +217,18 @@ def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("lambda seed: {}[0]", 2), ("lambda seed: lambda *board: {}[0]", 1)]
+    ("code", "status", "more"),
+    [
+        ("lambda seed: {}[0]", 2, []),
+        ("lambda seed: lambda *board: {}[0]", 1, []),
+        ("lambda seed: lambda *board: {}[0]", 1, ["--num-env-runners=1"]),
+        ("lambda seed: lambda *board: {}[0]", 1, ["--num-env-runners=1", "--algorithm=APEX"]),
+    ],
 )
 def test_an_opponent_that_fails_ends_training_with_one_line(
     code: str,
     status: int,
+    more: list[str],
     ray_with_games: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -231,10 +238,12 @@ def test_an_opponent_that_fails_ends_training_with_one_line(
     Path("faulty.py").write_text(
         f"from battlesnake_gym import snakes\nsnakes.register('faulty', {code})\n"
     )
-    arguments = ["--num-iters", "1", "--opponents", '["faulty.py"]', "--name", "mine"]
+    arguments = ["--num-iters", "1", "--opponents", '["faulty.py"]', "--name", "mine", *more]
     assert train(tmp_path, *arguments) == status
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.endswith("faulty.py cannot play: faulty.py, line 2: KeyError: 0")
+    assert re.search(r"faulty\.py cannot play: \S*faulty\.py, line 2: KeyError: 0$", error)
+    if status == 1:
+        assert "Traceback" not in (tmp_path / "mine" / "run.json").read_text()
 
 
 def test_evaluate_names_the_snake_or_rule_that_fails(

@@ -16,6 +16,7 @@ import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 
 from battlesnake_gym.common import run_dir
+from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.job_environment import JobPaths
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.runs import checkpoints, divergence, training_run
@@ -86,7 +87,11 @@ class Counting:
         self.training_iteration += 1
         if self.training_iteration == self._signal_after:
             self._caught.append(15)
-        return {"training_iteration": self.training_iteration, "elo": 1000.0}
+        return {
+            "training_iteration": self.training_iteration,
+            training_run.CSV_COLUMNS["env_steps"]: 8 * self.training_iteration,
+            "elo": 1000.0,
+        }
 
     def save_to_path(self, path: str) -> None:
         (Path(path) / "weights").write_text(str(self.training_iteration))
@@ -232,6 +237,14 @@ def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(fail))
     with pytest.raises(ZeroDivisionError):
         _run(tmp_path).train(PendingSignals())
+
+
+def test_training_without_env_steps_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(training_run, "build_algorithm", lambda _: Counting(PendingSignals()))
+    with pytest.raises(ClusterError, match="5 iterations had no env steps"):
+        _run(tmp_path, csv_columns=training_run.CSV_COLUMNS | {"env_steps": "missing"}).train(
+            PendingSignals()
+        )
 
 
 def test_a_network_that_is_nan_at_the_start_is_refused(

@@ -19,8 +19,10 @@ import psutil
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.actor_manager import FaultTolerantActorManager, RemoteCallResults
 from tqdm import tqdm
 
+from battlesnake_gym.common.exceptions import SnakeError
 from battlesnake_gym.common.run_dir import (
     CSV_FILE,
     FAILED,
@@ -31,6 +33,7 @@ from battlesnake_gym.common.run_dir import (
     GameRecorder,
     RunStatus,
 )
+from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line, metric_line
 from sagemaker_rl.job.process_environment import installed_versions
 from sagemaker_rl.job.stop_signals import IterationAbortedError, PendingSignals
@@ -105,6 +108,13 @@ after SIGTERM. SageMaker sends SIGKILL 120 s after SIGTERM. The remaining time i
 checkpoint.
 """
 
+_RUNNER_REMEDY = (
+    "see Ray's logs, /tmp/*ray*/session_latest/logs/worker-*.err, or set num_env_runners to 0 to "
+    "see the error in the job's log"
+)
+
+_handle_errors = FaultTolerantActorManager.handle_remote_call_result_errors
+
 _SEED_STEP = 1_000_003
 """Increment of the seed between runs that resume from successive iterations.
 
@@ -174,7 +184,8 @@ class TrainingRun:
             yield
         except Exception as error:
             with suppress(OSError):  # The disk may be full.
-                self.write_status(FAILED, f"{type(error).__name__}: {error}")
+                cause = getattr(error, "cause", None) or error  # Ray's has a traceback.
+                self.write_status(FAILED, f"{type(cause).__name__}: {cause}")
             raise
         except BaseException:  # A stop signal may arrive before the first iteration.
             self.write_status(STOPPED)
@@ -295,7 +306,7 @@ class TrainingRun:
     ) -> None:
         """Run iterations until a stop condition, a signal or divergence."""
         before, began, used = self._seconds, time.monotonic(), time.process_time()
-        driver_cpu_before_s = self._driver_cpu_s
+        driver_cpu_before_s, steps_before = self._driver_cpu_s, self._steps
         saved = began
         limit = _SAGEMAKER_ABORT_TIMEOUT_S if self.job.in_sagemaker else _ABORT_TIMEOUT_S
         psutil.cpu_percent()  # The first call starts the measurement.
@@ -330,6 +341,11 @@ class TrainingRun:
                 results["time_total_s"] = self._seconds
                 results["driver_cpu_minutes"] = self._driver_cpu_s / 60
                 if self._remaining_fraction() <= 0 and not stop_signals:
+                    if self._steps == steps_before:
+                        raise ClusterError(
+                            f"{self._iterations:,} iterations had no env steps: all env runners "
+                            f"failed; {_RUNNER_REMEDY}"
+                        )
                     with suppress(IterationAbortedError), stop_signals.abort_after(limit):
                         getattr(algorithm, "conclude", lambda results: None)(results)
                 curves.add(results)
@@ -506,6 +522,14 @@ def _add_env_runners(group: Any, more: int) -> None:
         manager.set_actor_state(runner, healthy=False)
 
 
+def _raise_snake_errors(results: RemoteCallResults, **options: Any) -> None:
+    """Raise a `SnakeError` that an env runner returned, and handle RLlib's own errors."""
+    for result in results:
+        if isinstance(error := result.get(), SnakeError):
+            raise error
+    _handle_errors(results, **options)
+
+
 def build_algorithm(run: TrainingRun) -> Algorithm:
     """Build the algorithm of a run, and check that at least one env runner responds.
 
@@ -517,10 +541,9 @@ def build_algorithm(run: TrainingRun) -> Algorithm:
         RuntimeError: If no env runner starts.
     """
     none_started = RuntimeError(
-        f"none of {run.config.num_env_runners} env runners started; see Ray's logs, "
-        "/tmp/*ray*/session_latest/logs/worker-*.err, or set num_env_runners to 0 to see the error "
-        "in the job's log"
+        f"none of {run.config.num_env_runners} env runners started; {_RUNNER_REMEDY}"
     )
+    FaultTolerantActorManager.handle_remote_call_result_errors = staticmethod(_raise_snake_errors)
     EnvRunnerGroup._remote_config_obj_ref = property(
         lambda group: group._remote_config, lambda group, reference: None
     )

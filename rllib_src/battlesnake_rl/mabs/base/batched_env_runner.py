@@ -9,7 +9,7 @@ import abc
 import copy
 import dataclasses
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils import metrics as names
 from ray.rllib.utils.checkpoints import Checkpointable
 
+from battlesnake_gym.common.exceptions import SnakeError
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.env.seated_policy import ActFn
@@ -137,6 +138,20 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """
         assert self.env is not None
         assert self.module is not None
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return the result of ``func``, or its `SnakeError`, which the driver raises.
+
+        After any other exception, RLlib ends this process, and Ray starts a new one.
+        """
+
+        def call(*given: Any, **named: Any) -> Any:
+            try:
+                return func(*given, **named)
+            except SnakeError as error:
+                return error
+
+        return super().apply(call, *args, **kwargs)
 
     def stop(self) -> None:
         """Release the memory of the games."""
