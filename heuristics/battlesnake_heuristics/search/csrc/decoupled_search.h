@@ -214,15 +214,17 @@ static float mean_move_value(const ActionStats *stats, int move) {
     return stats->visits[move] ? stats->value_sum[move] / stats->visits[move] : stats->leaf_value;
 }
 
-/* Writes the best move, the scores and the line of the root, and the choices of all snakes. */
+/* Writes the best move, the scores and the line of the root, and the choices of living snakes. */
 static void export_visits(Tree *tree, SearchResult *result) {
-    const ActionStats *stats = get_stats(tree, get_node(tree, 0));
+    const Node *root = get_node(tree, 0);
+    const ActionStats *stats = get_stats(tree, root);
     result->move = most_visited(stats);
     for (int move = 0; move < 4; move++) {
         result->has_score[move] = stats->prior[move] > 0;
         result->scores[move] = value_from_probability(mean_move_value(stats, move));
     }
     for (int s = 0; s < tree->snakes; s++) {
+        if (!root->pos.snake[s].alive) continue;
         RootChoice *choice = &result->choices[s];
         choice->move = most_visited(&stats[s]);
         choice->value = value_from_probability(mean_move_value(&stats[s], choice->move));

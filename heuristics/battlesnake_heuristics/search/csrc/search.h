@@ -90,7 +90,7 @@ typedef struct {
     /* By move, in 1/1000 cell. The score of the best move is exact; other scores are bounds. */
     int32_t scores[4];
     uint8_t has_score[4]; /* by move: 1 if scores[] is set */
-    RootChoice choices[MAX_SNAKES]; /* choices of decoupled MCTS by snake; otherwise 0 */
+    RootChoice choices[MAX_SNAKES]; /* by snake: choices of decoupled MCTS, or 0 */
     /* Lines by our first move: of the best move and, with exact scores, of every scored move. */
     Line lines[4];
 } SearchResult;
