@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from random_turns import load_compiled_module
 from tqdm import tqdm
 
@@ -87,7 +88,44 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
     }
     if rand.random() < 0.02:
         limits["seconds"] = 0.001
-    _call_function(search.search, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
+    request = head | {"solo": rand.random() < 0.2} | rest | limits
+    request["health"] = _eliminate_some(rand, position["health"])
+    _call_function(search.search, rand, request)
+
+
+def search_game(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+    """Search and play up to five turns.
+
+    The time limit of the searches makes decoupled MCTS continue the tree of the turn before.
+    """
+    weights, network = np.array(Weights().to_array(), np.int32), load_builtin().network_bytes
+    for _ in range(rand.randrange(6)):
+        head, rest = list(position.values())[:4], list(position.values())[4:]
+        limits = (0.002, 0, rand.choice((2, 120)), network, False, True, False, 1, None)
+        move, *_, lines, _ = search.search(*head, False, *rest, weights, *limits)
+        expected = lines[move][0] if rand.random() < 0.9 else bytes(len(position["lengths"]))
+        moves = bytes(move if move < 4 else 0 for move in expected)
+        snakes, food, _ = search.play_turns(*position.values(), moves)
+        if not snakes[0] or any(snake and len(snake[1]) > 2 * 625 for snake in snakes):
+            return  # The search rejects longer snakes.
+        # An eliminated snake has health 0, and the search ignores its cell.
+        snakes = [snake or (0, bytes(2)) for snake in snakes]
+        bodies = [np.frombuffer(body, np.uint16) for _, body in snakes]
+        position = position | {
+            "lengths": np.array([len(body) for body in bodies], np.int32),
+            "health": np.array([health for health, _ in snakes], np.int32),
+            "bodies": np.concatenate(bodies),
+            "food": food,
+        }
+
+
+def _eliminate_some(rand: random.Random, health: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the health of the snakes after the elimination of some snakes, except the first."""
+    health = health.copy()
+    for i in range(1, len(health)):
+        if rand.random() < 0.1:
+            health[i] = 0
+    return health
 
 
 def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
@@ -133,7 +171,7 @@ def main() -> None:
     search, rand = _load_search(options.search), random.Random(options.seed)
     for _ in tqdm(range(options.requests), unit=" requests"):
         position = random_position(rand)
-        rand.choice((search_move, play_turns))(search, rand, position)
+        rand.choice((search_move, play_turns, search_game))(search, rand, position)
 
 
 if __name__ == "__main__":
