@@ -24,8 +24,8 @@
 #define MAX_EDGE_BYTES (32 << 20)
 #define MIN_BLOCK_SIZE 4 /* smallest number of slots of a node's edges, a power of two */
 #define MAX_BLOCK_SIZES 24 /* maximum number of different block sizes */
-/* Maximum number of trees that are kept for later searches, and of their bytes: in general, and if a
- * search needs memory for a new tree. */
+/* Maximum number of trees that are kept for later searches, and their maximum memory in bytes: in
+ * general, and if a search needs memory for a new tree. */
 #define MAX_KEPT_TREES 16
 #define MAX_KEPT_BYTES (96 << 20)
 #define MAX_KEPT_BYTES_BESIDE_NEW (16 << 20)
@@ -167,8 +167,7 @@ static void init_priors(const Search *search, const Position *pos, int s, const 
     if (!(total > 0)) prior[0] = 1;
 }
 
-/* Writes the initial priors of all living snakes, which must be 0. simulate() calls this function
- * when a node is first visited after its evaluation, because most nodes are never visited again. */
+/* Writes the initial priors of all living snakes. All priors must be 0 before the call. */
 static void init_all_priors(const Search *search, const Position *pos, ActionStats *stats) {
     Bits closed = bits_minus(pos->occupied, vacating_tails(search, pos));
     for (int s = 0; s < search->request->snakes; s++)
@@ -217,8 +216,8 @@ static uint32_t add_node(Tree *tree, const Position *pos, const float *win_probs
     return tree->count++;
 }
 
-/* Returns the slot of a joint move in a block of edges, or a free slot (linear probing). A block
- * always has a free slot. */
+/* Returns the slot of a joint move in a block of edges, or a free slot (linear probing). Probing
+ * always ends, because a quarter of each block stays free. */
 static Edge *find_slot(const Tree *tree, uint32_t block, uint32_t slots, uint32_t joint_move) {
     for (uint32_t slot = joint_move * 0x9E3779B1u >> 8;; slot++) {
         Edge *edge = get_edge(tree, block + (slot & (slots - 1)));
@@ -233,7 +232,7 @@ static uint32_t join_moves(const Tree *tree, const uint8_t *moves) {
     return joint_move;
 }
 
-/* Returns whether another edge fits in the block of a node, which stays a quarter empty. */
+/* Returns whether another edge fits in the block of a node. A quarter of the slots stays free. */
 static int has_room(const Node *node) { return node->edge_count < node->slots / 4 * 3; }
 
 /* Moves the edges of a node to a block of twice the size, unless the memory is full. */

@@ -1,9 +1,8 @@
 /* Searches with decoupled MCTS: result, memory, and trees that are kept from turn to turn.
  *
  * A search with a time limit keeps its tree. The next search of the game continues with the part of
- * the tree below the moves that were played. There is no such part if new food appeared, and a tree
- * is not continued after the elimination of a snake. Pondering continues the tree of the current
- * turn. */
+ * the tree below the moves that were played. A new tree starts if new food appeared or a snake was
+ * eliminated. Pondering continues the tree of the current turn. */
 
 /* Returns the index of the node after a joint move, or 0 if there is none. */
 static uint32_t find_child(const Tree *tree, const Node *node, const uint8_t *moves) {
@@ -132,7 +131,7 @@ static int is_same_position(const Position *a, const Position *b, int snakes) {
 }
 
 /* Returns the index of the node with the position `pos`, which is the root or a child of the root,
- * or NO_NODE if no such node was searched. The heads tell which moves were played. */
+ * or NO_NODE if the tree has no such node. The function derives the moves from the heads. */
 static uint32_t find_position(const Tree *tree, const Search *search, const Position *pos) {
     uint8_t moves[MAX_SNAKES] = {0};
     if (tree->snakes != search->request->snakes) return NO_NODE;
@@ -239,8 +238,9 @@ static int uses_decoupled(const SearchRequest *request, const Position *root) {
     return request->decoupled && request->network && root->living > 2;
 }
 
-/* Returns the exploration constant of snake `s`. Opponents far from our head explore less, because
- * each of their moves would divide the simulations among more positions, but changes little. */
+/* Returns the exploration constant of snake `s`. Opponents far from our head explore less: their
+ * moves change our values little, and more of them would divide the simulations among more
+ * positions. */
 static float exploration_constant(const Tree *tree, int s) {
     const Search *search = tree->search;
     const SearchRequest *request = search->request;
