@@ -170,3 +170,37 @@ def test_playing_and_serving_import_nothing_heavy() -> None:
     for folder in LIGHT:
         for path in (ROOT / folder).rglob("*.py"):
             assert not {one.split(".")[0] for one in imported(path)} & HEAVY, path
+
+
+@pytest.mark.parametrize("name", ["DQN", "APEX", "PPO", "DISTIL", "EXIT"])
+def test_an_algorithm_reads_in_one_sitting(name: str) -> None:
+    """The file of an algorithm and its settings have at most 300 lines of code."""
+    mabs = ROOT / "rllib_src" / "battlesnake_rl" / "mabs"
+    (path,) = mabs.glob(f"*/{name.lower()}.py")
+    settings = code_lines(mabs / "settings" / "algorithm_settings.py", f"{name}Settings")
+    assert 5 < settings < code_lines(path) <= 300 - settings
+
+
+def test_no_method_hides_its_type() -> None:
+    for path in (ROOT / "rllib_src").rglob("*.py"):
+        assert "self: Any" not in path.read_text(), path
+
+
+def code_lines(path: Path, class_name: str = "") -> int:
+    """The lines of a file, or of one of its classes, without docstrings, comments, blank ones."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    part: ast.AST = classes[class_name] if class_name else tree
+    strings = {
+        line
+        for node in ast.walk(part)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    first, last = getattr(part, "lineno", 1), getattr(part, "end_lineno", text.count("\n"))
+    return sum(
+        number not in strings and bool(line.strip()) and not line.strip().startswith("#")
+        for number, line in enumerate(text.splitlines(), 1)
+        if first <= number <= last
+    )

@@ -53,8 +53,11 @@ def describe_exception(error: BaseException) -> str:
 
 @functools.cache
 def _library_directories() -> tuple[str, ...]:
-    """Return the path prefixes of this project, the standard library and packages."""
+    """Return the path prefixes of this project, the standard library and packages.
+
+    The program of `pack`, which runs with ``python -c``, has the path ``<string>``.
+    """
     found = map(find_spec, _PACKAGES)
     ours = [str(Path(spec.origin).parent) for spec in found if spec and spec.origin]
     installed = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    return ("<frozen ", *(path + os.sep for path in [*ours, *installed]))
+    return ("<frozen ", "<string>", *(path + os.sep for path in [*ours, *installed]))

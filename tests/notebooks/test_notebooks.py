@@ -280,6 +280,30 @@ def test_outputs_are_of_the_code_that_stands_there(path: Path) -> None:
         assert all(output["output_type"] != "error" for output in cell["outputs"])
 
 
+@pytest.mark.parametrize(
+    ("name", "ends", "begins"),
+    [
+        ("1_introduction", "first", "hungry"),
+        ("2_policy_training", "trained", "tree"),
+        ("2_policy_training", "searcher", "territory"),
+        ("3_homogeneous", "trained", "random"),
+        ("4_heterogeneous", "trained", "random"),
+        ("5_heuristics_developer", "mine", "hungry"),
+        ("6_hill_training", "mask", "vanilla"),
+        ("7_deploy_and_compete", "learned", "hunter"),
+        ("8_tuning", "going-on", "best"),
+    ],
+)
+def test_the_snake_that_a_notebook_ends_with_beat_the_one_before(
+    name: str, ends: str, begins: str
+) -> None:
+    shown = (NOTEBOOKS / f"{name}.ipynb").read_text()
+    ending, beginning = (
+        float(re.findall(rf'"{snake} +([0-9.]+) ± ', shown)[-1]) for snake in (ends, begins)
+    )
+    assert ending > beginning
+
+
 def test_a_command_that_fails_fails_its_notebook(tmp_path: Path) -> None:
     import nbformat
 
@@ -299,3 +323,16 @@ def test_code_that_was_changed_is_found() -> None:
     cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
     cell["source"] = [*cell["source"], "# changed"]
     assert not is_current(notebook)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = "".join(
+        "".join(cell["source"])
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["cell_type"] == "markdown"
+    )
+    links = re.findall(r"\]\(([^)#]+)", text)
+    broken = [link for link in links if "://" not in link and not (NOTEBOOKS / link).exists()]
+    assert links
+    assert not broken
