@@ -443,6 +443,11 @@ def convert_value(name: str, value: Any, kind: Any) -> Any:
 
     >>> convert_value("gamma", 1, float), convert_value("gamma", "0.5", float | None)
     (1.0, 0.5)
+    >>> convert_value("opponents", "hungry", list | None)
+    Traceback (most recent call last):
+    ...
+    sagemaker_rl.job.hyperparameters.HyperparameterError: hyperparameter opponents must be list or \
+null, got 'hungry'; write a list of one as '["hungry"]'
     """
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     kinds = tuple(typing.get_origin(one) or one for one in kinds)
@@ -461,7 +466,10 @@ def convert_value(name: str, value: Any, kind: Any) -> Any:
         if type(value) is one:
             return value
     wanted = " or ".join("null" if one is type(None) else str(one.__name__) for one in kinds)
-    raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}")
+    hint = ""
+    if list in kinds and float not in kinds and isinstance(value, str):
+        hint = f"; write a list of one as {json.dumps([value])!r}"
+    raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}{hint}")
 
 
 def parse_value(text: str) -> Any:
