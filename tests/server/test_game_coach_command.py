@@ -71,6 +71,20 @@ def test_the_coach_reports_saves_and_tests_again(
     assert "1 of 1" in told.err
 
 
+def test_the_coach_assumes_the_view_radius_of_a_game_without_one(
+    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, limited = tmp_path / "kept.txt", tmp_path / "limited.jsonl"
+    radius = ["--snake", "mine", "--strategy", "cautious", "--view-radius", "3"]
+    game_coach_command.main([str(game), "--output", str(target), *radius])
+    assert scenarios.load(target)[0].board.game.settings.view_radius == 3
+    replay = Replay.load(game)
+    replay.set_default_view_radius(2)
+    replay.save(limited)
+    assert game_coach_command.main([str(limited), *radius]) == 2
+    assert "omit --view-radius" in capsys.readouterr().err
+
+
 def test_missing_reasons_are_computed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

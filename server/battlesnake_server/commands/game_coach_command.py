@@ -20,6 +20,7 @@ from battlesnake_gym.boards.json_fields import sanitize_text
 from battlesnake_gym.common.command_line import (
     Parser,
     add_json_option,
+    add_view_radius_option,
     align_columns,
     output_file,
     positive,
@@ -108,6 +109,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
         try:
             path = game_fetcher.resolve_game(game_id, addresses)
             replay = Replay.load(path)
+            replay.set_default_view_radius(options.view_radius)
             games.append((path, replay, replay.snake_id(name)))
         except ReplayError as error:
             sys.stderr.write(f"skipped: {error}\n")
@@ -170,6 +172,10 @@ def _iter_losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lo
     for path in paths:
         try:
             replay = Replay.load(path)
+            own = replay.game.settings.view_radius
+            if is_single and None not in (own, options.view_radius):
+                raise ReplayError(f"omit --view-radius: the view radius of the game is {own}")
+            replay.set_default_view_radius(options.view_radius)
             snake_id = replay.snake_id(options.snake or _select_last_eliminated(options, replay))
         except (ReplayError, OSError) as error:
             if is_single:
@@ -283,7 +289,7 @@ def _current_decision(found: LossAnalysis, name: str) -> Decision | None:
     assert found.board is not None
     board = found.board.copy()
     board.you_id = found.snake_id
-    return strategy(board, board.game.timeout / 1000)
+    return strategy(board.limited(), board.game.timeout / 1000)
 
 
 def _format_cause_table(losses: list[LossAnalysis]) -> str:
@@ -360,6 +366,7 @@ def parser() -> Parser:
         "(default: GAME-NAME.txt in the current directory)")  # fmt: skip
     add_json_option(parser)
     add("--strategy", metavar="SNAKE", help=SNAKE_HELP)
+    add_view_radius_option(parser)
     game_fetcher.add_options(parser)
     address_policy.add_options(parser)
     return parser
