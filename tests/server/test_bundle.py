@@ -478,6 +478,11 @@ def test_the_same_moves_everywhere(
         assert_the_league_plays(build, replay, seed)
 
 
+def test_pack_names_the_option_for_a_built_in_snake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pack_command.main(["hungry"]) == 2
+    assert "give --snake hungry" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("code", ["lambda seed: {}[0]", "lambda seed: lambda *board: {}[0]"])
 def test_pack_names_the_line_of_a_snake_that_fails(
     code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -106,6 +106,8 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
         "filters": [],
     }
     files: dict[str, bytes] = {}
+    if (given := options.extension) and not given.exists():
+        raise ValueError(f"{given} does not exist; for a built-in snake, give --snake {given}")
     own_snakes, own_filters, has_rules = _read_extension(options.extension, files)
     if options.policy:
         metadata["filters"] = _select_filters(options, own_filters)

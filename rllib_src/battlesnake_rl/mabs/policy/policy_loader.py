@@ -90,6 +90,8 @@ def find_policy(path: Path) -> Path:
     """
     if path.suffix == ".onnx":
         return path
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist; give a run, a checkpoint or a .onnx file")
     for folder in (path / "checkpoint", path):
         with contextlib.suppress(CheckpointError):
             return checkpoints.find_checkpoint(folder)
