@@ -111,7 +111,7 @@ def test_dqn_waits_for_its_errors_alone(copied: list[str]) -> None:
 def test_ppo_waits_for_nothing(copied: list[str]) -> None:
     from battlesnake_rl.mabs.ppo.ppo import Rollout
 
-    learner = learner_of("PPO", minibatch_size=32)
+    learner = learner_of("PPO", minibatch_size=32, min_train_probability=1)
     shape = 4, 8, 2
     made = np.ones(shape, np.bool_)
     rollout = Rollout(

@@ -139,7 +139,7 @@ def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(
     config.env_runners(num_envs_per_env_runner=64, rollout_fragment_length=16)
     config.training(lr=3e-3, gamma=0.9, minibatch_size=256, symmetry_augmentation=name == "PPO")
     with built(config) as algorithm:
-        returns = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(25)]
+        returns = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(40)]
     assert returns[-1] > 1.3 * np.nanmin(returns[:4])
 
 
@@ -215,6 +215,7 @@ def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any)
 @pytest.mark.parametrize("async_sampling", [False, True])
 def test_several_runners_play_for_one_learner(ppo: Any, async_sampling: bool) -> None:
     config = ppo().env_runners(num_env_runners=2).training(async_sampling=async_sampling)
+    config.training(min_train_probability=1)
     config.reporting(min_sample_timesteps_per_iteration=300)
     with built(config) as algorithm:
         for _ in range(3):
@@ -227,6 +228,29 @@ def test_several_runners_play_for_one_learner(ppo: Any, async_sampling: bool) ->
         )
         assert len(numbers) == 2
         assert min(numbers) > 0
+
+
+def test_the_weights_of_sampled_moves_add_up_to_all_moves(ppo: Any) -> None:
+    with built(ppo()) as algorithm:
+        learner = algorithm.learner_group._learner
+        learner.learn([sampled(algorithm)], 0)
+        seen: list[Any] = []
+        learner._update_weights = seen.append
+        rollout = sampled(algorithm)
+        for _ in range(100):
+            learner.learn([rollout], 0)
+    batch = {name: torch.cat([one[name] for one in seen]) for name in seen[0]}
+    weights, sizes = batch["move_weights"], batch["advantages"].abs()
+    torch.testing.assert_close(1 / weights, sizes.clamp(0.2, 1))
+    passes = 200
+    moves = passes * rollout.num_agent_steps
+    assert len(weights) < 0.8 * moves
+    assert weights.sum().item() == pytest.approx(moves, rel=0.05)
+    total = (weights * batch["advantages"]).sum().item()
+    assert total == pytest.approx(0, abs=0.03 * moves)
+    surprising = sizes > 1
+    assert surprising.sum().item() % passes == 0
+    assert surprising.any()
 
 
 @pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])

@@ -196,10 +196,10 @@ class ProcgenLearner(PPOLearner):
         normalized = (advantages - advantages.mean()) / deviation
         return super().compute_loss_for_module(batch=batch | {ADVANTAGES: normalized}, **kwargs)
 
-    def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """Return the clipped value loss of a minibatch (see `_clipped_value_loss`)."""
+    def vf_losses(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        """Return the clipped value losses of a minibatch (see `_clipped_value_losses`)."""
         clip = self.config.vf_clip_param
-        return _clipped_value_loss(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
+        return _clipped_value_losses(values, batch[Columns.VF_PREDS], batch[VALUE_TARGETS], clip)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the state of RLlib's learner, with the moments of the reward normalizer."""
@@ -213,11 +213,10 @@ class ProcgenLearner(PPOLearner):
             self._normalizer.set_moments(state[_STATE_KEY])
 
 
-def _clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
-    """Return PPO's clipped value loss, as in OpenAI baselines.
+def _clipped_value_losses(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:
+    """Return PPO's clipped value losses, float32 (B,), as in OpenAI baselines.
 
-    For each value, the loss is the larger of the squared errors with and without clipping. The
-    result is the mean over the batch.
+    For each value, the loss is the larger of the squared errors with and without clipping.
 
     Args:
         values: float32 (B,), current values.
@@ -226,7 +225,7 @@ def _clipped_value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: floa
         clip: Maximum difference between a clipped value and its value in ``old``.
     """
     clipped = old + (values - old).clamp(-clip, clip)
-    return torch.maximum((values - targets) ** 2, (clipped - targets) ** 2).mean()
+    return torch.maximum((values - targets) ** 2, (clipped - targets) ** 2)
 
 
 @dataclass(frozen=True)
@@ -243,6 +242,7 @@ class ProcgenPPOSettings(PPOSettings):
     num_epochs: int = setting(3, "passes over each batch of rollouts", minimum=1)
     entropy_coeff: float | list[Any] = setting(0.01, "weight of the entropy bonus", minimum=0)
     kickstart_coeff: float | list[Any] = setting(0.0, "not used", maximum=0)
+    min_train_probability: float = setting(1.0, "not used", minimum=1, maximum=1)
     games: int | None = setting(
         64,
         "games that the env runners share evenly; null: --num-envs-per-env-runner per env runner",

@@ -22,7 +22,6 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
-from torch.nn.functional import mse_loss
 
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
@@ -38,6 +37,8 @@ _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "valu
 The columns contain log-probs under the policy that selected the moves, advantages, and value
 targets.
 """
+_MOVE_WEIGHTS = "move_weights"
+"""Name of a batch column: weight of each move in the loss, float32 (M,)."""
 KICKSTART_PROBS = "kickstart_probs"
 """Name of a batch column: the starting policy's move probabilities.
 
@@ -232,6 +233,7 @@ class PPOLearner(BatchedLearner):
     metric_names = "total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss"
     """Names of the reported metrics, which RLlib's PPO also uses."""
     _start_module: Any = None
+    _train_probabilities: NDArray[np.float32]
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """Train on ``rollouts`` for ``num_epochs`` epochs, in minibatches of moves.
@@ -248,7 +250,11 @@ class PPOLearner(BatchedLearner):
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         advantages = columns[ADVANTAGES]
         spread = advantages.std(correction=0)  # 0, not NaN, for a single move
-        columns[ADVANTAGES] = (advantages - advantages.mean()) / (spread + 1e-8)
+        advantages = (advantages - advantages.mean()) / (spread + 1e-8)
+        probabilities = advantages.abs().clamp(self.config.min_train_probability, 1)
+        self._train_probabilities = probabilities.numpy()
+        columns[ADVANTAGES] = self._to_device(advantages.numpy())
+        columns[_MOVE_WEIGHTS] = self._to_device((1 / probabilities).numpy())
         for _ in range(self.config.num_epochs):
             for batch in self._minibatches(columns):
                 self._update_weights(batch)
@@ -256,15 +262,21 @@ class PPOLearner(BatchedLearner):
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
 
     def _minibatches(self, columns: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-        """Yield batches that contain all moves of ``columns`` once, in random order."""
-        order = self._random.permutation(len(columns[ADVANTAGES]))
-        for rows in np.array_split(order, self._updates_per_epoch(columns)):
+        """Yield batches of a random sample of the moves, in random order.
+
+        Moves with small advantages contribute little to the gradient, so a pass often skips them.
+        The weights are the inverse probabilities, so that all losses remain unbiased.
+        """
+        order = self._random.permutation(len(self._train_probabilities))
+        sampled = order[self._random.random(len(order)) < self._train_probabilities[order]]
+        order = sampled if len(sampled) else order[:1]
+        for rows in np.array_split(order, self._num_updates(len(order))):
             chosen = self._to_device(rows)
             yield {name: one[chosen] for name, one in columns.items()}
 
-    def _updates_per_epoch(self, columns: dict[str, Tensor]) -> int:
-        """Return the number of updates for one pass over ``columns``."""
-        number: int = max(round(len(columns[ADVANTAGES]) / self.config.minibatch_size), 1)
+    def _num_updates(self, moves: int) -> int:
+        """Return the number of updates for one pass over ``moves`` moves."""
+        number: int = max(round(moves / self.config.minibatch_size), 1)
         return number
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
@@ -279,7 +291,7 @@ class PPOLearner(BatchedLearner):
             rollout, self.config.gamma, self.config.lambda_, importance_ratios
         )
         made = rollout.acted
-        columns[ADVANTAGES] = self._to_device(advantages[made])
+        columns[ADVANTAGES] = torch.from_numpy(advantages[made])  # On the CPU; see `learn`.
         columns[VALUE_TARGETS] = self._to_device((advantages + rollout.values[:-1])[made])
         return columns
 
@@ -333,23 +345,24 @@ class PPOLearner(BatchedLearner):
         log_ratio = _log_probs(logits, batch[Columns.ACTIONS]) - batch[_OLD_LOG_PROBS]
         ratio, advantages = log_ratio.exp(), batch[ADVANTAGES]
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
-        policy_loss = -torch.minimum(ratio * advantages, clipped * advantages).mean()
-        vf_loss = self.vf_loss(fwd_out[Columns.VF_PREDS], batch)
+        weights = batch[_MOVE_WEIGHTS] / batch[_MOVE_WEIGHTS].mean()
+        policy_loss = -(weights * torch.minimum(ratio * advantages, clipped * advantages)).mean()
+        vf_loss = (weights * self.vf_losses(fwd_out[Columns.VF_PREDS], batch)).mean()
         log_all = logits.log_softmax(-1)
-        entropy = -(log_all.exp() * log_all).sum(-1).mean()
+        entropy = -(weights * (log_all.exp() * log_all).sum(-1)).mean()
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss - self._entropy_coeff * entropy
         if KICKSTART_PROBS in batch:
-            kickstart_loss = -(batch[KICKSTART_PROBS] * log_all).sum(-1).mean()
+            kickstart_loss = -(weights * (batch[KICKSTART_PROBS] * log_all).sum(-1)).mean()
             loss = loss + self._kickstart_coeff * kickstart_loss
-        kl = (ratio - 1 - log_ratio).mean()
+        kl = (weights * (ratio - 1 - log_ratio)).mean()
         self._pending_metrics.append(
             torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach()
         )
         return loss
 
-    def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """Return the mean squared error between ``values`` (B,) and the value targets."""
-        return mse_loss(values, batch[VALUE_TARGETS])
+    def vf_losses(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        """Return the squared differences of ``values`` and the value targets, float32 (B,)."""
+        return (values - batch[VALUE_TARGETS]).square()
 
 
 def _log_probs(logits: Tensor, actions: Tensor) -> Tensor:

@@ -115,7 +115,7 @@ class RecurrentPPOLearner(PPOLearner):
         step, batch = np.empty(moves, np.int64), np.empty(len(lengths), np.int64)
         step[by_sequence] = np.arange(moves) - first
         order = self._random.permutation(len(lengths))
-        batch[order] = (np.cumsum(lengths[order]) - 1) * self._updates_per_epoch(columns) // moves
+        batch[order] = (np.cumsum(lengths[order]) - 1) * self._num_updates(moves) // moves
         rows = np.lexsort((sequence, -lengths[sequence], step, batch[sequence]))
         for part in np.split(rows, np.cumsum(np.bincount(batch[sequence]))[:-1]):
             if len(part):
@@ -135,6 +135,7 @@ class RecurrentPPOConfig(PPOConfig):
     # States of an older policy would need more than a new importance ratio.
     async_sampling = False
     kickstart_coeff = 0.0
+    min_train_probability = 1.0  # A batch contains whole sequences.
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RecurrentPPO)

@@ -196,6 +196,13 @@ class PPOSettings(_PPOBaseSettings):
 
     config_class = "battlesnake_rl.mabs.ppo.ppo:PPOConfig"
 
+    batch_size: int = _minibatch(512, "moves per update")
+    min_train_probability: float = setting(
+        0.2,
+        "minimum probability that a pass trains on a move; 1 trains on all moves",
+        above=0,
+        maximum=1,
+    )
     kickstart_coeff: float | list[Any] = setting(
         [[0, 0.5], [500_000, 0.0]],
         f"weight of the cross-entropy to the policy of --start-from: {_SCHEDULE}",
