@@ -121,7 +121,7 @@ def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[st
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--dry-run"]
     assert main(wanted) == 2
     error = capsys.readouterr().err
-    assert re.search(r"start_from.* PPO.* DISTIL.* DQN.* APEX.* RLLIB_PPO.* EXIT", error)
+    assert re.search(r"--start-from.* PPO.* DISTIL.* DQN.* APEX.* RLLIB_PPO.* EXIT", error)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
     assert main(TINY) == 0
     assert len(begun) == 1
     assert main([*TINY, "--start-from", "x"]) == 2
-    assert re.search(r"start_from.* 'x'.* 'policy'", failure.read_text())
+    assert re.search(r"--start-from.* 'x'.* 'policy'", failure.read_text())
 
 
 def test_data_that_nobody_reads_end_a_job_with_the_reason(
