@@ -217,6 +217,11 @@ class NamedStrategy:
             return to_decision(self.strategy(board, seconds))
 
 
+def make_named(name: str, seed: int = 0) -> Strategy:
+    """Build a new strategy by name, whose failed moves name the snake (`make`, `NamedStrategy`)."""
+    return NamedStrategy(name, make(name, seed))
+
+
 def may_use_time(name: str, strategy: Strategy) -> bool:
     """Return whether the moves of the snake ``name`` may depend on the time budget.
 

@@ -113,7 +113,7 @@ class SeatedOpponents:
             self._policy_seats[opponent][game, seat] = True
         else:
             if isinstance(opponent, str):
-                opponent = snakes.NamedStrategy(opponent, snakes.make(opponent, seed))
+                opponent = snakes.make_named(opponent, seed)
             self._strategies.setdefault(game, {})[seat] = opponent
 
     def _assign_past_self(self, game: int, seats: Any, random: np.random.Generator) -> None:

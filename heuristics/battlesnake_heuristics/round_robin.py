@@ -42,7 +42,7 @@ def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict
     duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]
     for one, other, number in tqdm(duels, desc="duels", unit="game", disable=None):
         seats = (one, other) if number % 2 == 0 else (other, one)
-        players = [partial(_make_player, name) for name in seats]
+        players = [partial(snakes.make_named, name) for name in seats]
         seed = _FIRST_SEED + _SEED_STEP * (number // 2)
         last = play_game(settings, players, seed).last
         won = side0_points((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
@@ -55,10 +55,6 @@ def play_duels(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict
     for row in shares.values():
         row["all"] = sum(row.values()) / len(row)
     return dict(sorted(shares.items(), key=lambda item: -item[1]["all"]))
-
-
-def _make_player(name: str, seed: int) -> snakes.Strategy:
-    return snakes.NamedStrategy(name, snakes.make(name, seed))
 
 
 def format_duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:

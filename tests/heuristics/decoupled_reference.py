@@ -125,9 +125,9 @@ class Tree:
         while not node.over:
             if node.visits == PRIOR_UPDATE_VISITS:
                 self.update_priors(node)
-            root_of_visits = np.sqrt(np.float32(node.visits + 1))
+            sqrt_visits = np.sqrt(np.float32(node.visits + 1))
             moves = {
-                name: action_stats.select(exploration[name] * root_of_visits)
+                name: action_stats.select(exploration[name] * sqrt_visits)
                 for name, action_stats in node.action_stats.items()
                 if any(action_stats.prior)
             }

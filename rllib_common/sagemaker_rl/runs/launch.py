@@ -48,7 +48,13 @@ from sagemaker_rl.job.resources import (
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
-from sagemaker_rl.runs.training_run import CPU_MINUTES_RESULT, CSV_COLUMNS, MAIN_CURVES, TrainingRun
+from sagemaker_rl.runs.training_run import (
+    CPU_MINUTES_RESULT,
+    CSV_COLUMNS,
+    MAIN_CURVES,
+    TrainingRun,
+    original_error,
+)
 
 _HEALTH_PROBE_TIMEOUT_S = 1.0
 """Timeout of RLlib's health probe of lost env runners in a cluster, in seconds.
@@ -164,8 +170,7 @@ class Launch:
             with run.tracked_status():
                 return self._run_training(run)
         except (CheckpointError, ClusterError, HyperparameterError, SnakeError) as error:
-            # Ray appends the traceback to the message, and keeps the original error as ``cause``.
-            report_failure(str(getattr(error, "cause", error)))
+            report_failure(str(original_error(error)))
             return 1
         except Exception as error:
             if run is not None and (disk_full := find_disk_full_error(error)):

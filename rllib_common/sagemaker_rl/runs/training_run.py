@@ -184,7 +184,7 @@ class TrainingRun:
             yield
         except Exception as error:
             with suppress(OSError):  # The disk may be full.
-                cause = getattr(error, "cause", None) or error  # Ray's has a traceback.
+                cause = original_error(error)
                 self.write_status(FAILED, f"{type(cause).__name__}: {cause}")
             raise
         except BaseException:  # A stop signal may arrive before the first iteration.
@@ -528,6 +528,11 @@ def _raise_snake_errors(results: RemoteCallResults, **options: Any) -> None:
         if isinstance(error := result.get(), SnakeError):
             raise error
     _handle_errors(results, **options)
+
+
+def original_error(error: Exception) -> Exception:
+    """Return the exception of a remote call without the traceback that Ray adds to the message."""
+    return getattr(error, "cause", None) or error
 
 
 def build_algorithm(run: TrainingRun) -> Algorithm:

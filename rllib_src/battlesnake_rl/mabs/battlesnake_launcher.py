@@ -16,12 +16,15 @@ import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.env.opponent_names import seat_fractions, with_absolute_paths
-from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
-from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, ENV_NAME
+from battlesnake_rl.mabs.envs.training_env_config import (
+    ENV_CONFIG_DEFAULTS,
+    ENV_NAME,
+    env_options,
+)
 from battlesnake_rl.mabs.settings.algorithm_settings import missing_setting_error, settings_class
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import (
@@ -252,9 +255,8 @@ def _check_early(
     env_config = chosen.env_config | games
     chosen.check_games(settings, algorithm, env_config, settings.policy_sharing)
     make_vector_env(1, env_config)
-    names = [field.name for field in fields(GameSpec)]
-    played: Any = GameSpec(**{name: env_config[name] for name in names})
-    played = replace(played, num_snakes=int(np.max(played.num_snakes)))
+    options = env_options(env_config)
+    played: Any = replace(options, num_snakes=int(np.max(options.num_snakes)))
     if unused := sorted(played.unused_settings() & {*(env_config["settings"] or ())}):
         raise HyperparameterError(
             f"settings has {unused[0]}, which has no effect in {played.ruleset} games on the map "

@@ -24,7 +24,7 @@ from battlesnake_heuristics.analysis.game_analysis import (
 )
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_server.file_cache import cache_by_file
-from battlesnake_server.replay_viewer.replay_library import has_view_radius
+from battlesnake_server.replay_viewer.replay_library import assumed_view_radius
 
 _MAX_QUEUED = 32
 """Maximum number of games that wait for their analysis."""
@@ -124,8 +124,8 @@ class AnalysisQueue:
             RuntimeError: If the analysis fails.
         """
         command = ["battlesnake_gym", "game", "analyze", "--quiet", str(game)]
-        if view_radius is not None and not has_view_radius(game):
-            command += ["--view-radius", str(view_radius)]
+        if (assumed := assumed_view_radius(game, view_radius)) is not None:
+            command += ["--view-radius", str(assumed)]
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -150,7 +150,7 @@ def _load_analysis(path: Path, game: Path, view_radius: int | None) -> GameAnaly
     """
     with contextlib.suppress(OSError):
         found = game_analysis.load_current_analysis(game)
-        assumed = None if view_radius is None or has_view_radius(game) else view_radius
+        assumed = assumed_view_radius(game, view_radius)
         return found if found and found.view_radius == assumed else None
     return None
 

@@ -129,6 +129,11 @@ def has_view_radius(path: Path) -> bool:
     return path.is_file() and Replay.stream(path)[0].game.settings.view_radius is not None
 
 
+def assumed_view_radius(path: Path, view_radius: int | None) -> int | None:
+    """Return ``view_radius``, or None if the settings of the recorded game have a view radius."""
+    return None if view_radius is None or has_view_radius(path) else view_radius
+
+
 @cache_by_file(4)
 def _load_replay(path: Path, view_radius: int | None) -> Replay:
     """Load a replay, with a view radius if the settings of the game have none."""

@@ -408,11 +408,11 @@ static void simulate(Tree *tree) {
             update_priors(tree, node);
             if (depth == 0 && search->request->root_noise > 0) add_root_noise(tree, node);
         }
-        float root_of_visits = __builtin_sqrtf(node->visits + 1);
+        float sqrt_visits = __builtin_sqrtf(node->visits + 1);
         for (int s = 0; s < tree->snakes; s++)
             moves[depth][s] = node->pos.snake[s].alive
                                   ? select_move(&get_stats(tree, node)[s],
-                                                tree->c_puct[s] * root_of_visits)
+                                                tree->c_puct[s] * sqrt_visits)
                                   : 0;
         edge = evaluated_edge(tree, node, moves[depth]);
         int is_leaf =
