@@ -66,6 +66,7 @@ from battlesnake_server.arena.tournament import (
 
 if TYPE_CHECKING:
     from battlesnake_server.web.arena_site import ArenaSite
+    from battlesnake_server.web.roster import Roster
 
 
 DEFAULT_REPLAY_DIR = Path("replays")
@@ -137,10 +138,11 @@ def main(argv: list[str] | None = None) -> int:
                     f"{arguments.snakes[0]} is the only snake; name an opponent, such as hungry, "
                     "or give --num-snakes 1 for games without opponents"
                 )
+        roster = _make_roster(arguments) if arguments.web else None
         engine = open_database(arguments.database)
-        if arguments.web:
+        if roster is not None:
             arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
-            site = _open_site(arguments, engine)
+            site = _open_site(arguments, engine, roster)
         if arguments.snakes and arguments.ray_address:
             pool = open_ray_pool(arguments.ray_address, setup)
     except (ValueError, OSError, OverflowError) as error:
@@ -185,20 +187,27 @@ def raise_on_stop_signal() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _open_site(arguments: argparse.Namespace, engine: Engine) -> ArenaSite:
-    """Start the server of the web pages.
+def _make_roster(arguments: argparse.Namespace) -> Roster:
+    """Return the snakes that the web pages offer.
 
-    The imports are local, because only the web pages need Flask.
+    The import is local, because only the web pages need Flask.
     """
-    from battlesnake_server.web.arena_site import ArenaSite
     from battlesnake_server.web.roster import Roster
 
-    extra_snakes = [*arguments.snakes, *arguments.web_opponent]
-    roster = Roster(
-        extra_snakes,
+    return Roster(
+        [*arguments.snakes, *arguments.web_opponent],
         allow_urls=arguments.allow_visitor_urls,
         address_policy=address_policy.from_options(arguments),
     )
+
+
+def _open_site(arguments: argparse.Namespace, engine: Engine, roster: Roster) -> ArenaSite:
+    """Start the server of the web pages.
+
+    The import is local, because only the web pages need Flask.
+    """
+    from battlesnake_server.web.arena_site import ArenaSite
+
     return ArenaSite(
         engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host
     )
