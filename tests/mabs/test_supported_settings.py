@@ -88,6 +88,10 @@ TURNED = {"symmetry_augmentation": True}
         (lambda c: c.multi_agent(policies={"a", "b"}), r"policies.* RLLIB_PPO"),
         (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector"),
         (lambda c: c.training(learner_connector=print), "learner_connector"),
+        (
+            lambda c: c.rl_module(model_config=c.model_config | {"channel": (8,)}),
+            "model_config setting 'channel'.* channels",
+        ),
         (lambda c: c.training(hiddens=[64]), r"hiddens.* model_config.* hidden_size"),
         (lambda c: c.training(train_batch_size=64), "set train_batch_size_per_learner"),
         (lambda c: c.env_runners(batch_mode="complete_episodes"), "batch_mode"),

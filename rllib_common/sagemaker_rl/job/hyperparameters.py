@@ -403,7 +403,11 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
             known[public] = value
     changed = _resolve_overrides(known, overrides)
     if "model_config" in changed:  # A user's model_config may omit unchanged entries.
-        config.rl_module(model_config=config.model_config | changed.pop("model_config"))
+        before, own = config.model_config, changed.pop("model_config")
+        if unknown := sorted(own.keys() - before.keys()):
+            prefix = f"{CONFIG_PREFIX}model_config."
+            raise unknown_name_error(prefix + unknown[0], [prefix + name for name in before])
+        config.rl_module(model_config=before | own)
     config.update_from_dict(changed)
 
 

@@ -163,10 +163,10 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
     ):
         if wanted > there:
             raise HyperparameterError(
-                f"{wanted:g} GPUs are needed {place}, but there are {there}: num_gpus_per_learner "
-                f"{config.num_gpus_per_learner:g} for {learners} learners, num_gpus_per_env_runner "
-                f"{config.num_gpus_per_env_runner:g} for {runners} env runners; lower one of "
-                "these settings, or use instances with GPUs"
+                f"{wanted:g} GPUs are needed {place}, but there are {there}: {learners} * "
+                f"num_gpus_per_learner {config.num_gpus_per_learner:g} + {runners} * "
+                f"num_gpus_per_env_runner {config.num_gpus_per_env_runner:g}; lower one, or use "
+                "instances with GPUs"
             )
     requests = [config.num_gpus_per_env_runner] * runners
     requests += [config.num_gpus_per_learner] * learners

@@ -166,7 +166,8 @@ def check_settings(config: AlgorithmConfig) -> None:
     if config.in_evaluation:
         return  # RLlib derived this evaluation configuration from a validated configuration.
     plain = _get_public_fields(config.rllib_config_class()) | _FIXED_FIELD_VALUES
-    ours = _get_public_fields(type(config)()).keys() - plain.keys()
+    default = type(config)()
+    ours = _get_public_fields(default).keys() - plain.keys()
     known = _supported_fields(config.settings_class) | ours
     passed_over = known | INTERNAL_FIELDS | _TUNE_FIELDS
     faults = []
@@ -182,6 +183,12 @@ def check_settings(config: AlgorithmConfig) -> None:
         f"evaluation_config's {name} is not used (leave the setting out)"
         for name in config.evaluation_config or {}
         if name not in known
+    ]
+    of_network = {*default.model_config, "network"}
+    faults += [
+        unknown_name_message("model_config setting", name, sorted(of_network))
+        for name in config.model_config
+        if name not in of_network and config._rl_module_spec is None
     ]
     if config.env_config.get("clip_rewards"):
         faults.append(f"env_config.clip_rewards is not used ({_ALTERNATIVES['clip_rewards']})")

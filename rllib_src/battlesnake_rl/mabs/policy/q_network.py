@@ -151,8 +151,8 @@ def check_model_config(
             answer = answer[0]
     except Exception as error:
         raise ValueError(
-            f"model_config does not define a valid network for observations of shape "
-            f"{tuple(shape)}: {error}; the network settings are {settings}"
+            f"model_config defines no valid network for observations of shape {tuple(shape)}: "
+            f"{error}"
         ) from error
     if getattr(answer, "shape", None) != (2, 4) or answer.dtype == torch.bfloat16:
         got = f"{getattr(answer, 'dtype', '')} {getattr(answer, 'shape', type(answer).__name__)}"
