@@ -102,8 +102,8 @@ def _game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
     Raises:
         ValueError: If a value is not an integer or out of range.
     """
-    if num_games < 1:
-        raise ValueError(f"num_games must be at least 1, got {num_games}")
+    if type(num_games) is bool or not isinstance(num_games, int | np.integer) or num_games < 1:
+        raise ValueError(f"num_games must be a whole number of at least 1, got {num_games!r}")
     sizes = np.empty((num_games, len(fields)), np.int32)
     for column, (name, value) in enumerate(fields.items()):
         given = np.asarray(value)

@@ -325,10 +325,12 @@ def num_seats(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
     If ``num_snakes`` is None, the seats are for the learner and all opponents.
 
     Raises:
-        ValueError: If ``num_snakes`` is more than 1 without opponents.
+        ValueError: If ``num_snakes`` is not an integer, or more than 1 without opponents.
     """
     if num_snakes is None:
         return len(opponents) + 1
+    if not isinstance(num_snakes, int | np.integer):
+        raise ValueError(f"num_snakes must be a whole number, got {num_snakes!r}")
     if num_snakes > 1 and not opponents:
         raise ValueError(f"opponents is empty, so num_snakes must be 1, got {num_snakes}")
     return num_snakes

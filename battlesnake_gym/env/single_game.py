@@ -86,21 +86,23 @@ class SingleGame:
         Args:
             seat: Seat that must be alive; None means any seat.
         """
-        self.vector.check_open()
-        if not self.infos:
-            raise ResetNeeded("call reset() before the first step()")
+        self._check_started()
         alive = self.infos["alive"][0]
         if not (alive.any() if seat is None else alive[seat]):
             raise ResetNeeded("the game is over; call reset() to start another")
+
+    def _check_started(self) -> None:
+        """Raise an error if the environment is closed or was never reset."""
+        self.vector.check_open()
+        if not self.infos:
+            raise ResetNeeded("no game has started; call reset() first")
 
     def board(self, seat: int | None = None) -> Board:
         """Return the position that the snake at ``seat`` sees, or the complete position.
 
         A strategy could predict future food from the seed, so the board does not contain the seed.
         """
-        self.vector.check_open()
-        if not self.infos:
-            raise ResetNeeded("there is no board before reset()")
+        self._check_started()
         game = replace(self.vector.game, seed=UNKNOWN_SEED)
         board = Board.from_state(self.vector.games.state(0), game)
         if seat is not None:
@@ -117,6 +119,7 @@ class SingleGame:
 
         The value 1 marks allowed moves. ``Discrete.sample`` accepts this format.
         """
+        self._check_started()
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask
 

@@ -76,7 +76,9 @@ class VectorBattlesnake:
         config = EnvConfig.from_options(sizes | options, ["num_games"])
         game, start, max_turns = config.game, config.start_state, config.max_turns
         _check_game(game)
-        if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+        if max_turns is not None and (
+            isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1
+        ):
             raise ValueError(
                 f"max_turns must be a whole number of at least 1, or None, got {max_turns!r}"
             )
@@ -522,7 +524,7 @@ def _parse_start_state(name: str, state: object) -> State:
 
 
 def _check_game(game: Game) -> None:
-    if game.ruleset not in RULESETS:
+    if not isinstance(game.ruleset, str) or game.ruleset not in RULESETS:
         raise ValueError(unknown_name_message("ruleset", game.ruleset, RULESETS))
-    if game.map not in MAPS and game.map not in known_maps():
+    if not isinstance(game.map, str) or (game.map not in MAPS and game.map not in known_maps()):
         raise ValueError(unknown_name_message("map", game.map, MAPS, "battlesnake-gym maps"))

@@ -225,9 +225,9 @@ class Observation:
                 f"{type(self).__name__} is a subclass of Observation, which the engine cannot use: "
                 "register the encoder with observations.register instead"
             )
-        if self.name not in _ENCODERS and self.name not in _custom_encoders:
+        if self.name not in [*_ENCODERS, *_custom_encoders]:
             extensions.load_all()
-        if self.name not in _ENCODERS and self.name not in _custom_encoders:
+        if self.name not in [*_ENCODERS, *_custom_encoders]:
             raise ValueError(
                 unknown_name_message("observation", self.name, [*ENCODER_NAMES, *_custom_encoders])
             )

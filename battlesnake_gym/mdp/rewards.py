@@ -24,6 +24,8 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.state import CAUSES
 
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
 Flags = NDArray[np.bool_]
 Counts = NDArray[Any]
 """Array with one number or bool per game and seat, [N, S]."""
@@ -188,8 +190,10 @@ class Rewards:
                 raise ValueError(unknown_name_message("reward event", event, EVENTS))
             if isinstance(weight, bool) or not isinstance(weight, (int, float)):
                 raise ValueError(f"the reward for {event!r} must be a number, got {weight!r}")
-            if not np.isfinite(weight):
-                raise ValueError(f"the reward for {event!r} must be finite, got {weight!r}")
+            if not abs(weight) <= _MAX_FLOAT32:
+                raise ValueError(
+                    f"the reward for {event!r} must be finite as float32, got {weight!r:.40}"
+                )
 
     @property
     def needs_positions(self) -> bool:
@@ -290,4 +294,4 @@ def count_metrics(turn: TurnBatch) -> dict[str, int]:
 
 
 def _to_float(weight: Any) -> Any:
-    return float(weight) if isinstance(weight, int) and not isinstance(weight, bool) else weight
+    return float(weight) if type(weight) is int and abs(weight) <= _MAX_FLOAT32 else weight

@@ -134,6 +134,12 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
             for name in ("observation", "rewards", "action_mask", "settings")
         ),
         ({"settings": {"minimum_food": True}}, r"minimum_food.* True"),
+        ({"max_turns": True}, r"max_turns must .* True"),
+        ({"ruleset": ["royale"]}, "ruleset .*royale"),
+        ({"map": {"royale": 1}}, "map .*royale"),
+        ({"observation": {"name": ["planes"]}}, "observation .*planes"),
+        ({"rewards": {"won": 10**309}}, "'won' must be finite"),
+        ({"rewards": {"won": 1e300}}, "'won' must be finite"),
     ],
     ids=str,
 )

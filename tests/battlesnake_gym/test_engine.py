@@ -387,6 +387,7 @@ def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any
     ("wrong", "message"),
     [
         ({"num_games": 0}, r"num_games.* 1.* 0"),
+        ({"num_games": 2.5}, r"num_games.* 1.* 2\.5"),
         ({"width": 0}, r"width.* 1.* 25"),
         ({"height": 26}, r"height.* 1.* 25"),
         ({"num_snakes": 17}, r"num_snakes.* 1.* 16"),

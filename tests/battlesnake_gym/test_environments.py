@@ -72,6 +72,8 @@ def test_order_of_calls(kind: str) -> None:
     calls: list[Callable[[], Any]] = [lambda: env.step(action)]
     if kind in ("one learner", "agents"):
         calls.append(env.render)
+    if kind == "one learner":
+        calls.append(env.action_masks)
     for call in calls:
         with pytest.raises(ResetNeeded, match="reset"):
             call()
