@@ -25,7 +25,19 @@ class YamlError(ValueError):
 
 
 class _LimitedLoader(yaml.SafeLoader):
-    """A safe YAML loader that limits the size of merged mappings."""
+    """A safe YAML loader that rejects repeated keys and limits the size of merged mappings."""
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Parse a mapping, in which the last of two equal keys would win silently."""
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            name = key.tag, str(key.value)
+            if name in seen:
+                problem = f"the key {key.value!r:.60} is repeated; omit one"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            seen.add(name)
+        return node
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge the mappings that ``<<`` refers to, up to `_MAX_YAML_KEYS` keys."""

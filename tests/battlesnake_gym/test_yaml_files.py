@@ -45,8 +45,14 @@ def test_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
         read_yaml(path)
 
 
-def test_a_tab_is_named_with_its_line_and_the_remedy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("indent", "problem"),
+    [("\t", "'.t'.* spaces"), ("a: tree\n  ", "key 'a' is repeated; omit one")],
+)
+def test_a_problem_is_named_with_its_line_and_the_remedy(
+    tmp_path: Path, indent: str, problem: str
+) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text("name: x\nsnakes:\n\ta: hungry\n")
-    with pytest.raises(YamlError, match=r"line 3.* column 1.*"):
+    path.write_text(f"name: x\nsnakes:\n  {indent}a: hungry\n".replace("  \t", "\t"))
+    with pytest.raises(YamlError, match=rf"line [34].* column [13].*{problem}"):
         read_yaml(path)
