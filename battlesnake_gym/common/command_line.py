@@ -283,11 +283,13 @@ def bounded_number(
     kind: Callable[[str], _N], minimum: _N, maximum: _N | None = None
 ) -> Callable[[str], _N]:
     """Return a parser (argparse type) for a number in [minimum, maximum]."""
+    highest = _DEFAULT_MAX_NUMBER if maximum is None else maximum
 
     def parse(text: str) -> _N:
         value = kind(text)
-        if not minimum <= value <= (_DEFAULT_MAX_NUMBER if maximum is None else maximum):
-            bounds = f"{minimum} or more" if maximum is None else f"between {minimum} and {maximum}"
+        if not minimum <= value <= highest:
+            short = maximum is None and value < minimum
+            bounds = f"{minimum} or more" if short else f"between {minimum} and {highest}"
             raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
         return value
 

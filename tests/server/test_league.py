@@ -132,6 +132,7 @@ def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
         ({"health_minutes": 3}, "health_check_minutes"),
         ({"boards": [{"snakes": 2}]}, "num_snakes"),
         ({"timeout": "long"}, "timeout"),
+        ({"season_days": 10**11}, "season_days must be between 1 and 36500"),
     ],
 )
 def test_a_mistake_in_the_file_is_reported_in_one_line(

@@ -51,6 +51,12 @@ health_check_minutes: 5                # minutes between two health checks
 
 _MAX_NAME_CHARS = 40
 
+_MAX_NUMBERS = {
+    "timeout": 2**31 - 1, "games_per_hour": 2**31 - 1, "season_days": 36_500,
+    "health_check_minutes": 2**31 - 1, "seed": 2**63 - 1,
+}  # fmt: skip
+"""Largest number of each field; dates and the database support no larger numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeagueEntrant:
@@ -155,8 +161,8 @@ def parse_league_config(
         for number, board in enumerate(items(content, "boards", "") or [{}])
     )
     numbers = {
-        name: bounded_integer(content, name, "", 1, default=getattr(_DEFAULT_CONFIG, name))
-        for name in ("timeout", "games_per_hour", "season_days", "health_check_minutes", "seed")
+        name: bounded_integer(content, name, "", 1, high, getattr(_DEFAULT_CONFIG, name))
+        for name, high in _MAX_NUMBERS.items()
     }
     return LeagueConfig(string(content, "name", ""), entrants, boards, **numbers)
 

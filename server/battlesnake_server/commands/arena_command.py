@@ -434,7 +434,7 @@ def parser() -> Parser:
     add("--nodes", type=positive, metavar="N",
         help="nodes per move for search snakes, instead of a time limit; NAME@NODES sets the "
         "nodes of one snake")  # fmt: skip
-    add("--timeout", type=int, metavar="MS",
+    add("--timeout", type=positive, metavar="MS",
         help="response timeout per move, in milliseconds (default: 500)")  # fmt: skip
     add("--max-turns", type=positive, default=None,
         help="maximum number of turns; a longer game is a draw (default: no limit)")  # fmt: skip
