@@ -124,7 +124,7 @@ def _describe_error(path: str, error: BaseException) -> str:
     ]
     if isinstance(error, SyntaxError):
         path, lines, text = error.filename or path, [error.lineno], error.msg
-    line = f", line {lines[-1]}" if lines else ""
+    line = f", line {lines[-1]}" if any(lines) else ""
     return f"{path}{line}: {type(error).__name__}: {text}"
 
 

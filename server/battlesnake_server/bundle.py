@@ -303,7 +303,7 @@ def _format_error_line(name: str, error: BaseException) -> str:
     The result is empty if the traceback does not contain the file.
     """
     if isinstance(error, SyntaxError):
-        return f", line {error.lineno}"
+        return f", line {error.lineno}" if error.lineno else ""
     lines, trace = [], error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == name:

@@ -93,6 +93,7 @@ def test_file_in_the_environment_variable_is_a_strategy_too(
     ("text", "message"),
     [
         ("import json\n\ndef f(:\n", "line 3: SyntaxError: invalid syntax"),
+        ("\0", "SyntaxError: source code"),
         ("\nimport nosuchmodule\n", "line 2: ModuleNotFoundError: No module named 'nosuchmodule'"),
         ("def f():\n    raise KeyError('a')\nf()\n", "line 2: KeyError: 'a'"),
         ("import json\njson.loads('{')\n", "line 2: JSONDecodeError: Expecting property"),
@@ -107,7 +108,7 @@ def test_failing_file_is_reported_with_line_and_cause(
     for reference in (snakes.make, lambda name: extensions.load_object(f"{name}:Net", "network")):
         with pytest.raises(extensions.ExtensionError) as caught:
             reference(str(path))
-        assert str(caught.value).startswith(f"{path}, {message}")
+        assert str(caught.value).startswith((f"{path}, {message}", f"{path}: {message}"))
 
 
 @pytest.mark.parametrize("command", ["play {}", "snakes {}", "serve --policy-rules {}", "arena {}"])

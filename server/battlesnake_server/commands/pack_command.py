@@ -202,9 +202,9 @@ def _select_snake(
     if not options.extension:
         raise ValueError("nothing to pack; give EXTENSION, --snake, --policy or --evaluation")
     if len(registered) != 1:
-        listed = ", ".join(registered) or "none; see snakes.register"
+        remedy = "choose with --snake" if registered else "call battlesnake_gym.snakes.register"
         raise ValueError(
-            f"{options.extension.name} registers these snakes: {listed}; choose with --snake"
+            f"{options.extension.name} registers {' and '.join(registered) or 'no snake'}; {remedy}"
         )
     return next(iter(registered))
 
