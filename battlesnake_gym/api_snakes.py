@@ -68,6 +68,9 @@ def find_factory(module: ModuleType) -> StrategyFactory | None:
     """Return the factory of the snake that a module defines, or None.
 
     The attribute ``customization`` of the factory contains the strings of ``info``.
+
+    Raises:
+        ValueError: If ``info`` returns a customization that is not text.
     """
     app = getattr(module, "app", None)
     if callable(app):
@@ -83,6 +86,11 @@ def find_factory(module: ModuleType) -> StrategyFactory | None:
         return _ApiSnake(send)
 
     info = send("", None)
+    for key in _CUSTOMIZATION_KEYS if isinstance(info, dict) else ():
+        if not isinstance(info.get(key) or "", str):
+            raise ValueError(
+                f"{module.__file__}: info returns the {key} {info[key]!r:.60}; return text"
+            )
     make.__doc__ = inspect.getdoc(module) or make.__doc__
     make.customization = {  # type: ignore[attr-defined]
         key: info[key]

@@ -109,6 +109,12 @@ def test_a_snake_plays_as_it_is(
     assert color == ("#884488" if source != PLAIN else None)
 
 
+def test_customization_must_be_text(tmp_path: Path) -> None:
+    source = PLAIN + "\n\ndef info():\n    return {'color': 7}\n"
+    with pytest.raises(ValueError, match=r"main\.py: info returns the color 7; return text"):
+        snakes.factory(write(tmp_path / "mine", source))
+
+
 def test_modules_of_the_same_name_belong_to_the_file_next_to_them(
     tmp_path: Path, board: Board
 ) -> None:

@@ -35,7 +35,11 @@ from typing import Any
 from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
-from battlesnake_server.bundle import bundle_customization
+from battlesnake_server.bundle import (
+    CUSTOMIZATION_PATTERNS,
+    bundle_customization,
+    check_customization,
+)
 from battlesnake_server.live import front_page, views
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE, DEFAULT_SNAKE_NOTICE, strategy_factory
@@ -90,8 +94,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         {k.upper(): v for k, v in bundle_customization(config.get("SNAKE")).items()}
     )
     app.config.from_mapping(config)
-    if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
-        raise ValueError(f"color must be #rrggbb, such as #3366cc, got {app.config['COLOR']!r}")
+    check_customization({key: app.config[key.upper()] for key in CUSTOMIZATION_PATTERNS})
     is_default = app.config["SNAKE"] is None and app.config["POLICY"] is None
     app.config["NOTICE"] = DEFAULT_SNAKE_NOTICE if is_default else ""
     if app.config["NOTICE"]:
