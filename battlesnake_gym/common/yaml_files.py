@@ -27,7 +27,7 @@ class YamlError(ValueError):
 class _LimitedLoader(yaml.SafeLoader):
     """A safe YAML loader that rejects repeated keys and limits the size of merged mappings."""
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Parse a mapping, in which the last of two equal keys would win silently."""
         node = super().compose_mapping_node(anchor)
         seen = set()
