@@ -81,7 +81,7 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
         "max_depth": rand.choice((1, 3, 120)),
         "network": load_builtin().network_bytes if rand.random() < 0.3 else b"",
         "exact": rand.random() < 0.3,
-        "decoupled": rand.random() < 0.5,
+        "decoupled": rand.choice((0, 1, 2, 3)),
         "frozen": rand.random() < 0.3,
         "first_depth": rand.choice((1, 1, 2)),
         "should_stop": rand.choice((None, lambda: False)),
@@ -101,7 +101,7 @@ def search_game(search: ModuleType, rand: random.Random, position: dict[str, Any
     weights, network = np.array(Weights().to_array(), np.int32), load_builtin().network_bytes
     for _ in range(rand.randrange(6)):
         head, rest = list(position.values())[:4], list(position.values())[4:]
-        limits = (0.002, 0, rand.choice((2, 120)), network, False, True, False, 1, None)
+        limits = (0.002, 0, rand.choice((2, 120)), network, False, 2, False, 1, None)
         move, *_, lines, _ = search.search(*head, False, *rest, weights, *limits)
         expected = lines[move][0] if rand.random() < 0.9 else bytes(len(position["lengths"]))
         moves = bytes(move if move < 4 else 0 for move in expected)

@@ -28,7 +28,8 @@ from .test_inputs import positions
 _search = pytest.importorskip("battlesnake_heuristics.search._search")
 
 KINDS = (
-    *(("standard", side, count) for side, count in ((7, 3), (11, 4), (19, 8))),
+    *(("standard", side, count) for side, count in ((11, 2), (7, 3), (11, 4), (19, 8))),
+    ("constrictor", 9, 2),
     ("royale", 11, 4),
     ("wrapped", 9, 4),
 )
@@ -50,7 +51,7 @@ def visits(
 ) -> tuple[int, ...]:
     request = _search_arguments(
         board, _list_snakes_you_first(board), champion().weights, seconds, nodes, 120,
-        load_builtin().network_bytes, decoupled=True,
+        load_builtin().network_bytes, decoupled=2,
     )  # fmt: skip
     tried: tuple[int, ...] = _search.search(*request, first_depth, None)[-1]
     return tried
@@ -59,7 +60,7 @@ def visits(
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_it_tries_moves_as_often_as_its_slow_definition(kind: tuple[str, int, int]) -> None:
     boards = positions(*kind, wanted=200)
-    several = (b for b in boards if len(b.living) > 2 and len(b.safe_moves()) > 1)
+    several = (b for b in boards if len(b.living) > 1 and len(b.safe_moves()) > 1)
     for board, nodes in zip(several, (120, 120, 120, 120, 1500), strict=False):
         tree = Tree(board, load_builtin(), nodes)
         assert visits(board, nodes) == tuple(tree.root.action_stats[board.you.id].visits)
@@ -84,10 +85,13 @@ def four() -> Board:
     return next(board for board in boards if board.turn > 20 and len(board.safe_moves()) == 3)
 
 
-def test_two_snakes_are_left_to_the_search_that_proves() -> None:
-    board = dataclasses.replace(Board.new(11, 11, 2, game=Game(seed=3)), you_id="snake_0")
-    assert visits(board, 500) == (0, 0, 0, 0)
-    assert champion()(board) == Search(evaluation=load_builtin(), nodes=1000)(board)
+def test_it_also_plays_duels_but_not_alone() -> None:
+    duel, alone = (
+        dataclasses.replace(Board.new(11, 11, count, game=Game(ruleset, seed=3)), you_id="snake_0")
+        for ruleset, count in (("standard", 2), ("solo", 1))
+    )
+    assert sum(visits(duel, 500)) > 300
+    assert visits(alone, 500) == (0, 0, 0, 0)
 
 
 def test_without_an_evaluation_or_with_exact_scores_it_is_refused() -> None:
@@ -141,7 +145,7 @@ def test_a_single_move_is_answered_at_once() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_search_continues_the_tree_of_the_turn_before(kind: tuple[str, int, int]) -> None:
-    board = next(board for board in positions(*kind, wanted=200) if len(board.living) > 2)
+    board = next(board for board in positions(*kind, wanted=200) if len(board.living) > 1)
     tree, continued = Tree(board, load_builtin(), 0), 0
     for _ in range(4):
         board, before = tree.root.board, tree.root.visits

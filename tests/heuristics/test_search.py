@@ -16,10 +16,10 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
+from battlesnake_heuristics.search import evaluation
 from battlesnake_heuristics.search.search import (
     SEARCH_CORES,
     SHOULD_STOP,
@@ -158,7 +158,7 @@ def test_it_takes_the_move_that_lives_longest_when_all_are_lost() -> None:
 def test_an_evaluation_that_saw_nothing_knows_nothing() -> None:
     board = Board.new(11, 11, 2, game=Game(seed=1))
     board.you_id = "snake_0"
-    decision = snakes.make("champion@1")(board)
+    decision = Search(evaluation=evaluation.load_builtin(), nodes=1)(board)
     assert decision.move in MOVES
     assert "50%" in decision.reasons[0].note
 

@@ -31,7 +31,7 @@ def search(
     max_depth: int,
     network: bytes,
     exact: int,
-    decoupled: bool,
+    decoupled: int,
     frozen: bool,
     first_depth: int,
     should_stop: Callable[[], object] | None,
@@ -58,7 +58,8 @@ def search(
         network: Bytes of a learned evaluation; empty for the handcrafted evaluation.
         exact: 1 computes exact scores for all moves, not only for the best move; 2 also for a
             forced move.
-        decoupled: Use decoupled MCTS if three or more snakes live and ``network`` is given.
+        decoupled: Minimum number of living snakes for decoupled MCTS, which also needs
+            ``network``; 0 for never.
         frozen: Use the frozen search, which ignores ``network`` and ``decoupled``.
         first_depth: First depth of iterative deepening; above 1 for a helper thread.
         should_stop: Polled callback; a true return value stops the search.

@@ -334,9 +334,9 @@ class Search:
         exact: Whether to compute exact scores for all moves, which takes longer. By default, only
             the score of the best move is exact, and the other scores are upper bounds.
         exact_forced: Whether to compute the exact score of a forced move, which needs no search.
-        decoupled: Whether to use decoupled MCTS (``csrc/decoupled_mcts.h``) while three or more
-            snakes are alive and the evaluation supports the game. The scores of decoupled MCTS are
-            estimates without proofs.
+        decoupled: Whether to use decoupled MCTS (``csrc/decoupled_mcts.h``) while opponents are
+            alive and the evaluation supports the game. The scores of decoupled MCTS are estimates
+            without proofs.
 
     Raises:
         RuntimeError: If the search is not compiled.
@@ -470,7 +470,7 @@ class Search:
         if unsupported_reason(board) or board.game.settings.view_radius is not None:
             return
         request, snakes, reason = self._build_request(board, seconds)
-        if not self.decoupled or reason or len(snakes) < 3:
+        if not self.decoupled or reason or len(snakes) < 2:
             predicted = _predict_board(board, decision)
             if predicted is None:
                 return
@@ -497,7 +497,7 @@ class Search:
         network = self.evaluation.network_bytes if self.evaluation and not reason else b""
         request = _search_arguments(
             board, snakes, self.weights, seconds, nodes or self.nodes, self.max_depth, network,
-            self.exact, self.decoupled,
+            self.exact, 2 * self.decoupled,
         )  # fmt: skip
         return request, snakes, reason
 
@@ -592,7 +592,7 @@ def _search_arguments(
     max_depth: int,
     network: bytes,
     exact: int = 0,
-    decoupled: bool = False,
+    decoupled: int = 0,
     frozen: bool = False,
 ) -> tuple[Any, ...]:
     """Return all arguments of ``_search.search`` except the last two."""

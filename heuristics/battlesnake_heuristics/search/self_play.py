@@ -105,7 +105,8 @@ class SearchPlayer:
         weights: Weights of the handcrafted evaluation.
         nodes: Node limit per move.
         seconds: CPU seconds per move; 0 for no time limit.
-        decoupled: Whether to use decoupled MCTS with three or more living snakes, as in `Search`.
+        decoupled: Whether to use decoupled MCTS with three or more living snakes. With two, the
+            search is alpha-beta, unlike in `Search`.
         root_noise: Weight of Dirichlet noise in the root's priors of a decoupled search, in [0, 1].
         shared_tree: Whether one decoupled search per turn serves all snakes with equal players. The
             limits then apply per turn. If two snakes are alive, each snake has its own search with
@@ -120,11 +121,11 @@ class SearchPlayer:
     root_noise: float = 0.0
     shared_tree: bool = False
 
-    def to_arguments(self) -> tuple[array[int], bytes, int, float, bool, float, bool]:
+    def to_arguments(self) -> tuple[array[int], bytes, int, float, int, float, bool]:
         """Return the player as a tuple of arguments for ``_search.play_game``."""
         network = self.evaluation.network_bytes if self.evaluation else b""
         nodes = 0 if self.seconds else self.nodes
-        options = self.decoupled, self.root_noise, self.shared_tree
+        options = 3 * self.decoupled, self.root_noise, self.shared_tree
         return self.weights.to_array(), network, nodes, self.seconds, *options
 
 

@@ -75,7 +75,7 @@ class Ponderer:
         def should_stop() -> bool:
             return self._num_pauses > 0 or self._last is not mine
 
-        if search.decoupled and len(board.living) > 2:
+        if search.decoupled and len(board.living) > 1:
             self._idle.clear()
         before = SHOULD_STOP.set(should_stop)
         timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S

@@ -1,4 +1,4 @@
-/* Decoupled UCT: Monte Carlo tree search with simultaneous moves, for three or more living snakes.
+/* Decoupled UCT: Monte Carlo tree search with simultaneous moves.
  *
  * Every snake selects its move from its own action statistics (Tak, Lanctot and Winands 2014) with
  * the PUCT formula of AlphaZero (Silver et al. 2017). Each opponent therefore plays for its own win

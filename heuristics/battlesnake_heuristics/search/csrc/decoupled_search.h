@@ -235,7 +235,7 @@ static void export_visits(Tree *tree, SearchResult *result) {
 
 /* Returns whether the request uses decoupled MCTS. */
 static int uses_decoupled(const SearchRequest *request, const Position *root) {
-    return request->decoupled && request->network && root->living > 2;
+    return request->decoupled && request->network && root->living >= request->decoupled;
 }
 
 /* Returns the exploration constant of snake `s`. Opponents far from our head explore less: their

@@ -55,7 +55,7 @@ typedef struct {
     /* 1: all scores are exact, not only the score of the best move. EXACT_FORCED: the score of a
      * forced move, too, although the move needs no search. */
     int exact_scores;
-    /* 1: use decoupled MCTS if three or more snakes are alive and there is a network. */
+    /* Minimum number of living snakes for decoupled MCTS, which also needs a network; 0: never. */
     int decoupled;
     int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
     int all_snakes;    /* decoupled MCTS: 1 if the tree serves all snakes, not only snake 0 */

@@ -118,7 +118,7 @@ static int parse_request(PyObject *args, SearchRequest *request, RequestBuffers 
                          int *frozen, PyObject **stop) {
     long long max_nodes;
     memset(buffers, 0, sizeof *buffers);
-    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*ippiO", &request->width, &request->height,
+    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*iipiO", &request->width, &request->height,
                           &request->wrapped, &request->constrictor, &request->solo,
                           &request->damage, &buffers->lengths, &buffers->health, &buffers->bodies,
                           &buffers->food, &buffers->hazards, &buffers->weights,
@@ -197,9 +197,10 @@ PyDoc_STRVAR(search_doc,
 "(y * width + x), head first and snake after snake. The buffers `food` and `hazards` contain one byte\n"
 "per cell. Health 0 marks an eliminated snake. A limit of 0 disables the limit.\n"
 "`network` contains the bytes of a learned evaluation, or is empty. If `exact` is 1, all scores\n"
-"are exact, not only the score of the best move; if it is 2, the score of a forced move, too. If `decoupled` is true, positions with three or\n"
-"more living snakes and a network are searched by decoupled MCTS. If `frozen` is true, the frozen\n"
-"search ignores `network` and `decoupled`. `first_depth` is above 1 in helper threads.\n"
+"are exact, not only the score of the best move; if it is 2, the score of a forced move, too.\n"
+"With a network, decoupled MCTS searches positions of at least `decoupled` living snakes; 0: none.\n"
+"If `frozen` is true, the frozen search ignores `network` and `decoupled`. `first_depth` is above 1\n"
+"in helper threads.\n"
 "`should_stop` is None, or a polled callable; a true return value interrupts the search.\n"
 "\n"
 "Returns (move, depth, proven, leaf_evals, nodes, scores by move, lines of the four moves: bytes\n"

@@ -51,7 +51,7 @@ static int parse_players(PyObject *players, SelfPlayConfig *config, SelfPlayBuff
     for (int i = 0; i < count; i++) {
         SelfPlayPlayer *player = &buffers->player[i];
         long long max_nodes;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ldpfp", &buffers->weights[i],
+        if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ldifp", &buffers->weights[i],
                               &buffers->network[i], &max_nodes, &player->time_limit_s,
                               &player->decoupled, &player->root_noise, &player->shared_tree))
             return -1;
