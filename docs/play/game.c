@@ -202,8 +202,8 @@ double EXPORT(rollout)(int seat, int nodes, int node_doublings, int seed, int tu
 }
 
 /* Searches for a move of the snake at a seat. The limit is `seconds`, or `nodes` nodes if
- * `seconds` is not positive. `trained` selects the learned evaluation. `decoupled` selects
- * decoupled MCTS, which the snake `champion` uses. `exact` requests exact values and lines of all
+ * `seconds` is not positive. `trained` selects the learned evaluation. `decoupled` is the minimum
+ * number of living snakes for decoupled MCTS, or 0. `exact` requests exact values and lines of all
  * moves (see SearchRequest), as analyses do. */
 int EXPORT(think)(int seat, double seconds, int nodes, int trained, int decoupled, int exact) {
     SearchRequest request = seen_by(seat);

@@ -155,7 +155,7 @@ function policyDecision(seat) {
 
 function decide(seat, player) {
   if (player.builtin) return { move: module.named(seat, NAMED.indexOf(player.builtin) + 1) };
-  return player.policy ? policyDecision(seat) : search(seat, player.seconds, player.nodes, { decoupled: 1 });
+  return player.policy ? policyDecision(seat) : search(seat, player.seconds, player.nodes, { decoupled: 2 });
 }
 
 async function turn({ moves, players }) {

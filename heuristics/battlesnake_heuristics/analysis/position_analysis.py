@@ -1,4 +1,4 @@
-"""Position analysis with the champion's search.
+"""Position analysis with alpha-beta search and the champion's evaluation.
 
 A `PositionAnalyzer` searches a position from the perspective of each living snake. Equal positions
 give equal results on any machine, also on the playable page (``docs/play/worker.js``).
