@@ -267,7 +267,7 @@ class SageMakerRayLauncher:
                 launcher.parser(prog, given).parse_args(asks[:1])
             check_channels(cls.channels)
             name = arguments.name
-            if name and (name == ".." or Path(name).name != name):
+            if name is not None and (name in ("", "..") or Path(name).name != name):
                 raise HyperparameterError(
                     f"--name must be the name of a directory in --runs-dir, got {name!r}; omit "
                     "slashes, and set --runs-dir to the parent directory"

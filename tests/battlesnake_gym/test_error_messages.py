@@ -49,13 +49,17 @@ def test_mistakes_cover_many_commands() -> None:
 
 @pytest.fixture
 def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current directory with a game, a league file and a curve."""
+    """A current directory with a game, a league file, a curve and damaged files."""
     monkeypatch.chdir(tmp_path)
     replay = Replay(Board.new(7, 7, 2, game=Game(seed=1)))
     replay.append({"snake_0": "up", "snake_1": "up"})
     replay.save(tmp_path / "game.jsonl")
     snakes = "{champion: champion, hungry: hungry}"
     Path("league.yaml").write_text(f"league: {{name: one, boards: [{{}}]}}\nsnakes: {snakes}\n")
+    Path("repeated.yaml").write_text("lr: 1\nlr: 2\n")
+    Path("nested.yaml").write_text("experiment: hill-vanilla\n")
+    Path("damaged").mkdir()
+    Path("damaged/metadata.json").write_text("{}")
     Path("progress.csv").write_text("time_total_s,episode_reward_mean,episode_len_mean\n1,2,3\n")
     return tmp_path
 

@@ -92,6 +92,12 @@ TURNED = {"symmetry_augmentation": True}
             lambda c: c.rl_module(model_config=c.model_config | {"channel": (8,)}),
             "model_config setting 'channel'.* channels",
         ),
+        (
+            lambda c: c.rl_module(
+                model_config=c.model_config | {"network": "x.py:X", "hidden_size": 8}
+            ),
+            "model_config's hidden_size has no effect on a custom network",
+        ),
         (lambda c: c.training(hiddens=[64]), r"hiddens.* model_config.* hidden_size"),
         (lambda c: c.training(train_batch_size=64), "set train_batch_size_per_learner"),
         (lambda c: c.env_runners(batch_mode="complete_episodes"), "batch_mode"),

@@ -273,7 +273,7 @@ def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:
 
     checkpoint = tmp_path / "checkpoint_000002"
     checkpoint.mkdir()
-    (checkpoint / "metadata.json").write_text('{"training_iteration": 2}')
+    (checkpoint / "metadata.json").write_text('{"identity": {}, "training_iteration": 2}')
     curves = tmp_path / "new" / "data" / "progress.csv"
     for without in (run(None), run(checkpoint)):
         without.restore_progress_csv()

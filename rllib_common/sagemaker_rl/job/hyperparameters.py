@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import json
 import operator
+import re
 import types
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -54,6 +55,9 @@ LEGACY_RLLIB_NAMES = {
 
 Published examples use the former names.
 """
+
+_PYTHON_ONLY = re.compile(r"callbacks.*|.*_(class|cls|connector|fn|function|spec|lookup)")
+"""Fields of RLlib's configuration whose values are objects of Python, which JSON lacks."""
 
 _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
 """Prefixes of the hyperparameters that SageMaker and its tuner add to a job.
@@ -169,12 +173,12 @@ def _check_schedule(name: str, schedule: list[Any]) -> None:
     """Reject a list that is no schedule ``[[position, value], ...]``."""
     with contextlib.suppress(TypeError, ValueError):
         steps = [step for step, _ in schedule]
-        numbers = all(isinstance(entry, int | float) for pair in schedule for entry in pair)
+        numbers = all(type(entry) in (int, float) for pair in schedule for entry in pair)
         if numbers and len(steps) > 1 and steps[0] == 0 and steps == sorted(set(steps)):
             return
     raise HyperparameterError(
-        f"{name} must be a float, or a schedule of at least two pairs [env_steps, value] in "
-        f"ascending order from 0, such as [[0, 1e-3], [100000, 1e-4]], got {schedule!r}"
+        f"{name} must be a float, or a schedule [[0, value], [env_steps, value], ...], got "
+        f"{schedule!r:.28}"
     )
 
 
@@ -259,7 +263,7 @@ def read_sm_hps(environ: Mapping[str, str]) -> dict[str, Any]:
         HyperparameterError: If ``SM_HPS`` is malformed.
     """
     try:
-        given = json.loads(environ.get("SM_HPS") or "{}")
+        given = _load_json(environ.get("SM_HPS") or "{}")
     except json.JSONDecodeError as error:
         raise HyperparameterError(f"SM_HPS is not JSON: {error}") from None
     if not isinstance(given, dict):
@@ -333,6 +337,9 @@ def fill(
         seen: dict[str, str] = {}
         for name, value in source.items():
             field = names.get(name) or names.get(name.replace("-", "_"), name)
+            for other in seen.values():
+                if _is_nested(name, other) and (name in options) == (other in options):
+                    raise HyperparameterError(f"{name} and {other} overlap; use only one of them")
             if field in seen:
                 if (name in options) == (seen[field] in options):
                     raise HyperparameterError(
@@ -353,6 +360,13 @@ def fill(
         return cls(**values), overrides
     except ValueError as error:
         raise HyperparameterError(restore_name(str(error), cls, given)) from None
+
+
+def _is_nested(name: str, other: str) -> bool:
+    """Return whether one name sets an entry of the other, or the same option of the games."""
+    paths = (path.replace("-", "_").removeprefix(CONFIG_PREFIX) for path in (name, other))
+    one, two = sorted(paths, key=len)
+    return two.startswith(f"{one}.") or two == f"env_config.{one}"
 
 
 def restore_name(message: str, cls: type[Any], given: Iterable[str]) -> str:
@@ -423,6 +437,11 @@ def _resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> 
     changed: dict[str, Any] = {}
     for name, value in overrides.items():
         first, *path = name.split(".")
+        if _PYTHON_ONLY.fullmatch(first) and value is not None:
+            raise HyperparameterError(
+                f"{CONFIG_PREFIX}{name} needs an object of Python, got {value!r}; omit it, or "
+                "train in Python"
+            )
         if first not in config:
             raise unknown_name_error(CONFIG_PREFIX + first, [CONFIG_PREFIX + key for key in config])
         node: dict[str, Any] = changed
@@ -457,7 +476,7 @@ null, got 'hungry'; write a list of one as '["hungry"]'
     kinds = tuple(typing.get_origin(one) or one for one in kinds)
     if isinstance(value, str) and kinds != (str,):
         with contextlib.suppress(json.JSONDecodeError):
-            value = json.loads(value)
+            value = _load_json(value)
     for one in kinds:
         if one is type(None) and value is None:
             return None
@@ -483,9 +502,22 @@ def parse_value(text: str) -> Any:
     (5e-05, 1.0, True, 'DQN')
     """
     try:
-        return json.loads(text)
+        return _load_json(text)
     except json.JSONDecodeError:
         return text
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the entries of a JSON object as a dictionary; reject a repeated key."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise HyperparameterError(f"a JSON object repeats the key {name!r}; give it once")
+    return dict(pairs)
+
+
+_load_json = functools.partial(json.loads, object_pairs_hook=_unique_keys)
+"""Function that loads JSON and rejects an object with a repeated key."""
 
 
 def unknown_name_error(name: str, known: Iterable[str]) -> HyperparameterError:

@@ -179,7 +179,13 @@ def read_metadata(checkpoint: Path) -> dict[str, Any]:
             f"{checkpoint} is not a checkpoint: it has no {CHECKPOINT_METADATA_FILE}"
         )
     metadata.pop(_FILES_KEY, None)
-    return old_runs.convert_checkpoint_metadata(metadata)
+    converted = old_runs.convert_checkpoint_metadata(metadata)
+    if "identity" not in converted:
+        raise CheckpointError(
+            f"{checkpoint}/{CHECKPOINT_METADATA_FILE} is damaged: it lacks identity; use "
+            "another checkpoint"
+        )
+    return converted
 
 
 def _read_metadata_file(checkpoint: Path) -> dict[str, Any] | None:

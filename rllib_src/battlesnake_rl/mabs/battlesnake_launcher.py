@@ -248,7 +248,9 @@ def _check_early(
         missing = missing_setting_error(algorithm, CONFIG_PREFIX + name)
         if missing and not chosen.all_fields:
             raise missing
-        if name.startswith(prefix):
+        if name == "env_config" and isinstance(value, dict):
+            games |= value
+        elif name.startswith(prefix):
             games[name.removeprefix(prefix)] = value
         else:
             supported_settings.check_name(chosen, algorithm, name, value)
@@ -343,6 +345,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             algorithms.use_custom_network(config, hyperparameters.network)
         if start_from := _resolve_start_from(hyperparameters.start_from):
             warm_start.apply_start_from(config, start_from)
+        elif _POLICY_CHANNEL not in channel_names():
+            _check_no_kickstart(chosen)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def plan_resources(self, config: AlgorithmConfig, cpus: int) -> ResourcePlan:
@@ -400,6 +404,8 @@ def _resolve_start_from(given: str | None) -> str | None:
     Raises:
         HyperparameterError: If both the hyperparameter and the channel are set.
     """
+    if given == "":
+        raise HyperparameterError("start_from must be a path, got ''; omit it for new weights")
     channel = channel_folder(_POLICY_CHANNEL)
     if given is not None and _POLICY_CHANNEL in channel_names():
         raise HyperparameterError(
@@ -407,6 +413,16 @@ def _resolve_start_from(given: str | None) -> str | None:
             "set only one source"
         )
     return given if channel is None else str(channel)
+
+
+def _check_no_kickstart(chosen: Any) -> None:
+    """Reject a weight of the cross-entropy to the policy of ``start_from`` without this policy."""
+    field = chosen.__dataclass_fields__.get("kickstart_coeff")
+    if field and chosen.kickstart_coeff not in (0, field.metadata["default"]):
+        raise HyperparameterError(
+            f"kickstart_coeff is {chosen.kickstart_coeff}, but has no effect without start_from; "
+            "omit it, or set start_from"
+        )
 
 
 def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:

@@ -46,4 +46,6 @@ def load_experiment(name: str) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise ValueError(f"{path} must contain a mapping of hyperparameters, such as num_snakes: 2")
+    if "experiment" in values:
+        raise ValueError(f"{path}: experiment has no effect in a file; omit it")
     return old_runs.convert_hyperparameters(values)

@@ -119,6 +119,13 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 "value of num_snakes, and two games (one of them on the full board) for curriculum "
                 "or iterate_map_size"
             )
+        evaluated = (self.evaluation_config or {}).get("env_config", {})
+        if not isinstance(evaluated, dict):
+            raise ValueError(
+                f"evaluation_config.env_config must be a dict, got {evaluated!r}; omit or fix it"
+            )
+        if evaluated:
+            make_vector_env(1, self.env_config | evaluated)
         for size in sizes:
             try:
                 # One more game, because the last game always has the full board.

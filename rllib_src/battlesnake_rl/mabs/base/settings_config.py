@@ -11,6 +11,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.search.sample import Domain
 
 from battlesnake_gym.rules import known_maps
+from battlesnake_rl.mabs.base.supported_settings import check_values
 from battlesnake_rl.mabs.envs.training_env_config import (
     ENV_NAME,
     TrainingEnvConfig,
@@ -48,6 +49,7 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid, or if the games are not supported."""
         self._change({})
+        check_values(self)
         self.settings_class.check_games(self, self.algo_class.__name__, self.env_config)
         if self.env == ENV_NAME and self.ladder_cpu_fraction:
             _check_duels(env_options(self.env_config), self.ladder_cpu_fraction)
@@ -65,7 +67,8 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         current = {}
         for field in fields(self.settings_class):
             name, _, key = target_of(field).partition(".")
-            current[field.name] = getattr(self, name)[key] if key else getattr(self, name)
+            value, default = getattr(self, name), field.metadata["default"]
+            current[field.name] = value.get(key, default) if key else value
         names = field_names(self.settings_class)
         changed = current | {names[name]: value for name, value in given.items()}
         spaces = {name: value for name, value in changed.items() if _is_search_space(value)}

@@ -98,6 +98,31 @@ _ALTERNATIVES = {
 """Alternative to each unsupported field, keyed by public field name."""
 
 
+_CHOICES = {
+    "placement_strategy": ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"),
+    "log_level": ("DEBUG", "INFO", "WARN", "ERROR"),
+    "grad_clip_by": ("value", "norm", "global_norm"),
+    "batch_mode": ("truncate_episodes", "complete_episodes"),
+}
+"""Valid values of RLlib's settings that RLlib does not check."""
+
+_MINIMUMS = {
+    "num_learners": 0,
+    "sample_timeout_s": 0,
+    "max_requests_in_flight_per_env_runner": 1,
+    "metrics_num_episodes_for_smoothing": 1,
+    "min_time_s_per_iteration": 0,
+    "min_train_timesteps_per_iteration": 0,
+    "min_sample_timesteps_per_iteration": 0,
+    "evaluation_num_env_runners": 0,
+    "evaluation_interval": 0,
+}
+"""Minimums of RLlib's settings that RLlib does not check."""
+
+_TRUNK_FIELDS = ("channels", "strides", "hidden_size", "head_crop")
+"""Entries of a ``model_config`` that a custom network does not receive."""
+
+
 def _public_name(config: AlgorithmConfig, field: str) -> str:
     """Return the public name of a configuration field.
 
@@ -145,7 +170,7 @@ def check_name(settings: AlgorithmSettings, algorithm: str, name: str, value: An
     """
     first = name.partition(".")[0]
     known = _supported_fields(settings)
-    if first in known or settings.all_fields:
+    if first in known or (settings.all_fields and first != "model"):  # The new stack ignores it.
         return
     if value and first in _ALTERNATIVES:
         raise HyperparameterError(
@@ -154,6 +179,23 @@ def check_name(settings: AlgorithmSettings, algorithm: str, name: str, value: An
     names = known.union(*map(_supported_fields, ALGORITHMS.values()))
     if nearest_name(first, names):
         raise unknown_name_error(CONFIG_PREFIX + first, (CONFIG_PREFIX + one for one in names))
+
+
+def check_values(config: AlgorithmConfig) -> None:
+    """Check the values of RLlib's settings that RLlib itself does not check.
+
+    Raises:
+        ValueError: If a value is invalid, or if it has no effect with one learner.
+    """
+    for name, choices in _CHOICES.items():
+        if (value := getattr(config, name)) not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    for name, minimum in _MINIMUMS.items():
+        value = getattr(config, name)
+        if value is not None and not (type(value) in (int, float) and value >= minimum):
+            raise ValueError(f"{name} must be a number of at least {minimum}, got {value!r}")
+    if config.torch_ddp_kwargs and config.num_learners < 2:
+        raise ValueError("torch_ddp_kwargs has no effect with fewer than 2 num_learners; omit it")
 
 
 def check_settings(config: AlgorithmConfig) -> None:
@@ -185,6 +227,13 @@ def check_settings(config: AlgorithmConfig) -> None:
         if name not in known
     ]
     of_network = {*default.model_config, "network"}
+    for name, value in config._model_config.items():
+        field = getattr(config, name, None)
+        if name in _TRUNK_FIELDS:
+            if config.model_config.get("network") and value != default.model_config.get(name):
+                faults.append(f"model_config's {name} has no effect on a custom network (omit it)")
+        elif field is not None and value not in (field, default.model_config.get(name)):
+            faults.append(f"model_config's {name} is not used (set {name} itself)")
     faults += [
         unknown_name_message("model_config setting", name, sorted(of_network))
         for name in config.model_config

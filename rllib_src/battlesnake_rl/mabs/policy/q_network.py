@@ -259,6 +259,11 @@ class ConvTrunk(nn.Module):
                 "channels and strides must have one number per convolution, "
                 f"got {channels} and {strides}"
             )
+        if min(*channels, *strides, hidden_size) < 1:
+            raise ValueError(
+                f"channels {channels}, strides {strides} and hidden_size {hidden_size} must be at "
+                "least 1"
+            )
         if head_crop and head_crop % 2 == 0:
             raise ValueError(f"head_crop must be an odd number, or 0 for no crop, got {head_crop}")
         self.hidden_size = hidden_size
