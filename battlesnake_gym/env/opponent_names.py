@@ -48,15 +48,25 @@ def with_absolute_paths(
 def seat_fractions(opponents: Any) -> Any:
     """Convert a list of opponents to a fraction of seats by opponent.
 
-    Each opponent in a list has as many seats as the learner. The function returns other values
+    Each opponent in a list has as many seats as the learner. The function returns a dictionary
     unchanged.
+
+    Raises:
+        ValueError: If ``opponents`` is neither a list nor a dictionary of different names.
 
     >>> seat_fractions(["shipped", "past"])
     {'shipped': 0.3333333333333333, 'past': 0.3333333333333333}
     """
-    if isinstance(opponents, list) and all(isinstance(name, str) for name in opponents):
-        return dict.fromkeys(opponents, 1 / (len(opponents) + 1))
-    return opponents
+    if not isinstance(opponents, list | Mapping) or not all(isinstance(n, str) for n in opponents):
+        raise ValueError(
+            'opponents must be a dictionary such as {"past": 0.3, "hungry": 0.1}, or a list such '
+            f'as ["past"], got {opponents!r}'
+        )
+    if isinstance(opponents, Mapping):
+        return opponents
+    if repeated := [name for name in opponents if opponents.count(name) > 1]:
+        raise ValueError(f"opponents repeats {repeated[0]!r}; give a dictionary of fractions")
+    return dict.fromkeys(opponents, 1 / (len(opponents) + 1))
 
 
 def check_fractions(fractions: Any) -> None:
@@ -65,12 +75,7 @@ def check_fractions(fractions: Any) -> None:
     Raises:
         ValueError: If a name is unknown, a fraction is invalid, or no seats remain for the learner.
     """
-    if not isinstance(fractions, Mapping):
-        raise ValueError(
-            'opponents must be a dictionary such as {"past": 0.3, "hungry": 0.1}, or a list such '
-            f'as ["past"], got {fractions!r}'
-        )
-    for name, fraction in fractions.items():
+    for name, fraction in seat_fractions(fractions).items():
         check_name(name)
         if type(fraction) not in (int, float) or not 0 < fraction < 1:
             raise ValueError(f"the fraction of {name!r} must be between 0 and 1, got {fraction!r}")

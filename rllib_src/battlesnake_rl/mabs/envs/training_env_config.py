@@ -75,18 +75,17 @@ class TrainingEnvConfig(EnvConfig):
 
     def _check_curriculum(self) -> None:
         """Check the entries of the curriculum."""
-        if not self.curriculum:
+        if self.curriculum == []:
             return
         max_size = int(np.min([self.width, self.height]))
         with suppress(TypeError, ValueError):
             steps, sizes = zip(*self.curriculum, strict=True)
-            fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sizes) <= max_size
+            fits = steps[0] == 0 and list(steps) == sorted({*steps}) and max(sizes) <= max_size
             if fits and all(type(number) is int and number >= 0 for number in (*steps, *sizes)):
                 return
         raise ValueError(
-            "curriculum must be a list of [env_steps, size] in ascending order, starting at 0, "
-            f"with sizes of at most {max_size} (board_size), such as [[0, 7], [500000, 11]]; "
-            f"got {self.curriculum!r}"
+            "curriculum must be a list of [env_steps, size] with ascending steps from 0 and sizes "
+            f"of at most {max_size}, such as [[0, 7], [500000, 11]]; got {self.curriculum!r}"
         )
 
 

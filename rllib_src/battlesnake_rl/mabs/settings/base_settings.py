@@ -74,7 +74,8 @@ class AlgorithmSettings(CheckedFields):
                     f"{key} needs PPO, DISTIL, DQN or APEX, got {algorithm}; leave it out"
                 )
         counts = env_config.get("num_snakes")
-        if isinstance(counts, list) and not (counts and cls.supports_game_mixes):
+        whole = isinstance(counts, list) and all(type(count) is int for count in counts)
+        if isinstance(counts, list) and not (counts and whole and cls.supports_game_mixes):
             raise HyperparameterError(
                 "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of numbers, "
                 f"got {counts} with {algorithm}"
