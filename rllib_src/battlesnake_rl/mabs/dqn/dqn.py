@@ -37,6 +37,9 @@ from battlesnake_rl.mabs.policy import q_network
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from sagemaker_rl.job.resources import BufferSize
 
+_RLLIB_BUFFER = {"no_local_replay_buffer": True, "type": "Replay"}
+"""Entries that RLlib's validation requires, although the class is always `ReplayBuffer`."""
+
 _REPLAY_BUFFER_KEY = "replay"
 _TRAINING_DEBT_KEY = "steps_owed"
 _TARGET_UPDATES_KEY = "last_target_updates"
@@ -215,15 +218,15 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
-        # RLlib's validation requires a type, although the class is always `ReplayBuffer`.
-        self.replay_buffer_config |= {"no_local_replay_buffer": True, "type": "Replay"}
+        self.replay_buffer_config |= _RLLIB_BUFFER
         self.min_sample_timesteps_per_iteration = 5_000
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""
         super().validate()
-        known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
-        if unknown := sorted(set(self.replay_buffer_config) - known):
+        given = self.replay_buffer_config
+        fixed = {name for name, value in _RLLIB_BUFFER.items() if given.get(name) == value}
+        if unknown := sorted(given.keys() - {"capacity", "alpha", "beta"} - fixed):
             raise ValueError(
                 f"unknown replay_buffer_config keys {unknown}; "
                 "the valid keys are capacity, alpha, beta"

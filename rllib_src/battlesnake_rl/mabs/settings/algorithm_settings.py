@@ -136,13 +136,20 @@ class DQNSettings(BatchedSettings):
         super().__post_init__()
         pair = self.epsilon_per_game
         if pair is not None and not (
-            [isinstance(one, int | float) for one in pair] == [True, True]
+            len(pair) == 2
+            and all(type(one) in (int, float) for one in pair)
             and 0 <= pair[0] <= 1
             and pair[1] >= 0
         ):
             raise HyperparameterError(
                 "epsilon_per_game must be [base, exponent] with a base in [0, 1] and an exponent "
                 f"of at least 0, such as [0.4, 7.0], got {pair}"
+            )
+        default = self.__dataclass_fields__["epsilon"].metadata["default"]
+        if pair is not None and self.epsilon != default:
+            raise HyperparameterError(
+                f"epsilon is {self.epsilon}, but epsilon_per_game {pair} replaces it; omit epsilon "
+                "or set epsilon_per_game to null"
             )
 
 
