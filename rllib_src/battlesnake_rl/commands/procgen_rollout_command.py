@@ -245,6 +245,8 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
         )
     checkpoint = checkpoints.find_checkpoint(arguments.checkpoint)
     identity = checkpoints.read_metadata(checkpoint)["identity"]
+    if "env" not in identity:
+        raise ValueError(f"{checkpoint} has no Procgen agent; `battlesnake-gym evaluate` plays it")
     for flag, key in (("run", "algorithm"), ("env", "env")):
         if getattr(arguments, flag) not in (None, identity[key]):
             raise ValueError(

@@ -51,7 +51,7 @@ def load_experiment(experiment: str) -> tuple[dict[str, Any], list[str]]:
         raise ValueError(f"{path} must contain one experiment: a name with its settings below it")
     (body,) = content.values()
     if faults := _find_errors(body):
-        raise ValueError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
+        raise ValueError(f"{path} cannot be run: {'; '.join(faults)}")
     try:
         return kit_settings.translate_file(_to_hyperparameters(body))
     except HyperparameterError as error:

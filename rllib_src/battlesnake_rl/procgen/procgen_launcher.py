@@ -161,7 +161,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return {
             "algorithm": config.algo_class.__name__,
             "env": config.env,
-            "env_config": dict(config.env_config),
+            "env_config": with_defaults(config.env_config),
             "network": getattr(spec.module_class, "__name__", None),
             "network settings": dict(spec.model_config or {}),
         }
