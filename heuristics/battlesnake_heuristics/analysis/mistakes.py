@@ -1,10 +1,11 @@
 """Mistakes: moves with a clearly lower score in rollouts than another move.
 
 In a rollout, alpha-beta search with the champion's evaluation plays all snakes for some turns. The
-search visits more nodes during the first turns, because traps close in these turns. The score is the result of the game, or
-the win probability at the end of the rollout (`analysis.win_probability`). The win probability
-depends less on chance than the result of a longer game. `find_mistakes` finds the mistakes in a
-recorded game. Game analyses, the coach and puzzles use this definition.
+search visits more nodes during the first turns, because traps close in these turns. The score is
+the result of the game, or the win probability at the end of the rollout
+(`analysis.win_probability`). The win probability depends less on chance than the result of a longer
+game. `find_mistakes` finds the mistakes in a recorded game. Game analyses, the coach and puzzles
+use this definition.
 
 In a game with limited view, the rollouts start from positions that agree with what the snake saw up
 to then (`sample_turns`), so that hidden information counts for nothing.
