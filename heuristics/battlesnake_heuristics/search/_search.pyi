@@ -94,7 +94,7 @@ def play_game(
     hazards: bytes,
     food_chance: int,
     shrink_every: int,
-    players: tuple[tuple[array[int], bytes, int, float, bool, float, bool], ...],
+    players: tuple[tuple[array[int], bytes, int, float, int, float, bool], ...],
     seed: int,
     turn: int,
     random_opening_turns: int,
