@@ -3,9 +3,9 @@
 The policy plays its own games. The expert is alpha-beta search with the evaluation of ``champion``.
 The expert labels every position with the values of all moves (DAgger: Ross, Gordon and Bagnell
 2011, https://arxiv.org/abs/1011.0686). In a fraction of the games, the expert selects the moves, so
-the labels include strong play. The policy head fits the softmax of the expert's values by cross-
-entropy. The value head fits the expert's win probability. PPO uses the same network and can start
-from a DISTIL policy (``start_from``).
+the labels include strong play. The policy head fits the softmax of the expert's values by
+cross-entropy. The value head fits the expert's win probability. PPO uses the same network and can
+start from a DISTIL policy (``start_from``).
 """
 
 from __future__ import annotations
