@@ -339,6 +339,7 @@ def test_a_network_of_your_own_is_policy_and_value(ppo: Any, tmp_path: Path) -> 
 
     (tmp_path / "own.py").write_text(OWN)
     config = ppo()
+    config.rl_module(model_config=type(config)().model_config)
     use_custom_network(config, f"{tmp_path / 'own.py'}:Net")
     with built(config) as algorithm:
         algorithm.train()
