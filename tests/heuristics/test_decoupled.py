@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import MOVES, Game, Settings
+from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import (
     SEARCH_CORES,
@@ -60,7 +60,7 @@ def visits(
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_it_tries_moves_as_often_as_its_slow_definition(kind: tuple[str, int, int]) -> None:
     boards = positions(*kind, wanted=200)
-    several = (b for b in boards if len(b.living) > 1 and len(b.safe_moves()) > 1)
+    several = (b for b in boards if len(b.safe_moves()) > 1 and sum(visits(b, 9)))
     for board, nodes in zip(several, (120, 120, 120, 120, 1500), strict=False):
         tree = Tree(board, load_builtin(), nodes)
         assert visits(board, nodes) == tuple(tree.root.action_stats[board.you.id].visits)
@@ -92,6 +92,14 @@ def test_it_also_plays_duels_but_not_alone() -> None:
     )
     assert sum(visits(duel, 500)) > 300
     assert visits(alone, 500) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_heads_that_may_meet_in_a_duel_are_left_to_alpha_beta(steps: int) -> None:
+    snakes = [Snake("a", [(4, y) for y in (5, 4, 3)]), Snake("b", [(4 + steps, 5)] * 3)]
+    board = Board.from_state(State(9, 11, 11, snakes), Game("standard"))
+    board.you_id = "a"
+    assert (sum(visits(board, 100)) > 0) == (steps == 3)
 
 
 def test_without_an_evaluation_or_with_exact_scores_it_is_refused() -> None:
@@ -143,9 +151,9 @@ def test_a_single_move_is_answered_at_once() -> None:
     assert statistics.nodes < 10
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[0] != "constrictor"], ids=str)
 def test_a_search_continues_the_tree_of_the_turn_before(kind: tuple[str, int, int]) -> None:
-    board = next(board for board in positions(*kind, wanted=200) if len(board.living) > 1)
+    board = next(board for board in positions(*kind, wanted=200) if sum(visits(board, 9)))
     tree, continued = Tree(board, load_builtin(), 0), 0
     for _ in range(4):
         board, before = tree.root.board, tree.root.visits

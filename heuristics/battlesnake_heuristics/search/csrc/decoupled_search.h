@@ -233,9 +233,15 @@ static void export_visits(Tree *tree, SearchResult *result) {
     result->depth = result->lines[result->move].length;
 }
 
-/* Returns whether the request uses decoupled MCTS. */
-static int uses_decoupled(const SearchRequest *request, const Position *root) {
-    return request->decoupled && request->network && root->living >= request->decoupled;
+/* Returns whether the request uses decoupled MCTS. In duels, alpha-beta search decides while both
+ * heads can reach the same cell: decoupled MCTS expects the opponent to leave the cell to us. */
+static int uses_decoupled(const Search *search, const Position *root) {
+    const SearchRequest *request = search->request;
+    int heads[MAX_SNAKES], count = 0;
+    if (!request->network || !request->decoupled || root->living < request->decoupled) return 0;
+    for (int s = 0; s < request->snakes; s++)
+        if (root->snake[s].alive) heads[count++] = head_of(search, root, s);
+    return count > 2 || (count == 2 && steps_between(search, heads[0], heads[1]) > 2);
 }
 
 /* Returns the exploration constant of snake `s`. Opponents far from our head explore less: their

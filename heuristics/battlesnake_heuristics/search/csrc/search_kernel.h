@@ -265,7 +265,7 @@ static int run_search(Search *search, const Position *root, SearchResult *result
     search->deadline = clock_seconds(search) + search->request->time_limit_s;
     memset(result, 0, sizeof *result);
     if (search->request->network) copy_network(search);
-    if (!FROZEN && uses_decoupled(search->request, root))
+    if (!FROZEN && uses_decoupled(search, root))
         failed = run_decoupled(search, root, result);
     else
         iterative_deepening(search, root, result);

@@ -142,7 +142,7 @@ static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayR
     player_search->nodes = player_search->leaf_evals = 0;
     player_search->stopped = 0;
     int failed = run_search(player_search, root, &result);
-    if (!failed && uses_decoupled(player_request, root)) {
+    if (!failed && uses_decoupled(player_search, root)) {
         store_choices(game, seat, &result);
         fill_row(&game->choices[seat], row);
     } else {
