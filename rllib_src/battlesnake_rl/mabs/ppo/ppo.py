@@ -233,6 +233,7 @@ class PPOLearner(BatchedLearner):
     metric_names = "total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss"
     """Names of the reported metrics, which RLlib's PPO also uses."""
     _start_module: Any = None
+    _train_probabilities: NDArray[np.float32]
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """Train on ``rollouts`` for ``num_epochs`` epochs, in minibatches of moves.
@@ -251,6 +252,7 @@ class PPOLearner(BatchedLearner):
         spread = advantages.std(correction=0)  # 0, not NaN, for a single move
         advantages = (advantages - advantages.mean()) / (spread + 1e-8)
         probabilities = advantages.abs().clamp(self.config.min_train_probability, 1)
+        self._train_probabilities = probabilities.numpy()
         columns[ADVANTAGES] = self._to_device(advantages.numpy())
         columns[_MOVE_WEIGHTS] = self._to_device((1 / probabilities).numpy())
         for _ in range(self.config.num_epochs):
@@ -265,9 +267,8 @@ class PPOLearner(BatchedLearner):
         Moves with small advantages contribute little to the gradient, so a pass often skips them.
         The weights are the inverse probabilities, so that all losses remain unbiased.
         """
-        weights = columns[_MOVE_WEIGHTS].cpu().numpy()
-        order = self._random.permutation(len(weights))
-        sampled = order[self._random.random(len(order)) * weights[order] < 1]
+        order = self._random.permutation(len(self._train_probabilities))
+        sampled = order[self._random.random(len(order)) < self._train_probabilities[order]]
         order = sampled if len(sampled) else order[:1]
         for rows in np.array_split(order, self._num_updates(len(order))):
             chosen = self._to_device(rows)
