@@ -207,7 +207,7 @@ double EXPORT(rollout)(int seat, int nodes, int node_doublings, int seed, int tu
  * moves (see SearchRequest), as analyses do. */
 int EXPORT(think)(int seat, double seconds, int nodes, int trained, int decoupled, int exact) {
     SearchRequest request = seen_by(seat);
-    request.decoupled = decoupled;
+    request.min_decoupled_snakes = decoupled;
     request.exact_scores = exact;
     request.time_limit_s = seconds;
     request.max_nodes = seconds > 0 ? 0 : nodes;

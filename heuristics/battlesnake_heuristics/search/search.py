@@ -497,7 +497,7 @@ class Search:
         network = self.evaluation.network_bytes if self.evaluation and not reason else b""
         request = _search_arguments(
             board, snakes, self.weights, seconds, nodes or self.nodes, self.max_depth, network,
-            self.exact, 2 * self.decoupled,
+            self.exact, 2 if self.decoupled else 0,
         )  # fmt: skip
         return request, snakes, reason
 

@@ -125,7 +125,7 @@ class SearchPlayer:
         """Return the player as a tuple of arguments for ``_search.play_game``."""
         network = self.evaluation.network_bytes if self.evaluation else b""
         nodes = 0 if self.seconds else self.nodes
-        options = 3 * self.decoupled, self.root_noise, self.shared_tree
+        options = 3 if self.decoupled else 0, self.root_noise, self.shared_tree
         return self.weights.to_array(), network, nodes, self.seconds, *options
 
 

@@ -237,8 +237,8 @@ static void export_visits(Tree *tree, SearchResult *result) {
  * heads can reach the same cell: decoupled MCTS expects the opponent to leave the cell to us. */
 static int uses_decoupled(const Search *search, const Position *root) {
     const SearchRequest *request = search->request;
-    int heads[MAX_SNAKES], count = 0;
-    if (!request->network || !request->decoupled || root->living < request->decoupled) return 0;
+    int heads[MAX_SNAKES], count = 0, min_snakes = request->min_decoupled_snakes;
+    if (!request->network || !min_snakes || root->living < min_snakes) return 0;
     for (int s = 0; s < request->snakes; s++)
         if (root->snake[s].alive) heads[count++] = head_of(search, root, s);
     return count > 2 || (count == 2 && steps_between(search, heads[0], heads[1]) > 2);

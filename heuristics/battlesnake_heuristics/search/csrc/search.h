@@ -56,7 +56,7 @@ typedef struct {
      * forced move, too, although the move needs no search. */
     int exact_scores;
     /* Minimum number of living snakes for decoupled MCTS, which also needs a network; 0: never. */
-    int decoupled;
+    int min_decoupled_snakes;
     int max_depth;     /* maximum depth in turns, 1 to MAX_DEPTH */
     int all_snakes;    /* decoupled MCTS: 1 if the tree serves all snakes, not only snake 0 */
     /* Decoupled MCTS: 1 if the search continues a kept tree of its game and keeps its own tree. */

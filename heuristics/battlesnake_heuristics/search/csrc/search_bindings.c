@@ -123,7 +123,7 @@ static int parse_request(PyObject *args, SearchRequest *request, RequestBuffers 
                           &request->damage, &buffers->lengths, &buffers->health, &buffers->bodies,
                           &buffers->food, &buffers->hazards, &buffers->weights,
                           &request->time_limit_s, &max_nodes, &request->max_depth,
-                          &buffers->network, &request->exact_scores, &request->decoupled,
+                          &buffers->network, &request->exact_scores, &request->min_decoupled_snakes,
                           frozen, &request->first_depth, stop))
         return -1;
     fill_request(request, buffers);

@@ -10,7 +10,7 @@ typedef struct {
     const Network *network; /* network, or NULL for the handcrafted evaluation */
     int64_t max_nodes;      /* maximum nodes per move; 0: no limit */
     double time_limit_s;    /* CPU seconds per move; 0: no limit */
-    int decoupled;          /* minimum number of living snakes, as in SearchRequest */
+    int min_decoupled_snakes; /* as in SearchRequest */
     float root_noise;       /* weight of Dirichlet noise at the root, 0 to 1 */
     /* Decoupled MCTS: 1 if snakes with equal players share one tree per turn. With two living
      * snakes, each snake again runs a separate search with half of max_nodes. */

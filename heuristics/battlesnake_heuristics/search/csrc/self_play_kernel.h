@@ -87,7 +87,7 @@ static void fill_player_view(SelfPlay *game, int seat) {
 
 /* Returns whether two players share one tree per turn. */
 static int share_tree(const SelfPlayPlayer *a, const SelfPlayPlayer *b) {
-    return a->shared_tree && a->decoupled && b->shared_tree && b->decoupled &&
+    return a->shared_tree && a->min_decoupled_snakes && b->shared_tree && b->min_decoupled_snakes &&
            a->network == b->network && a->max_nodes == b->max_nodes &&
            a->time_limit_s == b->time_limit_s && a->root_noise == b->root_noise;
 }
@@ -124,11 +124,11 @@ static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayR
     player_request->weights = player->weights;
     player_request->network = player->network;
     player_request->max_nodes = player->max_nodes << (extra > 0 ? extra : 0);
-    if (player->shared_tree && player->decoupled && root->living == 2 &&
+    if (player->shared_tree && player->min_decoupled_snakes && root->living == 2 &&
         player_request->max_nodes > 1)
         player_request->max_nodes /= 2;
     player_request->time_limit_s = player->time_limit_s;
-    player_request->decoupled = player->decoupled;
+    player_request->min_decoupled_snakes = player->min_decoupled_snakes;
     player_request->all_snakes = player->shared_tree;
     player_request->root_noise = player->root_noise;
     player_request->noise_seed = player->root_noise > 0 ? next_random(&game->random) : 0;
