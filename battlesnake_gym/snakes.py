@@ -218,7 +218,7 @@ class NamedStrategy:
 
 
 def make_named(name: str, seed: int = 0) -> Strategy:
-    """Build a new strategy by name, whose failed moves name the snake (`make`, `NamedStrategy`)."""
+    """Create a strategy by name. The error of a failed move contains the name."""
     return NamedStrategy(name, make(name, seed))
 
 

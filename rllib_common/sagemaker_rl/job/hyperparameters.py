@@ -363,7 +363,7 @@ def fill(
 
 
 def _is_nested(name: str, other: str) -> bool:
-    """Return whether one name sets an entry of the other, or the same option of the games."""
+    """Return whether one name is an entry of the other, or both set one option of the games."""
     paths = (path.replace("-", "_").removeprefix(CONFIG_PREFIX) for path in (name, other))
     one, two = sorted(paths, key=len)
     return two.startswith(f"{one}.") or two == f"env_config.{one}"

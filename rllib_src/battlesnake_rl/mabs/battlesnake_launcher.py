@@ -270,9 +270,9 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     """Train a Battlesnake policy with Ray RLlib.
 
     Without --experiment and --algorithm, the experiment is duel-distil: DISTIL imitates a
-    search in duels on an 11x11 board. With --algorithm, --help shows the settings of
-    the algorithm. All snakes in a game share one policy (see --policy-sharing). A stop condition
-    is required: --minutes, --cpu-minutes, --num-iters or --env-steps.
+    search in duels on an 11x11 board. With --algorithm, --help shows the settings of the
+    algorithm. All snakes in a game share one policy (see --policy-sharing). A stop condition is
+    required: --minutes, --cpu-minutes, --num-iters or --env-steps.
 
     The run directory RUNS/NAME contains progress.csv, tensorboard/, checkpoints/, and at the end
     model/policy.onnx with policy.json. Examples:

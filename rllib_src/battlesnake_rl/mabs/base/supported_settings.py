@@ -6,6 +6,7 @@ features. A changed setting without an effect is rejected; the error message nam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -119,9 +120,6 @@ _MINIMUMS = {
 }
 """Minimums of RLlib's settings that RLlib does not check."""
 
-_TRUNK_FIELDS = ("channels", "strides", "hidden_size", "head_crop")
-"""Entries of a ``model_config`` that a custom network does not receive."""
-
 
 def _public_name(config: AlgorithmConfig, field: str) -> str:
     """Return the public name of a configuration field.
@@ -226,23 +224,34 @@ def check_settings(config: AlgorithmConfig) -> None:
         for name in config.evaluation_config or {}
         if name not in known
     ]
-    of_network = {*default.model_config, "network"}
-    for name, value in config._model_config.items():
-        field = getattr(config, name, None)
-        if name in _TRUNK_FIELDS:
-            if config.model_config.get("network") and value != default.model_config.get(name):
-                faults.append(f"model_config's {name} has no effect on a custom network (omit it)")
-        elif field is not None and value not in (field, default.model_config.get(name)):
-            faults.append(f"model_config's {name} is not used (set {name} itself)")
-    faults += [
-        unknown_name_message("model_config setting", name, sorted(of_network))
-        for name in config.model_config
-        if name not in of_network and config._rl_module_spec is None
-    ]
+    faults += _find_model_config_faults(config, default.model_config)
     if config.env_config.get("clip_rewards"):
         faults.append(f"env_config.clip_rewards is not used ({_ALTERNATIVES['clip_rewards']})")
     if faults:
         raise ValueError(f"{config.algo_class.__name__}: {'; '.join(faults)}")
+
+
+def _find_model_config_faults(config: Any, defaults: Mapping[str, Any]) -> list[str]:
+    """Return messages about unknown entries of ``model_config``, and entries without an effect.
+
+    Args:
+        config: Configuration of one of this project's algorithms.
+        defaults: ``model_config`` of a new configuration.
+    """
+    faults, known = [], {*defaults, "network"}
+    given = config._model_config  # RECURRENT_PPO's `model_config` replaces some given entries.
+    entries = config.model_config | (given if isinstance(given, dict) else {})
+    for name, value in entries.items():
+        field, default = getattr(config, name, None), defaults.get(name)
+        # A custom network only receives shapes. The games determine the head plane.
+        if name in config.trunk and name != "head_plane":
+            if config.model_config.get("network") and value != default:
+                faults.append(f"model_config's {name} has no effect on a custom network (omit it)")
+        elif field is not None and value not in (field, default):
+            faults.append(f"model_config's {name} is not used (set {name} itself)")
+        elif name not in known and config._rl_module_spec is None:
+            faults.append(unknown_name_message("model_config setting", name, sorted(known)))
+    return faults
 
 
 def _is_equal(value: Any, default: Any) -> bool:
