@@ -120,7 +120,7 @@ class Tree:
                     prior[move] = UNIFORM_MIX * prior[move] + better
 
     def simulate(self) -> None:
-        node, path = self.root, []
+        node, path, contested = self.root, [], {}
         exploration = {name: EXPLORATION * _far_exploration(node.board, name) for name in self.ids}
         while not node.over:
             if node.visits == PRIOR_UPDATE_VISITS:
@@ -131,6 +131,9 @@ class Tree:
                 for name, action_stats in node.action_stats.items()
                 if any(action_stats.prior)
             }
+            if node is self.root and not node.visits % 2:
+                contested = _contested(node.board, moves)
+                moves |= contested
             path.append((node, moves))
             key = tuple(moves.values())
             is_new = key not in node.children
@@ -142,6 +145,8 @@ class Tree:
         for passed, moves in path:
             passed.visits += 1
             for name, move in moves.items():
+                if passed is self.root and name in contested:
+                    continue
                 passed.action_stats[name].visits[move] += 1
                 passed.action_stats[name].sum[move] += node.action_stats[name].value
 
@@ -154,6 +159,18 @@ def _far_exploration(board: Board, name: str) -> np.float32:
         for a, b, size in sizes
     )
     return next(part for more, part in FAR_EXPLORATION.items() if steps > more)
+
+
+def _contested(board: Board, moves: dict[str, int]) -> dict[str, int]:
+    """Return moves of equally long opponents to the cell of our head after our move."""
+    target = board.target(board.you.head, MOVES[moves[board.you.id]])
+    return {
+        other.id: number
+        for other in board.living
+        if other.id != board.you.id and len(other.body) == len(board.you.body)
+        for number, move in enumerate(MOVES)
+        if board.inside(target) and board.target(other.head, move) == target
+    }
 
 
 def _priors(board: Board, name: str) -> list[np.float32]:

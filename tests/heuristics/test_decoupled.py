@@ -94,12 +94,36 @@ def test_it_also_plays_duels_but_not_alone() -> None:
     assert visits(alone, 500) == (0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
-def test_heads_that_may_meet_in_a_duel_are_left_to_alpha_beta(steps: int) -> None:
-    snakes = [Snake("a", [(4, y) for y in (5, 4, 3)]), Snake("b", [(4 + steps, 5)] * 3)]
+@pytest.mark.parametrize(("steps", "length"), [(1, 3), (2, 3), (2, 4), (3, 3)])
+def test_alpha_beta_decides_while_heads_of_equal_snakes_may_meet(steps: int, length: int) -> None:
+    snakes = [Snake("a", [(4, y) for y in (5, 4, 3)]), Snake("b", [(4 + steps, 5)] * length)]
     board = Board.from_state(State(9, 11, 11, snakes), Game("standard"))
     board.you_id = "a"
-    assert (sum(visits(board, 100)) > 0) == (steps == 3)
+    assert (sum(visits(board, 100)) == 0) == (steps == 2 and length == 3)
+
+
+CONTESTED_FOOD = """
+turn=7
+. . . . . . . . . . .
+. . . . . v . . . . .
+. . . . . v . . . . .
+. . . . . v . . . . .
+. . > > v B . . . . .
+. . . . C * . . . . .
+. . . . . A . . v . .
+. . . . . ^ . . > v .
+. . . . . ^ . . . D .
+. . . . . ^ . . . . .
+. . . . . . . . . . .
+C: you
+"""
+
+
+def test_it_does_not_rely_on_equal_opponents_to_yield() -> None:
+    board = Board.from_text(CONTESTED_FOOD)
+    assert champion(2000)(board).move != "right"
+    tree = Tree(board, load_builtin(), 120)
+    assert visits(board, 120) == tuple(tree.root.action_stats[board.you.id].visits)
 
 
 def test_without_an_evaluation_or_with_exact_scores_it_is_refused() -> None:

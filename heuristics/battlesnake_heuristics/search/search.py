@@ -335,8 +335,9 @@ class Search:
             the score of the best move is exact, and the other scores are upper bounds.
         exact_forced: Whether to compute the exact score of a forced move, which needs no search.
         decoupled: Whether to use decoupled MCTS (``csrc/decoupled_mcts.h``) while opponents are
-            alive and the evaluation supports the game, except in duels while the heads are within
-            two steps. The scores of decoupled MCTS are estimates without proofs.
+            alive and the evaluation supports the game, except in duels while both heads can reach
+            the same cell and the snakes are equally long. The scores of decoupled MCTS are
+            estimates without proofs.
 
     Raises:
         RuntimeError: If the search is not compiled.

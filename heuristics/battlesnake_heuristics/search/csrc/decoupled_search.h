@@ -234,14 +234,18 @@ static void export_visits(Tree *tree, SearchResult *result) {
 }
 
 /* Returns whether the request uses decoupled MCTS. In duels, alpha-beta search decides while both
- * heads can reach the same cell: decoupled MCTS expects the opponent to leave the cell to us. */
+ * heads can reach the same cell and the snakes are equally long: decoupled MCTS expects the
+ * opponent to leave the cell to us, and otherwise both snakes are eliminated. */
 static int uses_decoupled(const Search *search, const Position *root) {
     const SearchRequest *request = search->request;
-    int heads[MAX_SNAKES], count = 0, min_snakes = request->min_decoupled_snakes;
+    int alive[MAX_SNAKES], count = 0, min_snakes = request->min_decoupled_snakes;
     if (!request->network || !min_snakes || root->living < min_snakes) return 0;
     for (int s = 0; s < request->snakes; s++)
-        if (root->snake[s].alive) heads[count++] = head_of(search, root, s);
-    return count > 2 || (count == 2 && steps_between(search, heads[0], heads[1]) > 2);
+        if (root->snake[s].alive) alive[count++] = s;
+    if (count != 2) return count > 2;
+    int steps = steps_between(search, head_of(search, root, alive[0]),
+                              head_of(search, root, alive[1]));
+    return steps != 2 || root->snake[alive[0]].length != root->snake[alive[1]].length;
 }
 
 /* Returns the exploration constant of snake `s`. Opponents far from our head explore less: their
