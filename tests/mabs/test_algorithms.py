@@ -142,3 +142,17 @@ def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
         algorithms.configure("DQN", SMALL, "per_seat")
     with pytest.raises(ValueError, match=r"policy_sharing.* 'both'"):
         algorithms.configure("RLLIB_PPO", SMALL, "both")
+
+
+@pytest.mark.parametrize(
+    ("settings", "measured"),
+    [({}, 2.4), ({"deep_search_after_moves": 1, "buffer_iterations": 8}, 29)],
+)
+def test_the_env_runners_that_saturate_exit_are_those_that_were_measured(
+    settings: dict[str, Any], measured: float
+) -> None:
+    from battlesnake_rl.mabs import algorithms
+
+    config = algorithms.configure("EXIT", {})
+    config.update_from_dict(settings)
+    assert algorithms.num_saturating_env_runners(config) == pytest.approx(measured, rel=0.15)
