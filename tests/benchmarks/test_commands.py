@@ -40,14 +40,3 @@ def test_more_thinking_gives_away_less() -> None:
     assert re.search(r"constrictor.* 20", printed)
     assert re.search(r"endgame.* 20", printed)
     assert much < little
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["planted", "values"])
-def test_lost_games_are_gone_on_with(tmp_path: Path, kind: str) -> None:
-    file = tmp_path / "lines.jsonl"
-    words = ("--num-snakes", 2, "--file", file)
-    assert re.search(r"2 snakes.* 1 of", benchmark("lost_games", kind, "--games", 1, *words))
-    before = file.read_text()
-    assert re.search(r"2 snakes.* 2 of", benchmark("lost_games", kind, "--games", 2, *words))
-    assert file.read_text().startswith(before)

@@ -7,13 +7,13 @@ import random
 import pytest
 
 from battlesnake_heuristics.analysis.puzzles import (
-    DEEP_NODES,
     NODES_BY_GRADE,
     PuzzleGame,
     load_builtin_puzzles,
     only_surviving_move,
 )
 
+DEEP_NODES = 200_000
 GAMES = load_builtin_puzzles()
 
 
@@ -26,10 +26,8 @@ def test_there_are_200_puzzles_of_all_grades_from_different_games() -> None:
 
 
 def check(game: PuzzleGame) -> None:
-    """Check the game, and each puzzle by a deep search and by the search of its grade."""
-    replay, puzzles = game.replay(), game.load_puzzles()
-    assert PuzzleGame.from_replay(replay, puzzles).moves == game.moves
-    for puzzle in puzzles:
+    """Check each puzzle of a game by a deep search and by the search of its grade."""
+    for puzzle in game.load_puzzles():
         assert len(puzzle.board.safe_moves()) > 1
         assert only_surviving_move(puzzle.board, DEEP_NODES) == puzzle.move
         assert only_surviving_move(puzzle.board, NODES_BY_GRADE[puzzle.grade - 1]) == puzzle.move
