@@ -1,10 +1,8 @@
-"""The fit of the ladder, and the placement of snakes on it."""
+"""The ladder, and the placement of snakes on it."""
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +11,9 @@ from battlesnake_gym import snakes
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import (
     Ladder,
-    PairResults,
     Placement,
     PlacementRun,
     Rung,
-    fit_elo,
     load,
     run_placement,
 )
@@ -47,38 +43,6 @@ def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
         assert elo["minimax-2026@10"] < elo["minimax-2026@400"] < elo["minimax-2026@50000"]
     with pytest.raises(ValueError, match=r"\b2\b.* 4\b.* 3\b"):
         load(3)
-
-
-def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
-    random = np.random.default_rng(5)
-    true = dict(
-        zip(("weak", ladder.ANCHOR_NAME, "good", "best"), (700, 1000, 1150, 1500), strict=True)
-    )
-    names = tuple(true)
-    results = [
-        PairResults(one, other, tuple(played(random, true[one] - true[other], 300)))
-        for place, one in enumerate(names)
-        for other in names[place + 1 : place + 3]
-    ]
-    for name, (elo, error) in fit_elo(results, names).items():
-        assert abs(elo - true[name]) <= 3 * error
-        assert error < 40
-
-
-def test_the_rungs_elo_follow_from_the_games_that_are_kept() -> None:
-    data = json.loads(Path(ladder.__file__).with_name("ladder.json").read_text())
-    for count, rungs in data["ladders"].items():
-        met = [PairResults(m["one"], m["other"], tuple(m["pairs"])) for m in data["results"][count]]
-        elo = fit_elo(met, ladder.RUNG_NAMES)
-        for rung in rungs:
-            assert elo[rung["name"]][0] == pytest.approx(rung["elo"], abs=1)
-
-
-def test_who_lost_everything_has_an_elo_all_the_same() -> None:
-    elo = fit_elo(
-        [PairResults("weak", ladder.ANCHOR_NAME, (20, 0, 0, 0, 0))], ("weak", ladder.ANCHOR_NAME)
-    )
-    assert -500 < elo["weak"][0] < 600
 
 
 def simulated(elo: float, rungs: Ladder, interval: float, seed: int) -> PlacementRun:

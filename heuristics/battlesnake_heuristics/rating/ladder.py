@@ -1,9 +1,10 @@
 """The ladder: opponents of fixed Elo, and the placement of a snake on the ladder.
 
-An Elo difference of 100 predicts a score of 64%, 200 predicts 76%, and 400 predicts 91%. `fit_elo`
-estimated the Elo of the rungs once. Duels and games of four (two snakes per side) have separate
-ladders. ``ladder.json`` stores the results. `ANCHOR_NAME` has 1000 Elo by definition. Searching
-rungs use a fixed number of nodes, so their strength does not depend on the processor or its load.
+An Elo difference of 100 predicts a score of 64%, 200 predicts 76%, and 400 predicts 91%. Duels and
+games of four (two snakes per side) have separate ladders. ``ladder.json`` stores the results of the
+game pairs between the rungs. ``fit_elo`` of commit 076b2e78 fitted the Elo to these results
+(Bradley and Terry 1952). `ANCHOR_NAME` has 1000 Elo by definition. Searching rungs use a fixed
+number of nodes, so their strength does not depend on the processor or its load.
 
 >>> ladder = load(2)
 >>> [rung.name for rung in ladder.rungs][:3]
@@ -43,21 +44,6 @@ RUNG_NAMES = (
 
 ANCHOR_NAME = "hungry"
 ANCHOR_ELO = 1000.0
-
-_LOGITS_PER_ELO = math.log(10) / 400
-"""Factor that converts an Elo difference to a natural logit."""
-
-
-@dataclass(frozen=True, slots=True)
-class PairResults:
-    """Results of the game pairs between two snakes.
-
-    ``pairs`` contains the number of pairs for each of the five outcomes (see `sprt`).
-    """
-
-    one: str
-    other: str
-    pairs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,57 +88,6 @@ def load(num_snakes: int) -> Ladder:
             f"num_snakes must be {' or '.join(data['ladders'])} for the ladder, got {num_snakes}"
         )
     return Ladder(num_snakes, tuple(Rung(**rung) for rung in data["ladders"][str(num_snakes)]))
-
-
-def fit_elo(results: Sequence[PairResults], names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Fit the Elo of snakes to the results of game pairs.
-
-    The function fits the model of Bradley and Terry (1952) by maximum likelihood. A draw counts as
-    half a win. Standard errors treat the game pairs as independent (sandwich estimator). A weak
-    prior adds one draw against each opponent played. Because of the prior, the Elo of a snake that
-    won or lost all games is finite.
-
-    Args:
-        results: Results of pairs; `ANCHOR_NAME` is one of the snakes.
-        names: Snakes whose Elo is fitted.
-
-    Returns:
-        Elo, relative to `ANCHOR_NAME`, and standard error, keyed by name.
-    """
-    index = {name: number for number, name in enumerate(names)}
-    rows = [
-        (index[result.one], index[result.other], np.array(result.pairs, np.float64))
-        for result in results
-    ]
-    theta = np.zeros(len(names))
-    free = np.array([name != ANCHOR_NAME for name in names])
-    for _ in range(50):
-        gradient, information = np.zeros(len(names)), np.zeros((len(names), len(names)))
-        variation = np.zeros_like(information)
-        for one, other, pairs in rows:
-            expected = 1 / (1 + math.exp(theta[other] - theta[one]))
-            games = 2 * pairs.sum() + 1
-            residual = 2 * float(pairs @ (PAIR_SCORES - expected)) + (0.5 - expected)
-            edge = np.zeros(len(names))
-            edge[one], edge[other] = 1, -1
-            gradient += residual * edge
-            information += games * expected * (1 - expected) * np.outer(edge, edge)
-            spread = 4 * float(pairs @ (PAIR_SCORES - expected) ** 2) + (0.5 - expected) ** 2
-            # With few pairs, all results may be equal. The variance is therefore at least the
-            # variance of independent games.
-            spread = max(spread, games * expected * (1 - expected))
-            variation += spread * np.outer(edge, edge)
-        step = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
-        theta[free] += np.clip(step, -1, 1)
-        if np.abs(step).max() < 1e-9:
-            break
-    inverse = np.linalg.inv(information[np.ix_(free, free)])
-    errors = np.zeros(len(names))
-    errors[free] = np.sqrt(np.diag(inverse @ variation[np.ix_(free, free)] @ inverse))
-    return {
-        name: (ANCHOR_ELO + theta[number] / _LOGITS_PER_ELO, errors[number] / _LOGITS_PER_ELO)
-        for name, number in index.items()
-    }
 
 
 @dataclass(frozen=True, slots=True)
