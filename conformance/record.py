@@ -36,21 +36,13 @@ def main(argv: list[str] | None = None) -> int:
     Each output file has the name of its input file.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "engine",
-        metavar="ENGINE",
-        help="adapter or NAME=COMMAND of an engine that creates start positions and food",
-    )
-    parser.add_argument(
-        "--each", type=int, default=4, metavar="N", help="number of new games per recorded game"
-    )
-    parser.add_argument(
-        "--only",
-        default="*",
-        metavar="GLOB",
-        help="pattern of the files with recorded games, such as snail_mode*",
-    )
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR")
+    add = parser.add_argument
+    add("engine", metavar="ENGINE",
+        help="adapter or NAME=COMMAND of an engine that creates starts and food")  # fmt: skip
+    add("--each", type=int, default=4, metavar="N", help="number of new games per recorded game")
+    add("--only", default="*", metavar="GLOB",
+        help="pattern of the files with recorded games, such as snail_mode*")  # fmt: skip
+    add("--to", type=Path, required=True, metavar="DIR")
     options = parser.parse_args(argv)
     options.to.mkdir(parents=True, exist_ok=True)
     engine = Engine(*engine_command(options.engine), 60)

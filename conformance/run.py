@@ -52,6 +52,13 @@ class _EngineFailedError(Exception):
     """Error for an engine that exited, timed out or sent an invalid response."""
 
 
+class _RejectedError(Exception):
+    """Error for a response that rejects the game or reports that the game cannot continue."""
+
+    def __init__(self, response: Json) -> None:
+        self.response = response
+
+
 @dataclass(frozen=True)
 class Recording:
     """A recorded game: the header, the positions with moves, and the end line."""
@@ -127,9 +134,8 @@ class Engine:
             self.process.stdin.flush()
             response = json.loads(self.process.stdout.readline())
         except (OSError, ValueError) as error:
-            raise _EngineFailedError(
-                f"no response to {json.dumps(message)[:80]}: {error}"
-            ) from error
+            said = f"no response to {json.dumps(message)[:80]}: {error}"
+            raise _EngineFailedError(said) from error
         finally:
             timer.cancel()
         if not isinstance(response, dict):
@@ -197,11 +203,12 @@ class Comparison:
                     found.append(("x", f"{name}: alive on one side only"))
                 continue
             for key in _SNAKE_FIELDS:
-                same = one.get(key) == other.get(key)
-                if key not in lacks and not same and not self._is_tie(want, name, key, one, other):
-                    found.append(
-                        (key, _describe_difference(f"{name} {key}", one.get(key), other.get(key)))
-                    )
+                recorded, got_value = one.get(key), other.get(key)
+                if key in lacks or recorded == got_value:
+                    continue
+                if not self._is_tie(want, name, key, one, other):
+                    text = _describe_difference(f"{name} {key}", recorded, got_value)
+                    found.append((key, text))
         ended = all(one is None for one in played)
         for key in {"f", "hz"} - lacks:
             if ended and got.get(key, []) is None:
@@ -263,41 +270,40 @@ def play_recording(engine: Engine, recording: Recording) -> _Outcome:
         """Create the outcome of this game on the current turn."""
         return _Outcome(verdict, recording, turns, turn, rule, details)
 
-    def rejected_outcome(answer: Json) -> _Outcome:
-        """Create the outcome for a response that rejects the game or reports an error."""
-        if "refused" in answer:
-            return make_outcome("refused", "refused", str(answer["refused"]))
-        return make_outcome("differs", "none", f"the engine cannot continue: {answer['error']}")
+    def request_position(message: Json) -> Json:
+        """Send a request and return the position in the response."""
+        response = engine.request(message)
+        if {"refused", "error"} & set(response):
+            raise _RejectedError(response)
+        return response
 
     got: Json = {}
-    if header["map"] and not reload_each_turn and "start" not in lacks:
-        got = engine.request({"start": header})
-        if {"refused", "error"} & set(got):
-            return rejected_outcome(got)
-        found = compare.find_differences(frames[0], got, "" if header["setupExact"] else "f")
-        if found:
-            return make_outcome("differs", "setup (RULES.md 6)", *(text for _, text in found))
-    if not got or not header["setupExact"]:
-        got = engine.request({"load": header, "state": frames[0]})
-    for before, frame in pairwise(frames):
-        if {"refused", "error"} & set(got):
-            return rejected_outcome(got)
-        if reload_each_turn and before is not frames[0]:
-            got = engine.request({"load": header, "state": before})
-        elif before is not frames[0] and "over" not in lacks and got["over"]:
-            return make_outcome(
-                "differs", _RULE_BY_FIELD["over"], "over, but the recording continues"
-            )
-        if not {"refused", "error"} & set(got):
-            got = engine.request({"step": frame["m"]})
-        turn = frame["t"]
-        if {"refused", "error"} & set(got):
-            return rejected_outcome(got)
-        turns += 1
-        if found := compare.find_differences(frame, got):
-            return make_outcome(
-                "differs", _RULE_BY_FIELD[found[0][0]], *(text for _, text in found)
-            )
+    try:
+        if header["map"] and not reload_each_turn and "start" not in lacks:
+            got = request_position({"start": header})
+            found = compare.find_differences(frames[0], got, "" if header["setupExact"] else "f")
+            if found:
+                return make_outcome("differs", "setup (RULES.md 6)", *(text for _, text in found))
+        if not got or not header["setupExact"]:
+            got = request_position({"load": header, "state": frames[0]})
+        for before, frame in pairwise(frames):
+            is_later = before is not frames[0]
+            if is_later and not reload_each_turn and "over" not in lacks and got["over"]:
+                said = "over, but the recording continues"
+                return make_outcome("differs", _RULE_BY_FIELD["over"], said)
+            turn = frame["t"]
+            if is_later and reload_each_turn:
+                request_position({"load": header, "state": before})
+            got = request_position({"step": frame["m"]})
+            turns += 1
+            if found := compare.find_differences(frame, got):
+                texts = (text for _, text in found)
+                return make_outcome("differs", _RULE_BY_FIELD[found[0][0]], *texts)
+    except _RejectedError as error:
+        if "refused" in error.response:
+            return make_outcome("refused", "refused", str(error.response["refused"]))
+        said = f"the engine cannot continue: {error.response['error']}"
+        return make_outcome("differs", "none", said)
     if "over" in lacks:
         return make_outcome("agrees")
     # At the turn limit, the recorder stops without a check whether the game is over.
@@ -307,9 +313,8 @@ def play_recording(engine: Engine, recording: Recording) -> _Outcome:
         return make_outcome("differs", _RULE_BY_FIELD["over"], said)
     crash = end["reason"] == "panic" and not reload_each_turn
     if crash and "error" not in engine.request({"step": frame["m"]}):
-        return make_outcome(
-            "differs", "none", "the official engine crashes on the next turn, this engine does not"
-        )
+        said = "the official engine crashes on the next turn, this engine does not"
+        return make_outcome("differs", "none", said)
     return make_outcome("agrees")
 
 
@@ -354,28 +359,19 @@ def find_view_differences(engine: Engine, path: Path) -> Iterator[tuple[str, str
                     yield "refused", str(response["refused"])
                     return
                 got = response.get("view", {})
-                want = [
-                    _make_snake(snake["id"], snake["health"], snake["body"], hidden)
-                    | {"length": snake["length"]}
-                    for snake in view["snakes"]
-                ]
+                snakes = [_make_snake(snake["id"], snake, hidden) for snake in view["snakes"]]
                 food = [{key: one.get(key) for key in "xy"} for one in got.get("food", [])]
-                yield (
-                    name,
-                    _describe_difference("snakes", want, got.get("snakes"))
-                    if want != got.get("snakes")
-                    else _describe_difference("food", _make_cells(view["food"]), food)
-                    if food != _make_cells(view["food"])
-                    else "",
+                compared = (
+                    ("snakes", snakes, got.get("snakes")),
+                    ("food", _make_cells(view["food"]), food),
                 )
+                different = (_describe_difference(*one) for one in compared if one[1] != one[2])
+                yield name, next(different, "")
 
 
 def _make_request(position: Json, viewer: str) -> Json:
     """Return the complete move request of ``viewer`` in a recorded position."""
-    snakes = {
-        name: _make_snake(name, snake["health"], snake["body"]) | {"length": snake["length"]}
-        for name, snake in position["snakes"].items()
-    }
+    snakes = {name: _make_snake(name, snake) for name, snake in position["snakes"].items()}
     food = [{"x": x, "y": y, "spawn_turn": turn} for x, y, turn in position["food"]]
     board = {"width": position["w"], "height": position["h"], "hazards": [], "food": food}
     return {
@@ -386,10 +382,11 @@ def _make_request(position: Json, viewer: str) -> Json:
     }
 
 
-def _make_snake(name: str, health: int, body: list[Any], hidden: Json | None = None) -> Json:
-    """Return a snake of a move request; None in ``body`` stands for hidden segments."""
-    cells = _make_cells(body, hidden)
-    return {"id": name, "health": health, "head": cells[0], "body": cells}
+def _make_snake(name: str, snake: Json, hidden: Json | None = None) -> Json:
+    """Return a recorded snake as in a move request; None in its body stands for hidden segments."""
+    cells = _make_cells(snake["body"], hidden)
+    kept = {key: snake[key] for key in ("health", "length")}
+    return {"id": name, "head": cells[0], "body": cells, **kept}
 
 
 def _make_cells(cells: list[Any], hidden: Json | None = None) -> list[Json | None]:
@@ -455,41 +452,19 @@ def _run_mutants(files: list[Path], timeout_s: float) -> Iterator[tuple[str, _Ou
 def _create_parser() -> argparse.ArgumentParser:
     """Create the command-line parser."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "engines", nargs="*", metavar="ENGINE", help="name of an adapter, or NAME=COMMAND"
-    )
-    parser.add_argument("--games", type=Path, default=_FOLDER / "games", metavar="DIR")
-    parser.add_argument(
-        "--only",
-        default="*",
-        metavar="GLOB",
-        help="pattern of the files with recorded games, such as snail_mode*",
-    )
-    parser.add_argument(
-        "--timeout",
-        dest="timeout_s",
-        type=float,
-        default=60,
-        metavar="SECONDS",
-        help="response timeout, in seconds",
-    )
-    parser.add_argument(
-        "--differences",
-        type=int,
-        default=3,
-        metavar="N",
-        help="maximum number of printed differences per engine",
-    )
-    parser.add_argument(
-        "--mutants",
-        action="store_true",
-        help="also play mutants of the Python engine, each with one broken rule",
-    )
-    parser.add_argument(
-        "--views",
-        action="store_true",
-        help="compare views of snakes with a view radius, instead of games",
-    )
+    add = parser.add_argument
+    add("engines", nargs="*", metavar="ENGINE", help="name of an adapter, or NAME=COMMAND")
+    add("--games", type=Path, default=_FOLDER / "games", metavar="DIR")
+    add("--only", default="*", metavar="GLOB",
+        help="pattern of the files with recorded games, such as snail_mode*")  # fmt: skip
+    add("--timeout", dest="timeout_s", type=float, default=60, metavar="SECONDS",
+        help="response timeout, in seconds")  # fmt: skip
+    add("--differences", type=int, default=3, metavar="N",
+        help="maximum number of printed differences per engine")  # fmt: skip
+    add("--mutants", action="store_true",
+        help="also play mutants of the Python engine, each with one broken rule")  # fmt: skip
+    add("--views", action="store_true",
+        help="compare views of snakes with a view radius, instead of games")  # fmt: skip
     return parser
 
 
