@@ -18,12 +18,10 @@ The results depend on the machine and on the load of the machine.
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,44 +105,21 @@ def _record_games(num_games: int, turns: int, game: Game, food_rng: str) -> _Rec
     return recording
 
 
-def _replay_moves(
-    recording: _Recording, games: Games, after: Callable[[], object] | None = None
-) -> None:
-    """Replay the recorded moves and resets, with a call of ``after`` on each turn.
-
-    `_nanoseconds_per_env_step` measures the duration of this function.
-    """
-    step, reset = games.step, games.reset
-    for actions, new in zip(recording.actions, recording.resets, strict=True):
-        step(actions)
-        if new:
-            reset(*new)
-        if after:
-            after()
-
-
-def _nanoseconds_per_env_step(
-    recording: _Recording, repetitions: int, extra_work: str | None = None
-) -> float:
-    """Return the median CPU time per env step, in nanoseconds.
-
-    Args:
-        recording: Recorded games.
-        repetitions: Number of measurements.
-        extra_work: Additional work per turn: "observe", "memset" or None.
-    """
+def _nanoseconds_per_env_step(recording: _Recording, repetitions: int, observe: bool) -> float:
+    """Return the median CPU time per env step of replayed moves and resets, in nanoseconds."""
     samples = []
     encoder = observations.get(_ENCODER_NAME)
     shape = len(recording.seeds), _NUM_SNAKES, *encoder.shape(_BOARD_SIZE, _BOARD_SIZE)
-    out = np.zeros(shape if extra_work else 1, np.uint8)
-    address, size = out.ctypes.data, out.nbytes
     for _ in range(repetitions):
         games = recording.start_games()
-        if extra_work == "observe":
-            games.observe(encoder, out)
-        after = partial(ctypes.memset, address, 1, size) if extra_work == "memset" else None
+        if observe:
+            games.observe(encoder, np.zeros(shape, np.uint8))
+        step, reset = games.step, games.reset
         start = time.thread_time_ns()
-        _replay_moves(recording, games, after)
+        for actions, new in zip(recording.actions, recording.resets, strict=True):
+            step(actions)
+            if new:
+                reset(*new)
         samples.append((time.thread_time_ns() - start) / recording.num_env_steps)
     return statistics.median(samples)
 
@@ -156,23 +131,20 @@ def _print_engine_speed(repetitions: int) -> None:
         f"{_BOARD_SIZE}x{_BOARD_SIZE}, {_NUM_SNAKES} snakes, one thread, "
         "CPU time per env step in ns (in parentheses: million env steps per second)"
     )
-    print(f"observations: {_ENCODER_NAME}, {shape} uint8 per snake; memset writes as many bytes")
-    header = (
-        f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
-    )
-    print(f"\n{header}{'ratio':>7}")
+    print(f"observations: {_ENCODER_NAME}, {shape} uint8 per snake")
+    print(f"\n{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}")
     for name, (game, food_rng) in _GAME_CASES.items():
         for batch in _BATCH_SIZES:
             recording = _record_games(batch, max(360, 40_000 // batch), game, food_rng)
-            bare = _nanoseconds_per_env_step(recording, repetitions)
-            with_observations = _nanoseconds_per_env_step(recording, repetitions, "observe")
-            memset = _nanoseconds_per_env_step(recording, repetitions, "memset") - bare
+            bare, with_observations = (
+                _nanoseconds_per_env_step(recording, repetitions, observe)
+                for observe in (False, True)
+            )
             length = recording.num_env_steps / max(recording.ended, 1)
             print(
                 f"{name:24}{batch:6}{length:7.0f}{bare:8.0f} ({1e3 / bare:5.1f})"
                 f"{with_observations:8.0f} ({1e3 / with_observations:5.1f})"
-                f"{with_observations - bare:8.0f}{memset:8.0f}"
-                f"{(with_observations - bare) / memset:7.2f}",
+                f"{with_observations - bare:8.0f}",
                 flush=True,
             )
 
