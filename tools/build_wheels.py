@@ -53,18 +53,17 @@ _WINDOWS_CONFIG = """\
 
 
 def main() -> None:
-    """Build the requested wheels into a folder."""
+    """Build all wheels into a folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"))
-    parser.add_argument("--only", nargs="+", choices=_ZIG_TARGETS, default=list(_ZIG_TARGETS))
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("folder", type=Path, help="output directory")
+    folder: Path = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        plain = _build_pure_wheel(arguments.folder, Path(scratch))
+        plain = _build_pure_wheel(folder, Path(scratch))
         headers = _write_windows_headers(Path(scratch))
-        for platform in arguments.only:
+        for platform in _ZIG_TARGETS:
             _compile_extensions(plain, platform, headers)
-            _pack_wheel(plain, platform, arguments.folder)
+            _pack_wheel(plain, platform, folder)
 
 
 def _build_pure_wheel(folder: Path, scratch: Path) -> Path:
@@ -112,21 +111,13 @@ def _compile_extensions(unpacked: Path, platform: str, windows: Path) -> None:
         target = unpacked / part.name.replace(".", "/")
         target = target.with_suffix(".pyd" if on_windows else ".abi3.so")
         include = windows if on_windows else sysconfig.get_path("include")
-        command = [
-            *_ZIG_COMMAND,
-            "cc",
-            "-target",
-            _ZIG_TARGETS[platform],
-            "-shared",
-            "-s",
-            "-o",
-            target,
-        ]
+        command = [*_ZIG_COMMAND, "cc", "-target", _ZIG_TARGETS[platform]]
+        command += ["-shared", "-s", "-o", str(target)]
         command += [f"-I{folder}" for folder in (include, *part.include_dirs)]
         command += [f"-D{name}={value}" for name, value in part.define_macros]
         command += [*part.extra_compile_args, *part.sources]
         if on_windows:
-            command.append(windows / "python3.lib")
+            command.append(str(windows / "python3.lib"))
         if platform.startswith("macosx"):
             command += ["-undefined", "dynamic_lookup"]
         subprocess.run(command, check=True, cwd=_ROOT)

@@ -53,16 +53,5 @@ class _PettingZooGame:
 
 
 if __name__ == "__main__":
-    serve(
-        "pypzbattlesnake",
-        _PettingZooGame(),
-        "start",
-        "t",
-        "f",
-        "hz",
-        "x",
-        "by",
-        "on",
-        "dead",
-        "over",
-    )
+    lacks = ("start", "t", "f", "hz", "x", "by", "on", "dead", "over")
+    serve("pypzbattlesnake", _PettingZooGame(), *lacks)
