@@ -2,8 +2,7 @@
 
 Each notebook runs in a copy of the sources, so a run changes only the outputs of the notebooks in
 the repository. The script removes four things from the outputs: widgets that need a kernel,
-execution counts, overwritten progress bars and absolute paths. `--check` does not run
-notebooks. `--check` lists the notebooks whose code changed since their last run.
+execution counts, overwritten progress bars and absolute paths.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ _NOTEBOOK_FOLDER = _ROOT / "notebooks"
 _SOURCE_FOLDERS = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
 """Folders that the notebooks import or send to training jobs."""
 
+_SETTINGS_FOLDER = ".jupyter"
 _CELL_TIMEOUT_S = 3600
 MAX_NOTEBOOK_BYTES = 300_000
 """Maximum size of a notebook with its outputs, in bytes."""
@@ -39,20 +39,20 @@ def main() -> None:
     """Run the given notebooks, or all notebooks if none is given."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("notebooks", type=Path, nargs="*", help="notebooks to run (default: all)")
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="list the notebooks whose code changed since the last run",
-    )
-    arguments = parser.parse_args()
-    paths = [path.absolute() for path in arguments.notebooks] or sorted(
-        _NOTEBOOK_FOLDER.glob("*.ipynb")
-    )
-    if arguments.check:
-        if old := [path.stem for path in paths if not is_current(json.loads(path.read_text()))]:
-            sys.exit(f"code changed since the last run; run `make notebooks`: {', '.join(old)}")
-    else:
-        run_notebooks(paths)
+    paths = parser.parse_args().notebooks or sorted(_NOTEBOOK_FOLDER.glob("*.ipynb"))
+    with tempfile.TemporaryDirectory() as root:
+        folder = prepare_folder(Path(root))
+        for path in paths:
+            notebook = run_notebook(json.loads(path.read_text()), folder)
+            written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+            size = len(written.encode())
+            if size > MAX_NOTEBOOK_BYTES:
+                sys.exit(
+                    f"{path.name} would have {size} bytes, the limit is "
+                    f"{MAX_NOTEBOOK_BYTES}; shorten the outputs"
+                )
+            write_atomically(path, partial(Path.write_text, data=written))
+            print(f"{path.name}: {size} bytes", flush=True)  # noqa: T201
 
 
 def is_current(notebook: Notebook) -> bool:
@@ -78,35 +78,24 @@ def _code_cells(notebook: Notebook) -> Iterable[Notebook]:
     return (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
 
 
-def run_notebooks(paths: Iterable[Path]) -> None:
-    """Run the notebooks in one directory.
+def prepare_folder(root: Path) -> Path:
+    """Prepare the folder ``notebooks`` in ``root``, in which the notebooks run.
 
     Later notebooks read files of earlier notebooks.
+
+    Returns:
+        The path of the folder.
     """
-    with tempfile.TemporaryDirectory() as root:
-        for name in _SOURCE_FOLDERS:
-            (Path(root) / name).symlink_to(_ROOT / name)
-        folder = Path(root) / "notebooks"
-        folder.mkdir()
-        for module in _NOTEBOOK_FOLDER.glob("*.py"):
-            copy(module, folder)
-        (folder / "my_snake.py").unlink(missing_ok=True)  # A notebook writes this file.
-        for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
-            os.environ[name] = str(
-                folder / ".jupyter"
-            )  # Kernels then ignore the settings of the user.
-        write_startup_code(folder / ".jupyter")
-        for path in paths:
-            notebook = _run_notebook(json.loads(path.read_text()), folder)
-            written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-            size = len(written.encode())
-            if size > MAX_NOTEBOOK_BYTES:
-                sys.exit(
-                    f"{path.name} would have {size} bytes, the limit is "
-                    f"{MAX_NOTEBOOK_BYTES}; shorten the outputs"
-                )
-            write_atomically(path, partial(Path.write_text, data=written))
-            print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
+    for name in _SOURCE_FOLDERS:
+        (root / name).symlink_to(_ROOT / name)
+    folder = root / "notebooks"
+    startup = folder / _SETTINGS_FOLDER / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "commands.py").write_text(_STARTUP_CODE)
+    for module in _NOTEBOOK_FOLDER.glob("*.py"):
+        copy(module, folder)
+    (folder / "my_snake.py").unlink(missing_ok=True)  # A notebook writes this file.
+    return folder
 
 
 _STARTUP_CODE = """
@@ -127,15 +116,8 @@ shell.system = system
 """IPython startup code that raises an error if a shell command fails."""
 
 
-def write_startup_code(settings: Path) -> None:
-    """Write `_STARTUP_CODE` into the IPython settings in ``settings``."""
-    startup = settings / "profile_default" / "startup"
-    startup.mkdir(parents=True, exist_ok=True)
-    (startup / "commands.py").write_text(_STARTUP_CODE)
-
-
-def _run_notebook(notebook: Notebook, folder: Path) -> Notebook:
-    """Run a notebook in a directory and return the notebook with its outputs.
+def run_notebook(notebook: Notebook, folder: Path) -> Notebook:
+    """Run a notebook in a folder of `prepare_folder`, and return the notebook with its outputs.
 
     Raises:
         CellExecutionError: If a cell fails.
@@ -143,6 +125,10 @@ def _run_notebook(notebook: Notebook, folder: Path) -> Notebook:
     import nbformat
     from nbclient import NotebookClient
 
+    # The kernel ignores the settings of the user.
+    settings = dict.fromkeys(
+        ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"), str(folder / _SETTINGS_FOLDER)
+    )
     ran = NotebookClient(
         nbformat.reads(json.dumps(notebook), as_version=4),  # type: ignore[no-untyped-call]
         timeout=_CELL_TIMEOUT_S,
@@ -150,7 +136,7 @@ def _run_notebook(notebook: Notebook, folder: Path) -> Notebook:
         resources={"metadata": {"path": str(folder)}},
         store_widget_state=False,
         coalesce_streams=True,
-    ).execute()
+    ).execute(env=os.environ | settings)
     lines = nbformat.writes(ran)  # type: ignore[no-untyped-call]
     result: Notebook = json.loads(lines)
     result["metadata"] = {**notebook["metadata"], "outputs_of": _code_hash(notebook)}

@@ -1,11 +1,7 @@
 """Run the notebooks from top to bottom, and check that their outputs are current."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -18,27 +14,9 @@ from battlesnake_heuristics.search.evaluation import BUILTIN_PATH
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 Test = Callable[[Path], None]
 
-SECONDS_A_CELL = 1500  # on a busy machine; one cell runs four jobs
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
-
-
-SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common")
-"""What the notebooks send to training jobs."""
-
-
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the notebooks beside the sources; later notebooks use results of earlier ones."""
-    root = tmp_path_factory.mktemp("repository")
-    for name in SOURCES:
-        (root / name).symlink_to(NOTEBOOKS.parent / name)
-    folder = root / "notebooks"
-    folder.mkdir()
-    for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("*.py")]:
-        shutil.copy(path, folder)
-    (folder / "my_snake.py").unlink(missing_ok=True)
-    return folder
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,40 +27,27 @@ def tools() -> Iterator[None]:
         yield
 
 
-def execute(path: Path, *replacements: tuple[str, str]) -> str:
-    """Run a notebook in its folder; returns what its cells printed and returned, as text.
+@pytest.fixture(scope="module")
+def workplace(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the notebooks; later notebooks use results of earlier ones."""
+    from run_notebooks import prepare_folder
+
+    return prepare_folder(tmp_path_factory.mktemp("repository"))
+
+
+def execute(workplace: Path, name: str, *replacements: tuple[str, str]) -> str:
+    """Run a notebook; returns what its cells printed and returned, as text.
 
     Each replacement makes it smaller: what stands there once, and what shall.
     """
-    from run_notebooks import write_startup_code
+    from run_notebooks import run_notebook
 
-    text = path.read_text()
+    text = (NOTEBOOKS / f"{name}.ipynb").read_text()
     for old, new in replacements:
-        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {path.name}"
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
         text = text.replace(old, new)
-    path.write_text(text)
-    settings = path.parent / ".jupyter"
-    write_startup_code(settings)
-    command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, f"--nbmake-timeout={SECONDS_A_CELL}", path.name],
-        cwd=path.parent,
-        env={
-            **{key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
-            "IPYTHONDIR": str(settings),
-            "JUPYTER_DATA_DIR": str(settings),
-            "JUPYTER_RUNTIME_DIR": str(settings),
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    outputs = [
-        output
-        for cell in json.loads(path.read_text())["cells"]
-        if cell["cell_type"] == "code"
-        for output in cell["outputs"]
-    ]
+    cells = run_notebook(json.loads(text), workplace)["cells"]
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
     texts = [output.get("text", output.get("data", {}).get("text/plain", "")) for output in outputs]
     return "\n".join("".join(text) for text in texts)
 
@@ -90,7 +55,7 @@ def execute(path: Path, *replacements: tuple[str, str]) -> str:
 @pytest.mark.rllib
 def test_introduction(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
-    said = execute(workplace / "1_introduction.ipynb", ("minutes 0.5", "minutes 0.02"))
+    said = execute(workplace, "1_introduction", ("minutes 0.5", "minutes 0.02"))
     for made in ("runs/first/curve.png", "runs/first/model/policy.json", "replays/first.gif"):
         assert (workplace / made).stat().st_size > 0, said
     assert re.search(r"^first +\d+\.\d ± ", said, re.MULTILINE), said
@@ -123,7 +88,7 @@ def test_blackout(workplace: Path) -> None:
         ("--games 100", "--games 4"),
         ("--games 4 ", "--games 1 "),
     )
-    said = execute(workplace / "10_blackout.ipynb", *few)
+    said = execute(workplace, "10_blackout", *few)
     assert "None" in said, "no segment is hidden"
     assert re.search(r"^remembered food: \{\(", said, re.MULTILINE), said
     assert re.search(r"^trained +\d", said, re.MULTILINE), said
@@ -133,7 +98,7 @@ def test_blackout(workplace: Path) -> None:
 @pytest.mark.slow
 @runs_jobs
 def test_tuning(workplace: Path) -> None:
-    said = execute(workplace / "8_tuning.ipynb", ("minutes = 0.5", "minutes = 0.05"))
+    said = execute(workplace, "8_tuning", ("minutes = 0.5", "minutes = 0.05"))
     assert said.count(": Completed, episode_reward_mean ") == 3
     assert re.search(r"^going-on ", said, re.MULTILINE), said
     assert re.search(r"^best ", said, re.MULTILINE), said
@@ -147,7 +112,7 @@ def test_policy_training(workplace: Path) -> None:
     # So short a search leaves no champion of its own: the package's is packed.
     champion = "{found}/model/champion.evaluation", str(BUILTIN_PATH)
     changes = ("minutes = 3", "minutes = 0.05"), (": search_minutes", few), quick, champion
-    said = execute(workplace / "2_policy_training.ipynb", *changes)
+    said = execute(workplace, "2_policy_training", *changes)
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert re.search(r"episode_reward_mean +-?\d", said), said  # CloudWatch's
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
@@ -160,7 +125,7 @@ def test_policy_training(workplace: Path) -> None:
 @pytest.mark.slow
 @runs_jobs
 def test_homogeneous(workplace: Path) -> None:
-    said = execute(workplace / "3_homogeneous.ipynb", ("minutes = 3", "minutes = 0.1"))
+    said = execute(workplace, "3_homogeneous", ("minutes = 3", "minutes = 0.1"))
     assert re.search(r"2.* num_env_runners.* 0", said)
     taken, again, goes_on = said.partition("the job resumes on new instances")
     assert "algo-1 | training_iteration=1 " in taken
@@ -173,7 +138,7 @@ def test_homogeneous(workplace: Path) -> None:
 @pytest.mark.slow
 @runs_jobs
 def test_heterogeneous(workplace: Path) -> None:
-    said = execute(workplace / "4_heterogeneous.ipynb", ("minutes = 3", "minutes = 0.1"))
+    said = execute(workplace, "4_heterogeneous", ("minutes = 3", "minutes = 0.1"))
     assert "algo-1 | training_iteration=1 " in said
     assert re.search(r"secondary/algo-1.* primary/algo-1", said)
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
@@ -184,7 +149,7 @@ def test_heterogeneous(workplace: Path) -> None:
 @partial(runs_jobs, seconds=3600)
 def test_published_experiment(workplace: Path) -> None:
     small = ("minutes = 20", "minutes = 0.02")
-    said = execute(workplace / "9_published_experiment.ipynb", small)
+    said = execute(workplace, "9_published_experiment", small)
     for title in ("DQN, 1 core", "DQN, 4 cores", "APEX, 12 cores", "APEX, GPU and 12 cores"):
         assert re.search(rf"^{title}.* 0\.\d +-?\d", said, re.MULTILINE), said
     assert (workplace / "published-experiment" / "graphs.png").stat().st_size > 5_000
@@ -193,7 +158,7 @@ def test_published_experiment(workplace: Path) -> None:
 @pytest.mark.slow
 @runs_jobs
 def test_hill_training(workplace: Path) -> None:
-    said = execute(workplace / "6_hill_training.ipynb", ("minutes = 0.5", "minutes = 0.05"))
+    said = execute(workplace, "6_hill_training", ("minutes = 0.5", "minutes = 0.05"))
     assert re.search(r"^fatal +- +allowed +- +- *$", said, re.MULTILINE), said
     for label in ("vanilla", "mask", "fine-walls", "pay-kills"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
@@ -211,7 +176,7 @@ def test_hill_training(workplace: Path) -> None:
 @runs_jobs
 def test_procgen_train(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
-    said = execute(workplace / "procgen_1_train.ipynb", ("minutes = 1 ", "minutes = 0.05 "))
+    said = execute(workplace, "procgen_1_train", ("minutes = 1 ", "minutes = 0.05 "))
     assert "algo-1 | training_iteration=1 " in said
     assert re.search(r"coinrun .*reward .*score", said), said
     for made in ("curve.png", "videos/coinrun-000.gif"):
@@ -222,7 +187,7 @@ def test_procgen_train(workplace: Path) -> None:
 @runs_jobs
 def test_procgen_distributed(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
-    said = execute(workplace / "procgen_2_distributed.ipynb", ("minutes = 0.5", "minutes = 0.05"))
+    said = execute(workplace, "procgen_2_distributed", ("minutes = 0.5", "minutes = 0.05"))
     assert "algo-2 | algo-2 ends" in said
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
@@ -230,7 +195,7 @@ def test_procgen_distributed(workplace: Path) -> None:
 
 @pytest.mark.slow
 def test_heuristics_developer(workplace: Path) -> None:
-    said = execute(workplace / "5_heuristics_developer.ipynb")
+    said = execute(workplace, "5_heuristics_developer")
     assert "hungry: FAILED" in said
     assert "mine: passed" in said
     assert "2 of 2" in said
@@ -249,7 +214,7 @@ def check_published(said: str) -> None:
 @pytest.mark.rllib
 def test_deploy_and_compete(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
-    said = execute(workplace / "7_deploy_and_compete.ipynb")
+    said = execute(workplace, "7_deploy_and_compete")
     for label in ("learned", "hunter", "unguarded"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
     assert "'apiversion': '1'" in said
@@ -304,16 +269,14 @@ def test_the_snake_that_a_notebook_ends_with_beat_the_one_before(
     assert ending > beginning
 
 
-def test_a_command_that_fails_fails_its_notebook(tmp_path: Path) -> None:
-    import nbformat
+def test_a_command_that_fails_fails_its_notebook(workplace: Path) -> None:
+    from nbclient.exceptions import CellExecutionError
+    from run_notebooks import run_notebook
 
-    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "", "language": "python"}
-    notebook.cells = [nbformat.v4.new_code_cell("!exit 3")]  # type: ignore[no-untyped-call]
-    path = tmp_path / "one.ipynb"
-    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
-    with pytest.raises(AssertionError, match="returned non-zero exit status 3"):
-        execute(path)
+    cell = {"cell_type": "code", "source": "!exit 3", "metadata": {}, "outputs": []}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    with pytest.raises(CellExecutionError, match="returned non-zero exit status 3"):
+        run_notebook(notebook, workplace)
 
 
 def test_code_that_was_changed_is_found() -> None:
@@ -323,16 +286,3 @@ def test_code_that_was_changed_is_found() -> None:
     cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
     cell["source"] = [*cell["source"], "# changed"]
     assert not is_current(notebook)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_links_lead_somewhere(path: Path) -> None:
-    text = "".join(
-        "".join(cell["source"])
-        for cell in json.loads(path.read_text())["cells"]
-        if cell["cell_type"] == "markdown"
-    )
-    links = re.findall(r"\]\(([^)#]+)", text)
-    broken = [link for link in links if "://" not in link and not (NOTEBOOKS / link).exists()]
-    assert links
-    assert not broken
