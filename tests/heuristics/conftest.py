@@ -26,6 +26,20 @@ CAREFUL = [
 PLAYERS = ("safe-random", "straight", "hungry", "safe-random")
 
 
+def board_of(text: str, you: str = "a") -> Board:
+    """Return the position of a text from the view of ``you``."""
+    board = Board.from_text(text)
+    board.you_id = you
+    return board
+
+
+def start_of(*size_and_snakes: int, game: Game = Game()) -> Board:  # noqa: B008  (frozen)
+    """Return the start of a game from the view of the first snake."""
+    board = Board.new(*size_and_snakes, game=game)
+    board.you_id = board.snakes[0].id
+    return board
+
+
 def boards(ruleset: str, seed: int = 1, turns: int = 60) -> Iterator[Board]:
     """Yield the positions of a game of four among hazards, from the view of each living snake."""
     settings = Settings(shrink_every_n_turns=10, hazard_damage_per_turn=9)

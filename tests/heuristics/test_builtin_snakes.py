@@ -10,6 +10,7 @@ from battlesnake_gym.rules import MOVES, RULESETS, Game
 from battlesnake_gym.rules.state import Settings
 from battlesnake_heuristics.builtin_snakes import BUILTIN_SNAKES
 from battlesnake_heuristics.rating.match import MatchSettings, play_game
+from tests.heuristics.conftest import board_of
 
 
 def test_a_dozen_snakes_are_registered_with_a_description() -> None:
@@ -47,8 +48,7 @@ def test_every_snake_moves_on_odd_boards(name: str, size: tuple[int, int]) -> No
     width, height = size
     picture = "\n".join(["A " + ". " * (width - 1)] + [". " * width] * (height - 1))
     for ruleset in ("standard", "wrapped"):
-        board = Board.from_text(f"ruleset={ruleset}\n{picture}")
-        board.you_id = "a"
+        board = board_of(f"ruleset={ruleset}\n{picture}")
         assert snakes.make(name, 1)(board).move in MOVES
 
 
@@ -102,6 +102,5 @@ def test_hungry_blackout_forgets_food_that_is_gone() -> None:
 
 
 def test_hungry_blackout_goes_around_visible_bodies_only() -> None:
-    board = Board.from_text(". . . . . .\n> > A B . *\n. . . ^ . .\n. . . ^ < .")
-    board.you_id = "a"
+    board = board_of(". . . . . .\n> > A B . *\n. . . ^ . .\n. . . ^ < .")
     assert snakes.make("hungry-blackout", 3)(board).move == "up"

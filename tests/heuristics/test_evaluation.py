@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -30,6 +29,7 @@ _search = pytest.importorskip("battlesnake_heuristics.search._search")
 
 from battlesnake_heuristics.search.search import Search  # noqa: E402
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game  # noqa: E402
+from tests.heuristics.conftest import start_of  # noqa: E402
 
 from .network_reference import value_by_definition  # noqa: E402
 
@@ -146,8 +146,7 @@ def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
 def board_of(
     ruleset: str = "standard", size: int = 11, snakes: int = 2, board_map: str = "standard"
 ) -> Board:
-    board = Board.new(size, size, snakes, game=Game(ruleset, board_map, seed=5))
-    return dataclasses.replace(board, you_id=board.snakes[0].id)
+    return start_of(size, size, snakes, game=Game(ruleset, board_map, seed=5))
 
 
 @pytest.mark.parametrize(
@@ -219,30 +218,21 @@ def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None
     assert points / games > 0.55
 
 
-def test_the_shipped_evaluation_plays_games_of_two_to_eight() -> None:
-    for snakes in range(2, 9):
-        assert not load_builtin().unsupported_reason(board_of(snakes=snakes))
+LIMITED = Game(settings=Settings(view_radius=5))
 
 
-@pytest.mark.parametrize("size", [7, 9, 15, 19])
-def test_the_shipped_evaluation_plays_all_sizes_between_its_own(size: int) -> None:
-    assert not load_builtin().unsupported_reason(board_of(size=size))
-
-
-@pytest.mark.parametrize("size", [6, 21])
-def test_the_shipped_evaluation_plays_no_smaller_or_larger_boards(size: int) -> None:
-    assert re.search(
-        rf"7x7, 11x11, 19x19.* {size}x{size}",
-        load_builtin().unsupported_reason(board_of(size=size)),
-    )
-
-
-def test_the_shipped_evaluation_plays_limited_views_only_on_sizes_of_its_training() -> None:
-    game = Game(settings=Settings(view_radius=5))
-    assert not load_builtin().unsupported_reason(Board.new(11, 11, 4, game=game))
-    assert "15x15" in load_builtin().unsupported_reason(Board.new(15, 15, 4, game=game))
-
-
-def test_the_shipped_evaluation_plays_royale_by_the_map_as_by_the_ruleset() -> None:
-    for game in (Game("royale"), Game("royale", "royale"), Game("standard", "royale")):
-        assert not load_builtin().unsupported_reason(Board.new(11, 11, 4, game=game))
+@pytest.mark.parametrize(
+    ("board", "reason"),
+    [
+        *((board_of(snakes=snakes), "^$") for snakes in range(2, 9)),
+        *((board_of(size=size), "^$") for size in (7, 9, 15, 19)),
+        *((board_of(size=size), rf"7x7, 11x11, 19x19.* {size}x{size}") for size in (6, 21)),
+        (start_of(11, 11, 4, game=LIMITED), "^$"),
+        (start_of(15, 15, 4, game=LIMITED), "15x15"),
+        (board_of("royale", snakes=4), "^$"),
+        (board_of("royale", snakes=4, board_map="royale"), "^$"),
+        (board_of(snakes=4, board_map="royale"), "^$"),
+    ],
+)
+def test_the_shipped_evaluation_plays_the_games_that_it_supports(board: Board, reason: str) -> None:
+    assert re.search(reason, load_builtin().unsupported_reason(board))

@@ -17,12 +17,11 @@ from battlesnake_heuristics.rule_based.filters import (
 )
 from battlesnake_heuristics.rule_based.pipeline import Filter, filter_mask
 from battlesnake_heuristics.rule_based.view import View
+from tests.heuristics.conftest import board_of
 
 
 def vetoed(rule: Filter, text: str, you: str = "a") -> dict[str, float]:
-    board = Board.from_text(text)
-    board.you_id = you
-    view = View(board)
+    view = View(board_of(text, you))
     return {move: rule.penalty(view, move) for move in MOVES if rule.penalty(view, move)}
 
 

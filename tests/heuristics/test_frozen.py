@@ -18,6 +18,7 @@ from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
 from battlesnake_heuristics.rating.match import MatchSettings, derive_seed, play_game
 from battlesnake_heuristics.search.search import FrozenSearch, Weights
+from tests.heuristics.conftest import start_of
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -150,8 +151,7 @@ def test_a_rung_plays_as_when_it_was_measured(name: str) -> None:
 def test_threads_do_not_share_a_table() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    board = Board.new(11, 11, 4, game=Game())
-    board.you_id = board.snakes[0].id
+    board = start_of(11, 11, 4, game=Game())
     search = snakes.make("minimax-2026@3000")
     alone = search(board)
     with ThreadPoolExecutor(4) as pool:

@@ -19,6 +19,7 @@ from battlesnake_heuristics.rating.match import (
     use_cpu_clock,
 )
 from battlesnake_heuristics.search.search import Search
+from tests.heuristics.conftest import start_of
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -71,8 +72,7 @@ def test_positions_bound_whoever_searches_unless_its_name_does() -> None:
 
 
 def test_milliseconds_are_cpu_time_however_long_they_take_on_the_wall() -> None:
-    board = Board.new(11, 11, 2)
-    board.you_id = board.snakes[0].id
+    board = start_of(11, 11, 2)
     with use_cpu_clock(True):
         began = time.process_time()
         Search()(board, seconds=0.05)
@@ -90,7 +90,6 @@ def test_a_budget_that_is_none_is_refused() -> None:
 
 
 def test_a_search_is_named_with_its_positions() -> None:
-    board = Board.new(11, 11, 2)
-    board.you_id = board.snakes[0].id
+    board = start_of(11, 11, 2)
     there = snakes.make("minimax@50")(board, 0.5)
     assert there == Search(nodes=50)(board)

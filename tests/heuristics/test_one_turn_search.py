@@ -1,11 +1,10 @@
-from battlesnake_gym.boards.board import Board
 from battlesnake_heuristics.rule_based.one_turn_search import foresight
 from battlesnake_heuristics.rule_based.view import View
+from tests.heuristics.conftest import board_of
 
 
 def scores(text: str) -> dict[str, float]:
-    board = Board.from_text(text)
-    board.you_id = "a"
+    board = board_of(text)
     before = board.copy()
     found = {move: foresight.score(View(board), move) for move in board.safe_moves()}
     assert board == before

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_heuristics.rule_based.filters import ALIVE, SAFE, bodies, dead_ends, walls
 from battlesnake_heuristics.rule_based.pipeline import (
@@ -17,18 +16,13 @@ from battlesnake_heuristics.rule_based.pipeline import (
     filter_mask,
 )
 from battlesnake_heuristics.rule_based.view import View
+from tests.heuristics.conftest import board_of
 
 OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
 CORNER = ". . .\n. . .\nA < <"  # only up survives
 TRAPPED = (
     "> v .\nA < .\nA: length=5"  # walls on the left and below, its own body above and on the right
 )
-
-
-def board_of(text: str, you: str = "a") -> Board:
-    board = Board.from_text(text)
-    board.you_id = you
-    return board
 
 
 @Filter

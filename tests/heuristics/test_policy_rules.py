@@ -11,7 +11,8 @@ from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics import Filter, View, When, to_mask_function
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.filters import ALIVE, dead_ends
-from tests.heuristics.test_pipeline import OPEN, board_of, leftward
+from tests.heuristics.conftest import board_of
+from tests.heuristics.test_pipeline import OPEN, leftward
 
 VALUES = {"up": 0.5, "down": 0.9, "left": 0.1, "right": 0.8}
 

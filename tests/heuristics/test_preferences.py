@@ -1,15 +1,14 @@
 import pytest
 
-from battlesnake_gym.boards.board import Board
 from battlesnake_heuristics.rule_based import preferences
 from battlesnake_heuristics.rule_based.pipeline import Preference
 from battlesnake_heuristics.rule_based.view import View
+from tests.heuristics.conftest import board_of
 
 
 def liked(rule: Preference, text: str, you: str = "a") -> tuple[list[str], dict[str, float]]:
     """Return the moves that are safe, best first, and their scores."""
-    board = Board.from_text(text)
-    board.you_id = you
+    board = board_of(text, you)
     scores = {move: rule.score(View(board), move) for move in board.safe_moves()}
     return sorted(scores, key=lambda move: -scores[move]), scores
 

@@ -14,6 +14,7 @@ from battlesnake_heuristics.analysis.scenarios import (
     load,
     save,
 )
+from tests.heuristics.conftest import board_of
 
 ALL = [scenario for file in BUILTIN_SCENARIOS for scenario in load(file)]
 
@@ -46,8 +47,7 @@ def test_no_scenario_lets_everything_pass(scenario: Scenario) -> None:
 
 
 def test_snakes_see_only_the_cells_in_their_view() -> None:
-    board = Board.from_text("turn=1 view_radius=2\nA < . . * . B <")
-    board.you_id = "a"
+    board = board_of("turn=1 view_radius=2\nA < . . * . B <")
     seen: list[Board] = []
 
     def strategy(board: Board, seconds: float | None = None) -> Decision:

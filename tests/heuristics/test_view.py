@@ -5,12 +5,11 @@ import pytest
 from battlesnake_gym.boards.board import Board, BoardError
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_heuristics.rule_based.view import View
+from tests.heuristics.conftest import board_of
 
 
 def seen(text: str, you: str = "a") -> View:
-    board = Board.from_text(text)
-    board.you_id = you
-    return View(board)
+    return View(board_of(text, you))
 
 
 def test_a_board_without_you_is_refused() -> None:
