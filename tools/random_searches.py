@@ -1,4 +1,4 @@
-"""Run the search on random boards, for example in a build with sanitizers.
+"""Random requests to the search.
 
 The requests cover all rulesets, board sizes from 1 to 25, up to 16 snakes including eliminated
 snakes, overlapping bodies, and all limits. The search must either reject a request with an invalid
@@ -7,17 +7,13 @@ field or process the request without a crash.
 
 from __future__ import annotations
 
-import argparse
 import random
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from random_turns import load_compiled_module
-from tqdm import tqdm
 
+from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Weights
 
@@ -26,19 +22,6 @@ _INVALID_VALUES: tuple[Any, ...] = (
     *(b"", b"\xff" * 7, b"\xff" * 4000, np.full(16, -1, np.int32), np.zeros(9, np.uint8)[1:]),
 )
 """Values that are invalid for most fields of a request."""
-
-
-def _load_search(path: Path | None) -> ModuleType:
-    """Load the compiled module of the search.
-
-    Args:
-        path: Path of the module; None selects the installed module.
-    """
-    if path is None:
-        from battlesnake_heuristics.search import _search
-
-        return _search
-    return load_compiled_module("battlesnake_heuristics.search._search", path)
 
 
 def random_position(rand: random.Random) -> dict[str, Any]:
@@ -67,7 +50,7 @@ def random_position(rand: random.Random) -> dict[str, Any]:
     }
 
 
-def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+def search_move(rand: random.Random, position: dict[str, Any]) -> None:
     """Search for a move. Sometimes, one field of the request is invalid."""
     head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
     rest = {name: value for name, value in position.items() if name not in head}
@@ -90,10 +73,10 @@ def search_move(search: ModuleType, rand: random.Random, position: dict[str, Any
         limits["seconds"] = 0.001
     request = head | {"solo": rand.random() < 0.2} | rest | limits
     request["health"] = _eliminate_some(rand, position["health"])
-    _call_function(search.search, rand, request)
+    _call_function(_search.search, rand, request)
 
 
-def search_game(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+def search_game(rand: random.Random, position: dict[str, Any]) -> None:
     """Search and play up to five turns.
 
     The time limit of the searches makes decoupled MCTS continue the tree of the turn before.
@@ -102,14 +85,16 @@ def search_game(search: ModuleType, rand: random.Random, position: dict[str, Any
     for _ in range(rand.randrange(6)):
         head, rest = list(position.values())[:4], list(position.values())[4:]
         limits = (0.002, 0, rand.choice((2, 120)), network, False, 2, False, 1, None)
-        move, *_, lines, _ = search.search(*head, False, *rest, weights, *limits)
+        request: list[Any] = [*head, False, *rest, weights, *limits]
+        move, *_, lines, _ = _search.search(*request)
         expected = lines[move][0] if rand.random() < 0.9 else bytes(len(position["lengths"]))
         moves = bytes(move if move < 4 else 0 for move in expected)
-        snakes, food, _ = search.play_turns(*position.values(), moves)
-        if not snakes[0] or any(snake and len(snake[1]) > 2 * 625 for snake in snakes):
+        played: list[Any] = [*position.values(), moves]
+        found, food, _ = _search.play_turns(*played)
+        if not found[0] or any(snake and len(snake[1]) > 2 * 625 for snake in found):
             return  # The search rejects longer snakes.
         # An eliminated snake has health 0, and the search ignores its cell.
-        snakes = [snake or (0, bytes(2)) for snake in snakes]
+        snakes = [snake or (0, bytes(2)) for snake in found]
         bodies = [np.frombuffer(body, np.uint16) for _, body in snakes]
         position = position | {
             "lengths": np.array([len(body) for body in bodies], np.int32),
@@ -128,7 +113,7 @@ def _eliminate_some(rand: random.Random, health: NDArray[np.int32]) -> NDArray[n
     return health
 
 
-def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+def play_turns(rand: random.Random, position: dict[str, Any]) -> None:
     """Play some turns with the search's rules.
 
     Sometimes, one field of the request is invalid.
@@ -137,7 +122,7 @@ def play_turns(search: ModuleType, rand: random.Random, position: dict[str, Any]
     moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
     dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
     _call_function(
-        search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves}
+        _search.play_turns, rand, position | {"health": dead.astype(np.int32), "moves": moves}
     )
 
 
@@ -157,22 +142,3 @@ def _call_function(function: Any, rand: random.Random, fields: dict[str, Any]) -
     except (ValueError, TypeError, OverflowError, BufferError):
         if not invalid:
             raise
-
-
-def main() -> None:
-    """Send random requests to the search."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--search", type=Path, help="compiled module of the search (default: installed module)"
-    )
-    parser.add_argument("--requests", type=int, default=5000, help="number of random requests")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random requests")
-    options = parser.parse_args()
-    search, rand = _load_search(options.search), random.Random(options.seed)
-    for _ in tqdm(range(options.requests), unit=" requests"):
-        position = random_position(rand)
-        rand.choice((search_move, play_turns, search_game))(search, rand, position)
-
-
-if __name__ == "__main__":
-    main()

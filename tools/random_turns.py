@@ -1,38 +1,23 @@
-"""Play random games with the engine, for example in a build with sanitizers.
+"""Random games of the engine.
 
 The games cover rulesets, maps, board sizes, numbers of snakes, settings and both food streams.
-Moves are safe, random or missing. The script steps and resets some games of a batch separately, and
-computes all observations and masks. The script also exports positions, imports them, and imports
+Moves are safe, random or missing. A player steps and resets some games of a batch separately, and
+computes all observations and masks. The player also exports positions, imports them, and imports
 damaged copies.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.machinery
-import importlib.util
 import random
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-_ENGINE_MODULE = "battlesnake_gym.engine._engine"
-
-
-def load_compiled_module(name: str, path: Path) -> ModuleType:
-    """Load a compiled module at ``path`` in place of the installed module ``name``."""
-    loader = importlib.machinery.ExtensionFileLoader(name, str(path))
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    if spec is None:
-        raise SystemExit(f"{path} is not a compiled module")
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+from battlesnake_gym.engine import _engine
+from battlesnake_gym.engine.engine import FOOD_RNGS, Games
+from battlesnake_gym.mdp import masks, observations
+from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
 
 def random_games(rand: random.Random) -> Any:
@@ -40,9 +25,6 @@ def random_games(rand: random.Random) -> Any:
 
     The result is None if the rules reject the settings.
     """
-    from battlesnake_gym.engine.engine import FOOD_RNGS, Games
-    from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
-
     board_map = rand.choice(list(MAPS.values()))
     width, height = rand.choice(board_map.sizes)
     if not board_map.sizes_enforced and rand.random() < 0.5:
@@ -128,9 +110,6 @@ class RandomPlayer:
 
         The engine updates the observation arrays on the following turns.
         """
-        from battlesnake_gym.engine import _engine
-        from battlesnake_gym.mdp import masks, observations
-
         games = self.games
         largest = int(np.max(games._largest[0])), int(np.max(games._largest[1]))
         for name in self.rand.permutation(observations.ENCODER_NAMES).tolist():
@@ -161,40 +140,3 @@ class RandomPlayer:
                 games.import_words(game, 1, words.tobytes())
             except ValueError:
                 continue
-
-
-def main() -> None:
-    """Play random games until the given number of turns is reached."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--engine", type=Path, help="compiled module of the engine (default: installed module)"
-    )
-    parser.add_argument(
-        "--turns",
-        type=int,
-        default=1_000_000,
-        help="number of turns to play, summed over all games",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random games")
-    options = parser.parse_args()
-    if options.engine:
-        sys.modules[_ENGINE_MODULE] = load_compiled_module(_ENGINE_MODULE, options.engine)
-    from battlesnake_gym.engine import engine
-
-    if not engine.COMPILED:
-        raise SystemExit("the engine is not compiled; run `make build` first")
-    rand = random.Random(options.seed)
-    with tqdm(total=options.turns, unit=" turns", unit_scale=True) as progress:
-        while progress.n < options.turns:
-            games = random_games(rand)
-            if games is None:
-                continue
-            player = RandomPlayer(games, rand.getrandbits(32))
-            progress.update(player.play(rand.choice((20, 200))))
-            player.read_outputs()
-            player.import_damaged_positions()
-            progress.update(player.play(20))
-
-
-if __name__ == "__main__":
-    main()

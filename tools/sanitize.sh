@@ -23,12 +23,7 @@ watched() {
         PYTHONMALLOC=malloc PYTHONPATH=.:heuristics "$python" "$@"
 }
 
-# The sources are next to the engine, because the package rejects engines built from other sources.
-cp -r battlesnake_gym/engine/csrc "$build"
-compile "$build/csrc" "$build/_engine.abi3.so"
-watched tools/random_turns.py --engine "$build/_engine.abi3.so" \
-    --turns "${TURNS:-1000000}" --seed "${SEED:-1}"
-
+compile battlesnake_gym/engine/csrc "$build/_engine.abi3.so"
 compile heuristics/battlesnake_heuristics/search/csrc "$build/_search.abi3.so"
-watched tools/random_searches.py --search "$build/_search.abi3.so" \
-    --requests "${REQUESTS:-5000}" --seed "${SEED:-1}"
+FUZZ_BUILD=$build watched tools/fuzz_boundary.py \
+    --turns "${TURNS:-1000000}" --requests "${REQUESTS:-5000}" --seed "${SEED:-1}"
