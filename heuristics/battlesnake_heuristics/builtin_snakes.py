@@ -95,10 +95,7 @@ def _decision_tree_snake(seed: int) -> Pipeline:
     """
     crowd = [When(longest, [territory, hunt * 0.3], [food, territory])]
     return Pipeline(
-        *SAFE,
-        When(hungry, [food * 3], [When(crowded, crowd, [tail])]),
-        unharmed,
-        seed=seed,
+        *SAFE, When(hungry, [food * 3], [When(crowded, crowd, [tail])]), unharmed, seed=seed
     )
 
 

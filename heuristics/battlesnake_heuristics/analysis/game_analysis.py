@@ -61,6 +61,11 @@ class AnalyzedPosition:
     mistakes: list[MoveAssessment] = field(default_factory=list)
 
 
+def _builtin_evaluation_id() -> str:
+    """Return the name of the built-in evaluation, with the first digits of its SHA-256 hash."""
+    return f"champion {load_builtin().metadata['sha256'][:12]}"
+
+
 @dataclass(slots=True)
 class GameAnalysis:
     """The complete or partial analysis of a game.
@@ -81,14 +86,9 @@ class GameAnalysis:
     first: int
     last: int
     final_scores: dict[str, float] | None
-    evaluation_id: str = ""
+    evaluation_id: str = field(default_factory=_builtin_evaluation_id)
     positions: dict[int, AnalyzedPosition] = field(default_factory=dict)
     view_radius: int | None = None
-
-    def __post_init__(self) -> None:
-        self.evaluation_id = (
-            self.evaluation_id or f"champion {load_builtin().metadata['sha256'][:12]}"
-        )
 
     @property
     def is_complete(self) -> bool:
@@ -184,12 +184,8 @@ def load_current_analysis(game: Path) -> GameAnalysis | None:
         found = GameAnalysis.load(analysis_path(game))
     except (OSError, ReplayError):
         return None
-    fresh = GameAnalysis("", 0, 0, 0, None)
-    return (
-        found
-        if (found.game, found.evaluation_id) == (file_sha256(game), fresh.evaluation_id)
-        else None
-    )
+    is_current = found.game == file_sha256(game) and found.evaluation_id == _builtin_evaluation_id()
+    return found if is_current else None
 
 
 def analyze_game(

@@ -87,9 +87,6 @@ def _win_probabilities(evaluation: Evaluation, rows: np.ndarray, living: int) ->
         Win probabilities, float64 (N,).
     """
     values = _search.evaluate_batch(0, evaluation.network_bytes, np.ascontiguousarray(rows), living)
-    assert (
-        values is not None
-    )  # The result is never None, because all processors support the portable kernel.
-    return np.array(
-        [score_to_probability(value / 1000) for value in np.frombuffer(values, np.int32)]
-    )
+    assert values is not None, "all processors support the portable kernel"
+    scores = np.frombuffer(values, np.int32) / 1000
+    return np.array([score_to_probability(score) for score in scores.tolist()])

@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.analysis.mistakes import (
-    MISTAKE_LOSS,
-    MoveAssessment,
-    find_mistakes,
-)
+from battlesnake_heuristics.analysis.mistakes import MISTAKE_LOSS, MoveAssessment, find_mistakes
 from battlesnake_heuristics.analysis.scenarios import Scenario
 
 

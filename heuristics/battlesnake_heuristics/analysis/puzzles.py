@@ -15,11 +15,7 @@ from pathlib import Path
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import MOVES, Game
-from battlesnake_heuristics.analysis.mistakes import (
-    MAX_LOST_SCORE,
-    MISTAKE_LOSS,
-    score_after_move,
-)
+from battlesnake_heuristics.analysis.mistakes import MAX_LOST_SCORE, MISTAKE_LOSS, score_after_move
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.analysis.win_probability import MIN_PROVEN_VALUE
 from battlesnake_heuristics.search.evaluation import load_builtin

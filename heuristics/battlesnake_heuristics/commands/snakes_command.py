@@ -63,10 +63,7 @@ def parser() -> command_line.Parser:
         help="number of duels to play per pair of snakes",
     )
     parser.add_argument(
-        "--ruleset",
-        choices=sorted(RULESETS),
-        default="standard",
-        help="ruleset of the duels",
+        "--ruleset", choices=sorted(RULESETS), default="standard", help="ruleset of the duels"
     )
     command_line.add_json_option(parser)
     return parser

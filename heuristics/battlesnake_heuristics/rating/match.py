@@ -206,11 +206,7 @@ def _wrap_with_cpu_timer(strategy: Strategy, cpu_ms: list[float]) -> Strategy:
 
 
 def play_pair(
-    settings: MatchSettings,
-    side0: StrategyFactory,
-    side1: StrategyFactory,
-    seed: int,
-    index: int,
+    settings: MatchSettings, side0: StrategyFactory, side1: StrategyFactory, seed: int, index: int
 ) -> tuple[int, float]:
     """Play a game pair of a match.
 

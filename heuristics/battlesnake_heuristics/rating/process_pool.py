@@ -184,9 +184,8 @@ class _Worker:
         self._prepared = contextlib.ExitStack()
         initializer = self._prepared.enter_context(prepare())
         context = multiprocessing.get_context("spawn")
-        with (
-            _exclude_current_folder()
-        ):  # The executor's semaphores start the resource tracker process of multiprocessing.
+        # The executor's semaphores start the resource tracker process of multiprocessing.
+        with _exclude_current_folder():
             self._executor = ProcessPoolExecutor(1, context, _initialize_worker, (initializer,))
 
     @property

@@ -68,14 +68,12 @@ class _StarterPackRule:
         The step does nothing if an earlier step ruled out that move.
         """
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
-        number, log = self.heuristics.run(
-            *starter_pack_arguments(view.board), action=np.array([values])
-        )
-        left = [
-            move for move in verdict.remaining if move == MOVES[int(number)]
-        ] or verdict.remaining
-        vetoed = tuple(move for move in verdict.remaining if move not in left)
-        verdict.remaining = left
+        given = starter_pack_arguments(view.board)
+        number, log = self.heuristics.run(*given, action=np.array([values]))
+        vetoed: tuple[str, ...] = ()
+        if (chosen := MOVES[int(number)]) in verdict.remaining:
+            vetoed = tuple(move for move in verdict.remaining if move != chosen)
+            verdict.remaining = [chosen]
         verdict.reasons.append(snakes.Reason(self.name, vetoed, note=log.strip()))
 
 
@@ -105,18 +103,15 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
         ValueError: If the file does not define the class.
     """
     path = Path(path).resolve()
-    sys.modules.pop(
-        _BASE_MODULE, None
-    )  # A loaded module with this name may belong to another file.
+    # A loaded module with this name may belong to another file.
+    sys.modules.pop(_BASE_MODULE, None)
     if not path.with_name(f"{_BASE_MODULE}.py").exists():
-        vars(sys.modules.setdefault(_BASE_MODULE, ModuleType(_BASE_MODULE)))["Heuristics"] = (
-            Heuristics
-        )
+        base = sys.modules[_BASE_MODULE] = ModuleType(_BASE_MODULE)
+        vars(base)["Heuristics"] = Heuristics
     sys.path.insert(0, str(path.parent))
     try:
-        heuristics = extensions.load_object(
-            f"{path}:{_CLASS_NAME}", "the starter pack's heuristics"
-        )()
+        location = f"{path}:{_CLASS_NAME}"
+        heuristics = extensions.load_object(location, "the starter pack's heuristics")()
     finally:
         sys.path.remove(str(path.parent))
         sys.modules.pop(_BASE_MODULE, None)

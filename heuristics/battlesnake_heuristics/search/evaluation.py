@@ -160,20 +160,14 @@ class Evaluation:
         Raises:
             ValueError: If the contents are damaged or have an unknown format.
         """
-        try:
-            signature, header, numbers = data.split(b"\n", 2)
-        except ValueError as error:
-            raise ValueError(f"{path}: not an evaluation; give another file") from error
+        signature, _, rest = data.partition(b"\n")
+        header, _, numbers = rest.partition(b"\n")
         if signature != FILE_SIGNATURE:
             raise ValueError(f"{path}: not an evaluation; give another file")
         try:
             metadata = parse_small_json(header)
-            version, digest, trained = (
-                metadata["format"],
-                metadata["sha256"],
-                metadata["trained_for"],
-            )
-            _check_trained_for(trained)
+            version, digest = metadata["format"], metadata["sha256"]
+            _check_trained_for(metadata["trained_for"])
             shape = _FORMAT_1_NETWORK_SHAPE if version == 1 else metadata.pop("shape")
             places, hidden, second = _parse_shape(shape)
         except (KeyError, TypeError, ValueError) as error:
@@ -288,10 +282,8 @@ def _parse_shape(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
 
 def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
     """Pad the weight stacks of a file to the full shape with zero weights."""
-    narrow, wide = (
-        memoryview(numbers).cast("h"),
-        memoryview(bytearray(_NUM_NETWORK_BYTES)).cast("h"),
-    )
+    narrow = memoryview(numbers).cast("h")
+    wide = memoryview(bytearray(_NUM_NETWORK_BYTES)).cast("h")
     at = to = 0  # Both offsets are in 16-bit words.
     for _ in range(STACKS):
         for rows, columns, most_rows, most_columns in (
