@@ -30,16 +30,10 @@ BESIDE = ("benchmarks", "conformance", "docs", "notebooks", "reference", "tools"
 MOST_MODULES = 20
 """In a folder, its ``__init__`` and ``__main__`` not counted."""
 
-ONE_NAME = {
-    "royale": "the hazards of the ruleset, and the map of the same name",
-}
+ONE_NAME = {"royale": "the hazards of the ruleset, and the map of the same name"}
 """Names of two modules or public classes, and why they may have one; at most five."""
 
-LIGHT = (
-    "battlesnake_gym",
-    "heuristics/battlesnake_heuristics",
-    "server/battlesnake_server",
-)
+LIGHT = ("battlesnake_gym", "heuristics/battlesnake_heuristics", "server/battlesnake_server")
 HEAVY = {"torch", "ray", "sagemaker"}
 """What no module of the `LIGHT` packages imports, in functions neither."""
 

@@ -51,9 +51,8 @@ def engine() -> Iterator[Callable[[str], Engine]]:
 
 
 def test_the_kit_stands_alone() -> None:
-    nodes = ast.walk(ast.parse((KIT / "run.py").read_text()))
+    nodes = [*ast.walk(ast.parse((KIT / "run.py").read_text()))]
     imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    nodes = ast.walk(ast.parse((KIT / "run.py").read_text()))
     imported |= {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
     assert {str(name).partition(".")[0] for name in imported} <= sys.stdlib_module_names
     for path in (KIT / "adapters").iterdir():
@@ -67,12 +66,10 @@ def test_the_recordings_cover_every_map_and_ruleset() -> None:
         (m, r) for m in ["", *rules.MAPS] for r in rules.RULESETS
     }
     text = (KIT / "RULES.md").read_text()
+    # One size of each of these maps is played above.
     assert [name for name in [*rules.MAPS, *rules.RULESETS] if name not in text] == [
         *("hz_castle_wall_lg", "hz_castle_wall_xl", "hz_rivers_bridges_lg"),
-        *(
-            "hz_rivers_bridges_xl",
-            "hz_islands_bridges_lg",
-        ),  # One size of each of these maps is played above.
+        *("hz_rivers_bridges_xl", "hz_islands_bridges_lg"),
     ]
 
 
@@ -191,11 +188,7 @@ class TestComparison:
 
 
 @pytest.mark.parametrize(
-    ("end", "message"),
-    [
-        ({"reason": "cap"}, "'cap'"),
-        ({"reason": "panic"}, "'panic'"),
-    ],
+    ("end", "message"), [({"reason": "cap"}, "'cap'"), ({"reason": "panic"}, "'panic'")]
 )
 def test_ends_are_compared(
     end: dict[str, Any], message: str, engine: Callable[[str], Engine]

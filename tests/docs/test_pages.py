@@ -35,16 +35,8 @@ PACKAGES = {
 }
 
 OTHER_FILES = (
-    *(
-        "training_src/",
-        "common/",
-        "envs/",
-        "models/",
-        "algorithms/",
-        "callbacks/",
-        "preprocessors/",
-    ),
-    *("experiments/", "utilities/"),
+    *("training_src/", "common/", "envs/", "models/", "algorithms/", "callbacks/"),
+    *("preprocessors/", "experiments/", "utilities/"),
 )
 """Folders of the starter kits, and of the reader's own files."""
 

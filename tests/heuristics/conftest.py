@@ -12,14 +12,8 @@ from battlesnake_gym.rules import RULESETS, Game
 from battlesnake_gym.rules.state import Settings
 
 CAREFUL = [
-    "cautious",
-    "hunter",
-    "tail-chaser",
-    "wall-hugger",
-    "center",
-    "territory",
-    "tree",
-    "lookahead",
+    *("cautious", "hunter", "tail-chaser", "wall-hugger"),
+    *("center", "territory", "tree", "lookahead"),
 ]
 """The built-in snakes that use all filters of SAFE."""
 

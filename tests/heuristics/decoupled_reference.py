@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.rules import MOVES, wraps
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import Evaluation
@@ -153,11 +154,8 @@ class Tree:
 
 def _far_exploration(board: Board, name: str) -> np.float32:
     """Return the fraction of the exploration constant of a snake, by the distance of its head."""
-    sizes = zip(board.you.head, board.snake(name).head, (board.width, board.height), strict=True)
-    steps = sum(
-        min(abs(a - b), size - abs(a - b)) if wraps(board.game) else abs(a - b)
-        for a, b, size in sizes
-    )
+    shape = grid(board.width, board.height, wraps(board.game))
+    steps = shape.distance(board.you.head, board.snake(name).head)
     return next(part for more, part in FAR_EXPLORATION.items() if steps > more)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import Snake, grows_always, wraps
+from battlesnake_gym.boards.grid import Grid, grid
+from battlesnake_gym.rules import MOVES, Snake, grows_always, wraps
 
 Cell = tuple[int, int]
 UNREACHED, MAX_ACTIVATION = 127, 1023
@@ -20,7 +21,7 @@ def named_inputs(board: Board) -> list[dict[str, int]]:
     snakes = [board.you, *(snake for snake in board.living if snake.id != board.you_id)]
     land = _spread(board, snakes)
     own, *rivals = (_snake(board, snakes, land, i) for i in range(len(snakes)))
-    away = [_steps(board, snakes[0].body[0], snake.body[0]) for snake in snakes[1:]]
+    away = [_shape(board).distance(board.you.head, snake.head) for snake in snakes[1:]]
     strongest = max(rivals, key=lambda one: (one["cells"] + one["length"], _as_bytes(one.values())))
     nearest = max(range(len(rivals)), key=lambda i: (-away[i], _as_bytes(rivals[i].values())))
     found = [_board(board, snakes, land, nearest + 1, away[nearest]), own, strongest]
@@ -38,23 +39,17 @@ def _as_bytes(values: Iterable[int]) -> bytes:
     return b"".join(value.to_bytes(2, "little", signed=True) for value in values)
 
 
-def _steps(board: Board, a: Cell, b: Cell) -> int:
-    dx, dy = abs(a[0] - b[0]), abs(a[1] - b[1])
-    if wraps(board.game):
-        dx, dy = min(dx, board.width - dx), min(dy, board.height - dy)
-    return dx + dy
+def _shape(board: Board) -> Grid:
+    return grid(board.width, board.height, wraps(board.game))
 
 
-def _beside(board: Board, cell: Cell) -> list[Cell]:
-    x, y = cell
-    around = [(x, y + 1), (x, y - 1), (x - 1, y), (x + 1, y)]
-    if wraps(board.game):
-        return [(x % board.width, y % board.height) for x, y in around]
-    return [(x, y) for x, y in around if 0 <= x < board.width and 0 <= y < board.height]
+def _beside(shape: Grid, cell: Cell) -> list[Cell]:
+    return [target for move in MOVES if (target := shape.step(cell, move))]
 
 
 def _spread(board: Board, snakes: list[Snake]) -> dict[str, Any]:
     """Compute which snake reaches which cell first, and the contested cells."""
+    shape = _shape(board)
     free = {(x, y) for x in range(board.width) for y in range(board.height)}
     free -= {cell for snake in snakes for cell in snake.body}
     owned: list[dict[Cell, int]] = [{snake.body[0]: 0} for snake in snakes]
@@ -68,7 +63,7 @@ def _spread(board: Board, snakes: list[Snake]) -> dict[str, Any]:
             if not grows and 0 <= turn - 1 - stacked < len(segments):
                 free.add(segments[-(turn - stacked)])
         reached = [
-            {new for cell in own for new in _beside(board, cell)} & free - taken for own in owned
+            {new for cell in own for new in _beside(shape, cell)} & free - taken for own in owned
         ]
         fresh = set().union(*reached)
         if not fresh:

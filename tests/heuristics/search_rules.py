@@ -157,13 +157,6 @@ def _points(cells: bytes, width: int) -> list[Point]:
     return [(cell % width, cell // width) for cell in np.frombuffer(cells, np.uint16).tolist()]
 
 
-def games_of(seed: int, count: int) -> Iterator[tuple[Game, State]]:
-    """Yield games with their first positions."""
-    rand = random.Random(seed)
-    for _ in range(count):
-        yield random_game(rand), random_position(rand)
-
-
 def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
     """Play random games for a number of turns; yield every difference with its history.
 
@@ -175,9 +168,8 @@ def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
     while done < turns:
         game, state = random_game(rand), random_position(rand)
         line = Line(search, game, state)
-        turns_of_line = (
-            1 if game.ruleset == "royale" else LINE
-        )  # the search cannot predict royale's hazards
+        # The search cannot predict royale's hazards.
+        turns_of_line = 1 if game.ruleset == "royale" else LINE
         while not rules.is_over(game, state) and done < turns and state.turn < MAX_TURNS:
             moves = random_moves(rand, game, state)
             names = {s.id: MOVES[move] for s, move in zip(state.snakes, moves, strict=True)}

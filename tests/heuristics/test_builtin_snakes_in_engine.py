@@ -72,15 +72,8 @@ def test_they_choose_among_the_same_moves_in_their_own_games() -> None:
         for turn in range(120):
             games.builtin_moves(kinds, actions)
             games.step(actions)
-            if turn in (
-                19,
-                39,
-                68,
-                69,
-                70,
-                99,
-                119,
-            ):  # snakes that have not eaten become hungry around turn 70
+            # Snakes that have not eaten become hungry around turn 70.
+            if turn in (19, 39, 68, 69, 70, 99, 119):
                 compared += compare(games)
     assert compared > 3000
 

@@ -62,6 +62,7 @@ class Played:
         return board
 
 
+HEALING = {"shrink_every_n_turns": 2, "hazard_damage_per_turn": -7}
 GAMES = {
     "a duel": Played("standard", 11, 11, 2, 25),
     "a duel from hunger": Played("standard", 11, 11, 2, 25, health=12),
@@ -81,15 +82,7 @@ GAMES = {
     "four constrictors": Played("constrictor", 13, 9, 4, 20),
     "royale": Played("royale", 11, 11, 4, 25, {"shrink_every_n_turns": 3}),
     "a royale duel": Played("royale", 19, 19, 2, 15, {"shrink_every_n_turns": 1}),
-    "healing": Played(
-        "royale",
-        11,
-        11,
-        3,
-        20,
-        {"shrink_every_n_turns": 2, "hazard_damage_per_turn": -7},
-        health=15,
-    ),
+    "healing": Played("royale", 11, 11, 3, 20, HEALING, health=15),
 }
 SEEDS = (1, 2, 3)
 NODES = (100, 700, 5000)

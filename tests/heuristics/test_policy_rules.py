@@ -107,11 +107,7 @@ def test_trees_and_preferences_make_masks() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", r"\brules\b"),
-        ("rules = []", r"\brules\b"),
-        ("rules = [len]", r"\blen\b"),
-    ],
+    [("", r"\brules\b"), ("rules = []", r"\brules\b"), ("rules = [len]", r"\blen\b")],
 )
 def test_a_file_without_rules_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "none.py"

@@ -52,14 +52,22 @@ def execute(workplace: Path, name: str, *replacements: tuple[str, str]) -> str:
     return "\n".join("".join(text) for text in texts)
 
 
+def shows(said: str, *patterns: str) -> None:
+    for pattern in patterns:
+        assert re.search(pattern, said, re.MULTILINE), said
+
+
+def leaves(workplace: Path, *files: str) -> None:
+    for file in files:
+        assert (workplace / file).stat().st_size > 0
+
+
 @pytest.mark.rllib
 def test_introduction(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace, "1_introduction", ("minutes 0.5", "minutes 0.02"))
-    for made in ("runs/first/curve.png", "runs/first/model/policy.json", "replays/first.gif"):
-        assert (workplace / made).stat().st_size > 0, said
-    assert re.search(r"^first +\d+\.\d ± ", said, re.MULTILINE), said
-    assert re.search(r"^ *search .* depth 6, ", said, re.MULTILINE), said
+    leaves(workplace, "runs/first/curve.png", "runs/first/model/policy.json", "replays/first.gif")
+    shows(said, r"^first +\d+\.\d ± ", r"^ *search .* depth 6, ")
 
 
 @pytest.fixture
@@ -72,10 +80,8 @@ def jobs() -> None:
 
 def runs_jobs(test: Test, seconds: float | None = 1800) -> Test:
     """Mark the test of a notebook that starts training jobs."""
-    marks = pytest.mark.usefixtures("jobs"), pytest.mark.timeout(seconds), pytest.mark.rllib
-    for mark in marks:
-        test = mark(test)
-    return test
+    marked: Test = pytest.mark.usefixtures("jobs")(pytest.mark.timeout(seconds)(test))
+    return pytest.mark.slow(pytest.mark.rllib(marked))
 
 
 @pytest.mark.slow
@@ -90,21 +96,17 @@ def test_blackout(workplace: Path) -> None:
     )
     said = execute(workplace, "10_blackout", *few)
     assert "None" in said, "no segment is hidden"
-    assert re.search(r"^remembered food: \{\(", said, re.MULTILINE), said
-    assert re.search(r"^trained +\d", said, re.MULTILINE), said
-    assert (workplace / "replays/blackout.gif").stat().st_size > 0, said
+    shows(said, r"^remembered food: \{\(", r"^trained +\d")
+    leaves(workplace, "replays/blackout.gif")
 
 
-@pytest.mark.slow
 @runs_jobs
 def test_tuning(workplace: Path) -> None:
     said = execute(workplace, "8_tuning", ("minutes = 0.5", "minutes = 0.05"))
     assert said.count(": Completed, episode_reward_mean ") == 3
-    assert re.search(r"^going-on ", said, re.MULTILINE), said
-    assert re.search(r"^best ", said, re.MULTILINE), said
+    shows(said, r"^going-on ", r"^best ")
 
 
-@pytest.mark.slow
 @partial(runs_jobs, seconds=900)
 def test_policy_training(workplace: Path) -> None:
     few = r": 0.02, \"rl.training.config.moves_per_iteration\": 500"
@@ -115,37 +117,31 @@ def test_policy_training(workplace: Path) -> None:
     said = execute(workplace, "2_policy_training", *changes)
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert re.search(r"episode_reward_mean +-?\d", said), said  # CloudWatch's
-    assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
-    assert re.search(r"^searcher +\d+\.\d ± ", said, re.MULTILINE), said
-    for made in ("runs/sagemaker/curve.png", "replays/sagemaker.gif"):
-        assert (workplace / made).stat().st_size > 0, said
+    shows(said, r"^trained +\d+\.\d ± ", r"^searcher +\d+\.\d ± ")
+    leaves(workplace, "runs/sagemaker/curve.png", "replays/sagemaker.gif")
     check_published(said)
 
 
-@pytest.mark.slow
 @runs_jobs
 def test_homogeneous(workplace: Path) -> None:
     said = execute(workplace, "3_homogeneous", ("minutes = 3", "minutes = 0.1"))
-    assert re.search(r"2.* num_env_runners.* 0", said)
+    shows(said, r"2.* num_env_runners.* 0")
     taken, again, goes_on = said.partition("the job resumes on new instances")
     assert "algo-1 | training_iteration=1 " in taken
     assert again
     assert "algo-2 | algo-2 ends" in goes_on
     assert "algo-1 | training_iteration=1 " not in goes_on
-    assert (workplace / "runs/homogeneous/curve.png").stat().st_size > 0
+    leaves(workplace, "runs/homogeneous/curve.png")
 
 
-@pytest.mark.slow
 @runs_jobs
 def test_heterogeneous(workplace: Path) -> None:
     said = execute(workplace, "4_heterogeneous", ("minutes = 3", "minutes = 0.1"))
     assert "algo-1 | training_iteration=1 " in said
-    assert re.search(r"secondary/algo-1.* primary/algo-1", said)
-    assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
-    assert (workplace / "replays/heterogeneous.gif").stat().st_size > 0
+    shows(said, r"secondary/algo-1.* primary/algo-1", r"^trained +\d+\.\d ± ")
+    leaves(workplace, "replays/heterogeneous.gif")
 
 
-@pytest.mark.slow
 @partial(runs_jobs, seconds=3600)
 def test_published_experiment(workplace: Path) -> None:
     small = ("minutes = 20", "minutes = 0.02")
@@ -155,11 +151,10 @@ def test_published_experiment(workplace: Path) -> None:
     assert (workplace / "published-experiment" / "graphs.png").stat().st_size > 5_000
 
 
-@pytest.mark.slow
 @runs_jobs
 def test_hill_training(workplace: Path) -> None:
     said = execute(workplace, "6_hill_training", ("minutes = 0.5", "minutes = 0.05"))
-    assert re.search(r"^fatal +- +allowed +- +- *$", said, re.MULTILINE), said
+    shows(said, r"^fatal +- +allowed +- +- *$")
     for label in ("vanilla", "mask", "fine-walls", "pay-kills"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
     # The table is too wide, and shown in two parts: the first has the deaths at walls.
@@ -168,29 +163,26 @@ def test_hill_training(workplace: Path) -> None:
         for label in ("mask", "vanilla")
     )
     assert masked < vanilla, said
-    for made in ("runs/hill/curves.png", "replays/hill.gif"):
-        assert (workplace / made).stat().st_size > 0, said
+    leaves(workplace, "runs/hill/curves.png", "replays/hill.gif")
 
 
-@pytest.mark.slow
 @runs_jobs
 def test_procgen_train(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
     said = execute(workplace, "procgen_1_train", ("minutes = 1 ", "minutes = 0.05 "))
     assert "algo-1 | training_iteration=1 " in said
-    assert re.search(r"coinrun .*reward .*score", said), said
+    shows(said, r"coinrun .*reward .*score")
     for made in ("curve.png", "videos/coinrun-000.gif"):
         assert (workplace / "runs/procgen" / made).stat().st_size > 0, said
 
 
-@pytest.mark.slow
 @runs_jobs
 def test_procgen_distributed(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
     said = execute(workplace, "procgen_2_distributed", ("minutes = 0.5", "minutes = 0.05"))
     assert "algo-2 | algo-2 ends" in said
     assert said.count("algo-1 | training_iteration=1 ") == 2
-    assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
+    leaves(workplace, "runs/procgen-distributed.png")
 
 
 @pytest.mark.slow
@@ -200,7 +192,7 @@ def test_heuristics_developer(workplace: Path) -> None:
     assert "mine: passed" in said
     assert "2 of 2" in said
     assert not re.search(r"^FAIL ", said, re.MULTILINE), said
-    assert re.search(r"^mine +\d+\.\d ± ", said, re.MULTILINE), said
+    shows(said, r"^mine +\d+\.\d ± ")
     check_published(said)
 
 
@@ -224,7 +216,7 @@ def test_deploy_and_compete(workplace: Path) -> None:
     assert moves, said
     assert float(moves[1]) > 1
     check_published(said)
-    assert (workplace / "replays/online.gif").stat().st_size > 0
+    leaves(workplace, "replays/online.gif")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

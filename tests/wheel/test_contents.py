@@ -24,10 +24,10 @@ HOMES = {
 KINDS = {
     "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", ".txt", "py.typed"},
     "battlesnake_heuristics": {
-        *(".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".jsonl", ".evaluation", ".md"),
+        *(".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".jsonl", ".evaluation", ".md")
     },
     "battlesnake_server": {
-        *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt", ""),
+        *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt", "")
     },
     "battlesnake_rl": {".py", ".yaml", ".txt"},
     "sagemaker_rl": {".py"},
@@ -35,7 +35,7 @@ KINDS = {
 """The kinds of files in each."""
 
 OF_JOBS_ONLY = {
-    *("imports.py", "requirements.txt", "rollout.py", "train-mabs.py", "train-procgen.py"),
+    *("imports.py", "requirements.txt", "rollout.py", "train-mabs.py", "train-procgen.py")
 }
 """What a job has beside the packages: its scripts."""
 

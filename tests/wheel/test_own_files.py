@@ -130,16 +130,8 @@ def test_the_commands_train_measure_and_play_with_it(mine: Workplace, policy: st
 def test_it_plays_over_a_socket_and_appears_on_the_pages(mine: Workplace, policy: str) -> None:
     port = free_port()
     snake = f"http://127.0.0.1:{port}"
-    serve = [
-        "serve",
-        "--policy",
-        policy,
-        "--policy-rules",
-        "mine.py",
-        "--send-decisions",
-        "--port",
-        str(port),
-    ]
+    serve = ["serve", "--policy", policy, "--policy-rules", "mine.py", "--send-decisions"]
+    serve += ["--port", str(port)]
     arena = ["arena", f"door={snake}", "random", *BOARD, "--games", "2", "--jobs", "1",
              "--timeout", "5000", "--database", "sqlite:///pages.db", "--web",
              "--port", "0"]  # fmt: skip
