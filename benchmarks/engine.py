@@ -173,9 +173,8 @@ def _measure_step_seconds(num_games: int, turns: int) -> tuple[float, float]:
     step = wrap_with_timer("step", env.step)
     rand = np.random.default_rng(0)
     _, infos = env.reset(seed=1)
-    for turn in range(
-        -100, turns
-    ):  # The first 100 turns warm up the caches and spread the turn numbers of the games.
+    # The first 100 turns warm up the caches and spread the turn numbers of the games.
+    for turn in range(-100, turns):
         if turn == 0:
             spent["step"] = 0.0
             for name in ("step", "reset", "action_mask"):

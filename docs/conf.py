@@ -19,12 +19,7 @@ project_copyright = f"2026, {author}"
 version = release = installed("battlesnake-gym")
 
 
-extensions = [
-    "sphinx.ext.autodoc",
-    "myst_nb",
-    "reference_pages",
-    "page_head",
-]
+extensions = ["sphinx.ext.autodoc", "myst_nb", "reference_pages", "page_head"]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**",

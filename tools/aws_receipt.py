@@ -29,11 +29,7 @@ from botocore.exceptions import ClientError
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_server.aws import publish, snake_stack
-from battlesnake_server.aws.stacks import (
-    Account,
-    account_from_environment,
-    require_stack,
-)
+from battlesnake_server.aws.stacks import Account, account_from_environment, require_stack
 from battlesnake_server.commands import pack_command
 from battlesnake_server.commands.aws_deploy_command import move_request_body
 from battlesnake_server.commands.aws_undeploy_command import undeploy

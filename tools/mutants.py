@@ -222,17 +222,8 @@ class _ProjectCopy:
             The first failing test, "too late" after the time limit, or "" if all tests pass.
         """
         folders = os.pathsep.join(str(self.folder / name) for name in _SOURCE_FOLDERS)
-        words = [
-            "timeout",
-            "--signal=KILL",
-            str(seconds),
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-        ]
-        words += ["-n0", "--tb=line", "-m", "not slow", "-p", "no:cacheprovider"]
+        words = ["timeout", "--signal=KILL", str(seconds), sys.executable, "-m", "pytest"]
+        words += ["-x", "-q", "-n0", "--tb=line", "-m", "not slow", "-p", "no:cacheprovider"]
         done = subprocess.run(
             [*words, "-p", "no_smaller_example", *tests.split()],
             cwd=self.folder,
