@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.boards.limited_view import check_view_radius
-from battlesnake_gym.game_spec import IntPerGame
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.game_spec import STANDARD_GAME, IntPerGame
 from battlesnake_gym.rules import Game, RulesError, State, start
 from battlesnake_gym.rules.maps import MAPS
 from battlesnake_gym.rules.placement import MAX_SNAKES
@@ -59,29 +60,23 @@ class GameArrays:
     ate: NDArray[np.bool_]
     facing: NDArray[np.uint8]
 
-    def _set_attributes(
-        self,
-        num_games: int,
-        width: IntPerGame,
-        height: IntPerGame,
-        num_snakes: IntPerGame,
-        game: Game,
-        food_rng: str,
-    ) -> None:
-        self.num_games = num_games
+    def _set_attributes(self, sizes: NDArray[np.int32], game: Game, food_rng: str) -> None:
+        self.num_games = len(sizes)
         self.game = game
         self.food_rng = food_rng
-        self.num_snakes = int(np.max(num_snakes))
-        self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
+        self._sizes = sizes.tolist()
+        width, height, self.num_snakes = sizes.max(axis=0).tolist()
+        self._largest = width, height, self.num_snakes
 
 
 def check_game_arguments(
     num_games: int,
-    width: IntPerGame,
-    height: IntPerGame,
-    num_snakes: IntPerGame,
-    game: Game,
-    food_rng: str,
+    *,
+    width: IntPerGame = EnvConfig.width,
+    height: IntPerGame = EnvConfig.height,
+    num_snakes: IntPerGame = EnvConfig.num_snakes,
+    game: Game = STANDARD_GAME,
+    food_rng: str = EnvConfig.food_rng,
 ) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
     """Check the arguments of new games.
 

@@ -102,7 +102,6 @@ class EngineGames(Batch, GameArrays):
 
     _ids: dict[int, list[str]]
     """Snake ids of the games that `load` has loaded, by game index."""
-    _given: dict[str, IntPerGame]
 
     def __new__(
         cls,
@@ -116,12 +115,16 @@ class EngineGames(Batch, GameArrays):
     ) -> EngineGames:
         """Create the games after a check of all arguments."""
         sizes, numbers = argument_checks.check_game_arguments(
-            num_games, width, height, num_snakes, game, food_rng
+            num_games,
+            width=width,
+            height=height,
+            num_snakes=num_snakes,
+            game=game,
+            food_rng=food_rng,
         )
         games = super().__new__(cls, num_games, sizes, numbers, game.map)
-        games._set_attributes(num_games, width, height, num_snakes, game, food_rng)
+        games._set_attributes(sizes, game, food_rng)
         games._ids = {}
-        games._given = {"width": width, "height": height, "num_snakes": num_snakes}
         for name, view in _create_views(games, num_games, games.num_snakes).items():
             setattr(games, name, view)
         return games
@@ -152,12 +155,12 @@ class EngineGames(Batch, GameArrays):
         Only the same version of the compiled engine can read the pickle; any other version raises
         ``ValueError``.
         """
-        recipe = {
-            "num_games": self.num_games,
-            **{name: np.asarray(sizes).tolist() for name, sizes in self._given.items()},
-            "game": self.game,
-            "food_rng": self.food_rng,
-        }
+        recipe = dict(
+            zip(("width", "height", "num_snakes"), zip(*self._sizes, strict=True), strict=True),
+            num_games=self.num_games,
+            game=self.game,
+            food_rng=self.food_rng,
+        )
         return _restore_games, (recipe, _engine.SOURCES_HASH, self.dump(), self._ids)
 
     def state(self, game: int) -> State:
@@ -228,7 +231,11 @@ class EngineGames(Batch, GameArrays):
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the action masks of ``kind`` to ``out``, bool [N, S, 4]; see `masks`."""
-        self.action_mask_into(masks.fault_flags(kind), out)
+        flags = masks.fault_flags(kind)
+        if flags is None:
+            masks.write_masks(self.game, map(self.state, range(self.num_games)), kind, out)
+        else:
+            self.action_mask_into(flags, out)
 
 
 def _restore_games(
@@ -265,15 +272,7 @@ def _create_views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[A
     return views
 
 
-def make_games(
-    num_games: int,
-    *,
-    width: IntPerGame,
-    height: IntPerGame,
-    num_snakes: IntPerGame,
-    game: Game,
-    food_rng: str,
-) -> EngineGames:
+def make_games(num_games: int, *, game: Game, **options: Any) -> EngineGames:
     """Create `Games`, or `PythonGames` if only the Python rules implement the map.
 
     A warning reports the use of `PythonGames`.
@@ -287,9 +286,7 @@ def make_games(
         games: Any = PythonGames
     else:
         games = Games
-    made: EngineGames = games(
-        num_games, width=width, height=height, num_snakes=num_snakes, game=game, food_rng=food_rng
-    )
+    made: EngineGames = games(num_games, game=game, **options)
     return made
 
 

@@ -29,17 +29,14 @@ class PythonGames(GameArrays):
         self,
         num_games: int,
         *,
-        width: IntPerGame = EnvConfig.width,
-        height: IntPerGame = EnvConfig.height,
-        num_snakes: IntPerGame = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
         food_rng: str = EnvConfig.food_rng,
+        **sizes: IntPerGame,
     ) -> None:
-        sizes, _ = argument_checks.check_game_arguments(
-            num_games, width, height, num_snakes, game, food_rng
+        checked, _ = argument_checks.check_game_arguments(
+            num_games, game=game, food_rng=food_rng, **sizes
         )
-        self._set_attributes(num_games, width, height, num_snakes, game, food_rng)
-        self._sizes = sizes.tolist()
+        self._set_attributes(checked, game, food_rng)
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
         self._observers: dict[int, tuple[Observation, NDArray[np.uint8], bool]] = {}
@@ -121,12 +118,8 @@ class PythonGames(GameArrays):
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the masks of ``kind`` to ``out``; see `engine.EngineGames.action_mask`."""
-        masks.check_kind(kind)
         _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
-        out[:] = True
-        for i, state in enumerate(self._states):
-            for seat, snake in enumerate(state.snakes):
-                out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
+        masks.write_masks(self.game, self._states, kind, out)
 
     def _update_observations(self, i: int, restart: bool = False) -> None:
         """Update the observations of game ``i``.

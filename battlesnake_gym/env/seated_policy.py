@@ -56,7 +56,7 @@ class SeatedPolicy:
         """
         policy = self.policy
         observation, facing = policy.observation, self._vector.games.facing[seats]
-        self._vector.write_action_mask(policy.action_mask_kind, self._mask)
+        self._vector.games.action_mask(policy.action_mask_kind, self._mask)
         mask = observation.relative_mask(self._mask[seats], facing)
         seen = self._vector.observe_as(observation, self._shape)[seats]
         states = self._memory.states(policy.state_size)

@@ -353,18 +353,6 @@ class VectorBattlesnake:
             self._extra_obs[key] = seen
         return self._extra_obs[key]
 
-    def write_action_mask(self, kind: str, out: npt.NDArray[np.bool_]) -> None:
-        """Write the action masks of ``kind`` to ``out``, bool [N, S, 4]; see `masks`."""
-        if masks.in_engine(kind) or not isinstance(self.games, EngineGames):
-            self.games.action_mask(kind, out)
-            return
-        out[:] = True
-        for i in range(self.num_games):
-            state = self.games.state(i)
-            for seat, snake in enumerate(state.snakes):
-                if snake.alive:
-                    out[i, seat] = masks.action_mask(self.game, state, snake.id, kind)
-
     @property
     def last_action_mask(self) -> npt.NDArray[np.bool_]:
         """Action mask of the last ``infos``, bool [N, S, 4]."""
@@ -420,7 +408,7 @@ class VectorBattlesnake:
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
-        self.write_action_mask(self.action_mask_kind, self._masks)
+        games.action_mask(self.action_mask_kind, self._masks)
         mask = self._allowed = self.observation.relative_mask(self._masks, games.facing)
         return {
             "action_mask": mask,

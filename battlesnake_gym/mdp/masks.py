@@ -25,7 +25,7 @@ every move.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 import numpy as np
@@ -87,11 +87,6 @@ def register(kind: str, mask_fn: MaskFn) -> None:
     _custom_masks[kind] = mask_fn
 
 
-def in_engine(kind: str) -> bool:
-    """Return whether the engine can compute all kinds that ``kind`` joins with ``+``."""
-    return all(name in _FAULTS_BY_KIND for name in kind.split("+"))
-
-
 def check_kind(kind: str) -> str:
     """Return ``kind`` after a check that all kinds joined with ``+`` are known.
 
@@ -112,14 +107,15 @@ def check_kind(kind: str) -> str:
 
 
 @cache
-def fault_flags(kind: str) -> bytes:
-    """Return one byte of fault flags per kind that ``kind`` joins, for the C code."""
-    check_kind(kind)
-    if not in_engine(kind):
-        raise ValueError(
-            f"the engine cannot compute the action mask {kind!r}: a part of it is custom"
-        )
-    return bytes(_FAULTS_BY_KIND[name] for name in kind.split("+"))
+def fault_flags(kind: str) -> bytes | None:
+    """Return one byte of fault flags per kind that ``kind`` joins, for the C code.
+
+    The result is None if a part of ``kind`` is custom.
+    """
+    names = check_kind(kind).split("+")
+    if not all(name in _FAULTS_BY_KIND for name in names):
+        return None
+    return bytes(_FAULTS_BY_KIND[name] for name in names)
 
 
 def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[np.bool_]:
@@ -147,6 +143,15 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
         if left.any():
             mask = left
     return mask
+
+
+def write_masks(game: Game, states: Iterable[State], kind: str, out: NDArray[np.bool_]) -> None:
+    """Write the action masks of all snakes in ``states`` to ``out``, bool [N, S, 4]."""
+    check_kind(kind)
+    out[:] = True
+    for i, state in enumerate(states):
+        for seat, snake in enumerate(state.snakes):
+            out[i, seat] = action_mask(game, state, snake.id, kind)
 
 
 def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
