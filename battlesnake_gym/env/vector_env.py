@@ -58,11 +58,13 @@ class _BaseVectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
 
     def __init__(
         self,
-        num_envs: int,
         games: VectorBattlesnake,
+        env_games: npt.NDArray[np.intp],
+        seats: npt.NDArray[np.intp],
         autoreset_mode: AutoresetMode | str,
         render_mode: str | None,
     ) -> None:
+        """Create the sub-environments, of which number i is ``seats[i]`` of ``env_games[i]``."""
         if render_mode is not None:
             raise UnsupportedMode(
                 f"render_mode must be None for many games at once, got {render_mode!r}; "
@@ -72,13 +74,22 @@ class _BaseVectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.games = games
         """The `VectorBattlesnake` that plays all seats of all games."""
-        self.num_envs = num_envs
+        self.num_envs = num_envs = len(env_games)
         self.single_observation_space = games.single_observation_space
         self.single_action_space = games.single_action_space
         self.observation_space = batch_space(games.single_observation_space, num_envs)
         self.action_space = batch_space(games.single_action_space, num_envs)
+        self._env_games, self._seats = env_games, seats
         self._all_envs = np.ones(num_envs, np.bool_)
         self.closed = False
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Bytes, Infos]:
+        """Start a new game in every sub-environment; see `VectorBattlesnake.reset`."""
+        _, infos = self.games.reset(seed=seed, options=options)
+        self._assign_seats(infos)
+        return self._observations(), self._infos(infos)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the games."""
@@ -94,12 +105,13 @@ class _BaseVectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         if self.autoreset_mode is AutoresetMode.NEXT_STEP or not ended.any():
             return self._observations(), rewards, terminations, truncations, self._infos(infos)
         last, last_infos = self._observations(), self._infos(infos)
-        over = self._ended_envs(ended)
+        over = ended[self._env_games]
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(over).tolist():
             final[i] = last[i]
         acted = infos["acted"]
-        reset_infos = self._after_reset(self.games.reset_ended())
+        reset_infos = self.games.reset_ended()
+        self._after_reset(reset_infos)
         infos = self._infos({**reset_infos, "acted": acted})
         infos |= {"final_obs": final, "_final_obs": over}
         infos |= {"final_info": last_infos, "_final_info": over}
@@ -107,30 +119,33 @@ class _BaseVectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
 
     def _infos(self, infos: Infos) -> Infos:
         """Return copies of the infos per sub-environment, with masks of valid entries."""
-        picked = {
-            name: self._select_seats(infos[name]).copy() for name in ("action_mask", *_SEAT_INFOS)
-        }
-        picked |= {
-            name: self._expand_to_envs(infos[name]).copy() for name in ("turn", "seed", "reset")
-        }
+        picked = {name: self._select_seats(infos[name]) for name in ("action_mask", *_SEAT_INFOS)}
+        picked |= {name: infos[name][self._env_games] for name in ("turn", "seed", "reset")}
         return picked | {f"_{name}": self._all_envs for name in picked}
 
     def _observations(self) -> Bytes:
-        raise NotImplementedError
+        """Return a copy of the observations, uint8 [num_envs, C, H, W]."""
+        observed: Bytes = self._select_seats(self.games.observations)
+        return observed
 
     def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert an array [N, S, ...] to an array [num_envs, ...]."""
-        raise NotImplementedError
+        """Convert an array [N, S, ...] to a new array [num_envs, ...]."""
+        return array[self._env_games, self._seats]
 
-    def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert an array [N] to an array [num_envs]."""
-        raise NotImplementedError
+    def _check_actions(self, actions: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions must be {self.num_envs} integers, one for each environment, "
+                f"got {actions.dtype} of shape {actions.shape}"
+            )
+        return actions
 
-    def _ended_envs(self, games: Flags) -> Flags:
-        return self._expand_to_envs(games)
+    def _assign_seats(self, infos: Infos) -> None:
+        """Assign the seats of the games that start."""
 
-    def _after_reset(self, infos: Infos) -> Infos:
-        return infos
+    def _after_reset(self, infos: Infos) -> None:
+        """Process the infos of games that started in place of ended games."""
 
 
 _MODE_OPTIONS = ("autoreset_mode", "render_mode")
@@ -146,7 +161,8 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
     board by board in Python. The seats and opponents of a game depend only on the seed of the game.
 
     An episode ends when the learner's snake is eliminated or the game is over. Observations and
-    infos are copies that belong to the caller.
+    infos are copies that belong to the caller. In a game that starts from a `Board`, the learner
+    plays the snake ``you`` if this snake is living.
 
     Infos: ``action_mask`` bool [num_envs, 4]; ``seat``; ``acted``, whether the action was played;
         ``alive``; ``cause`` (index into `rules.CAUSES`); ``killer`` (a seat or -1); ``length``;
@@ -185,13 +201,12 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
         others = ("num_envs", "opponents", *_MODE_OPTIONS)
         config = EnvConfig.from_options({"num_snakes": num_snakes, **options}, others)
         games = VectorBattlesnake.from_config(config, num_envs)
-        super().__init__(num_envs, games, autoreset_mode, render_mode)
+        env_games, seats = np.arange(num_envs), np.zeros(num_envs, np.intp)
+        super().__init__(games, env_games, seats, autoreset_mode, render_mode)
         self._seated_opponents = SeatedOpponents(self.games)
         codes = [engine_code(one, self.games) for one in self.opponents]
         self._engine_codes = np.array(codes, np.uint8)
         self._seated_opponents.load_policies(self.opponents)
-        self._env_indices = np.arange(num_envs)
-        self._seats = np.zeros(num_envs, np.intp)
         self._actions = np.zeros((num_envs, num_snakes), np.uint8)
 
     def add_past_self(self, policy: ActFn) -> None:
@@ -209,25 +224,6 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
         check_past_opponent(self.opponents)
         self._seated_opponents.add_past_self(policy)
 
-    def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[Bytes, Infos]:
-        """Start a new game in every sub-environment.
-
-        The learner plays the snake ``you`` of a start position of type `Board` if this snake is
-        living.
-
-        Args:
-            seed: As in `VectorBattlesnake.reset`.
-            options: As in `VectorBattlesnake.reset`.
-
-        Returns:
-            The observations and infos.
-        """
-        _, infos = self.games.reset(seed=seed, options=options)
-        self._assign_seats(infos)
-        return self._observations(), self._infos(infos)
-
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:
         """Play one turn of all games.
 
@@ -240,27 +236,22 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
         Raises:
             ValueError: If the actions have the wrong shape or are out of range.
         """
-        actions = np.asarray(actions)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise ValueError(
-                f"actions must be {self.num_envs} integers, one for each environment, "
-                f"got {actions.dtype} of shape {actions.shape}"
-            )
+        actions = self._check_actions(actions)
         if (actions >> 2).any():
             wrong = actions[(actions >> 2) != 0][0]
             raise ValueError(f"actions must be between 0 and 3, got {wrong}")
         self._seated_opponents.move(self._actions, self.games.alive)
-        self._actions[self._env_indices, self._seats] = actions
+        self._actions[self._env_games, self._seats] = actions
         _, rewards, terminations, truncations, infos = self.games.step(self._actions)
         self._seated_opponents.after_step(infos)
         if infos["reset"].any():
             self._assign_seats(infos)
-        terminated = terminations[self._env_indices, self._seats]
-        truncated = truncations[self._env_indices, self._seats]
+        rewards, terminated, truncated = map(
+            self._select_seats, (rewards, terminations, truncations)
+        )
         ended = terminated | truncated
         self.games.end_games(ended)
-        learner_rewards = rewards[self._env_indices, self._seats]
-        return self._step_result(learner_rewards, terminated, truncated, ended, infos)
+        return self._step_result(rewards, terminated, truncated, ended, infos)
 
     def _assign_seats(self, infos: Infos) -> None:
         """Assign the learner and its opponents to seats of the games that start."""
@@ -310,20 +301,9 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
             seed = int(draws[row, column] * 2**31)
             self._seated_opponents.assign(int(games[row]), int(seats[row, column]), opponent, seed)
 
-    def _after_reset(self, infos: Infos) -> Infos:
+    def _after_reset(self, infos: Infos) -> None:
         self._seated_opponents.after_step(infos)
         self._assign_seats(infos)
-        return infos
-
-    def _observations(self) -> Bytes:
-        observed: Bytes = self.games.observations[self._env_indices, self._seats]
-        return observed
-
-    def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return array[self._env_indices, self._seats]
-
-    def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return array
 
     def _infos(self, infos: Infos) -> Infos:
         return super()._infos(infos) | {"seat": self._seats.copy(), "_seat": self._all_envs}
@@ -357,41 +337,17 @@ class SelfPlayVectorEnv(_BaseVectorEnv):
         games = VectorBattlesnake.from_config(
             EnvConfig.from_options(options, ("num_games", *_MODE_OPTIONS)), num_games
         )
-        envs = num_games * games.num_snakes
-        super().__init__(envs, games, autoreset_mode, render_mode)
-
-    def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[Bytes, Infos]:
-        """Start a new game in every sub-environment; see `VectorBattlesnake.reset`."""
-        _, infos = self.games.reset(seed=seed, options=options)
-        return self._observations(), self._infos(infos)
+        env_games, seats = map(np.ravel, np.indices((num_games, games.num_snakes)))
+        super().__init__(games, env_games, seats, autoreset_mode, render_mode)
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:
         """Play one turn of all games with ``actions``, integers [num_envs]."""
-        actions = np.asarray(actions)
-        if actions.shape != (self.num_envs,):
-            raise ValueError(
-                f"actions must be {self.num_envs} integers, one for each environment, "
-                f"got shape {actions.shape}"
-            )
-        seats = actions.reshape(self.games.num_games, self.games.num_snakes)
+        seats = self._check_actions(actions).reshape(self.games.num_games, self.games.num_snakes)
         _, rewards, terminations, truncations, infos = self.games.step(seats)
         ended = np.logical_not(np.logical_or.reduce(infos["alive"], axis=1))
         return self._step_result(
             rewards.reshape(-1), terminations.reshape(-1), truncations.reshape(-1), ended, infos
         )
-
-    def _observations(self) -> Bytes:
-        shape = self.games.single_observation_space.shape
-        observed: Bytes = self.games.observations.reshape(self.num_envs, *shape).copy()
-        return observed
-
-    def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return array.reshape(self.num_envs, *array.shape[2:])
-
-    def _expand_to_envs(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.repeat(array, self.games.num_snakes)
 
 
 def _parse_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
