@@ -22,13 +22,7 @@ from gymnasium.spaces import Discrete
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.env.seated_opponents import (
-    Opponent,
-    SeatedOpponents,
-    check_opponents,
-    check_past_opponent,
-    num_seats,
-)
+from battlesnake_gym.env.seated_opponents import Opponent, check_opponents, num_seats
 from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.single_game import (
     RENDER_FPS,
@@ -88,9 +82,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         self._draw = num_snakes is not None
         seats = num_seats(self.opponents, num_snakes)
         sizes = {"num_snakes": seats, "width": width, "height": height}
-        self._game = SingleGame(sizes | options, render_mode, "opponents")
-        self._seated_opponents = SeatedOpponents(self._game.vector)
-        self._seated_opponents.load_policies(self.opponents)
+        self._game = SingleGame(sizes | options, self.opponents, render_mode)
         self.render_mode = render_mode
         self.observation = self._game.vector.observation
         self.observation_space = self._game.vector.single_observation_space
@@ -108,8 +100,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         Raises:
             ValueError: If "past" is not an opponent.
         """
-        check_past_opponent(self.opponents)
-        self._seated_opponents.add_past_self(policy)
+        self._game.add_past_self(policy)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -147,15 +138,11 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
             ClosedEnvironmentError: If the environment is closed.
         """
         self._game.check_playing(self.seat)
-        actions = np.zeros(self._game.vector.num_snakes, np.uint8)
-        self._seated_opponents.move(actions[None], self._game.infos["alive"])
-        actions[self.seat] = action_index(action, "action")
-        self._game.step(actions)
-        self._seated_opponents.after_step(self._game.infos)
+        self._game.step({self.seat: action_index(action, "action")})
         reward = float(self._game.rewards[0, self.seat])
         terminated = bool(self._game.terminations[0, self.seat])
         truncated = bool(self._game.truncations[0, self.seat])
-        self._seated_opponents.record_results(np.array([terminated or truncated]))
+        self._game.seated_opponents.record_results(np.array([terminated or truncated]))
         observation, info = self._observe()
         return observation, reward, terminated, truncated, info
 
@@ -182,11 +169,9 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         else:
             self.seat = int(self.np_random.choice(living))
         living.remove(self.seat)
-        self._seated_opponents.remove_opponents(np.ones(1, np.bool_))
         for seat, opponent in zip(living, self._draw_opponents(), strict=False):
-            self._seated_opponents.assign(
-                0, seat, opponent, seed=int(self.np_random.integers(2**31))
-            )
+            seed = int(self.np_random.integers(2**31))
+            self._game.seated_opponents.assign(0, seat, opponent, seed)
 
     def _draw_opponents(self) -> list[Opponent]:
         if not self.opponents:

@@ -23,12 +23,7 @@ from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.env.seated_opponents import (
-    Opponent,
-    SeatedOpponents,
-    check_opponents,
-    check_past_opponent,
-)
+from battlesnake_gym.env.seated_opponents import Opponent, check_opponents
 from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.single_game import (
     RENDER_FPS,
@@ -91,9 +86,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     ) -> None:
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
         self.opponents = check_opponents(opponents)
-        self._game = SingleGame(sizes | options, render_mode, "opponents")
-        self._seated_opponents = SeatedOpponents(self._game.vector)
-        self._seated_opponents.load_policies(self.opponents)
+        self._game = SingleGame(sizes | options, self.opponents, render_mode)
         self.render_mode = render_mode
         seats = self._game.vector.num_snakes
         if len(opponents) >= seats:
@@ -126,8 +119,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         Raises:
             ValueError: If "past" is not an opponent.
         """
-        check_past_opponent(self.opponents)
-        self._seated_opponents.add_past_self(policy)
+        self._game.add_past_self(policy)
 
     def observation_space(self, agent: str) -> Box:
         """Return the observation space of an agent."""
@@ -160,10 +152,10 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         states = (options or {}).get("states")
         self._game.reset(self._random, {"states": states})
         living = self._game.infos["alive"][0]
-        self._seated_opponents.remove_opponents(np.ones(1, np.bool_))
         for seat, opponent in enumerate(self.opponents, len(self.possible_agents)):
             if living[seat]:
-                self._seated_opponents.assign(0, seat, opponent, int(self._random.integers(2**31)))
+                seed = int(self._random.integers(2**31))
+                self._game.seated_opponents.assign(0, seat, opponent, seed)
         self.agents = [a for a in self.possible_agents if living[self._seat_index(a)]]
         if self.render_mode == "human":
             self.render()
@@ -187,21 +179,17 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
             ClosedEnvironmentError: If the environment is closed.
         """
         self._game.check_playing()
-        self._game.step(self._merge_actions(actions))
-        self._seated_opponents.after_step(self._game.infos)
+        self._game.step(self._check_actions(actions))
         if self.render_mode == "human":
             self.render()
         acted = self.agents
         observations, infos = self._observations(), self._infos()
-        rewards = {agent: float(self._game.rewards[0, self._seat_index(agent)]) for agent in acted}
-        terminations = {
-            agent: bool(self._game.terminations[0, self._seat_index(agent)]) for agent in acted
-        }
-        truncations = {
-            agent: bool(self._game.truncations[0, self._seat_index(agent)]) for agent in acted
-        }
+        rewards, terminations, truncations = (
+            {agent: array[0, self._seat_index(agent)].item() for agent in acted}
+            for array in (self._game.rewards, self._game.terminations, self._game.truncations)
+        )
         self.agents = [a for a in acted if not (terminations[a] or truncations[a])]
-        self._seated_opponents.record_results(np.array([not self.agents]))
+        self._game.seated_opponents.record_results(np.array([not self.agents]))
         return observations, rewards, terminations, truncations, infos
 
     def render(self) -> str | Frame | None:
@@ -212,15 +200,15 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         """Close the environment; later calls raise ``ClosedEnvironmentError``."""
         self._game.vector.close()
 
-    def _merge_actions(self, actions: Mapping[str, int | np.integer[Any]]) -> npt.NDArray[np.uint8]:
+    def _check_actions(self, actions: Mapping[str, int | np.integer[Any]]) -> dict[int, int]:
+        """Return the actions by seat."""
         for agent in actions:
             if agent not in self.agents:
                 raise ValueError(
                     f"actions contains {agent!r}, which is not a living agent; "
                     f"give actions for {', '.join(self.agents)}"
                 )
-        taken = np.zeros(self._game.vector.num_snakes, np.uint8)
-        self._seated_opponents.move(taken[None], self._game.infos["alive"])
+        taken = {}
         for agent in self.agents:
             if agent not in actions:
                 raise ValueError(

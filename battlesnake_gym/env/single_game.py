@@ -8,7 +8,7 @@ number stream, so a seed reproduces the game of the official engine.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from gymnasium.error import ResetNeeded, UnsupportedMode
 
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.seated_opponents import Opponent, SeatedOpponents, check_past_opponent
+from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import Infos, VectorBattlesnake, parse_start_states
 from battlesnake_gym.rules import MOVES, State
 
@@ -30,19 +32,22 @@ Frame = npt.NDArray[np.uint8]
 class SingleGame:
     """Vector environment with one game, and the options of `EnvConfig`.
 
-    ``food_rng`` is "official" by default. The attributes ``observations``, ``rewards``,
-    ``terminations``, ``truncations`` and ``infos`` are the last result of `VectorBattlesnake.step`,
-    so their first axis has length 1.
+    ``food_rng`` is "official" by default. ``seated_opponents`` assigns the opponents to seats. The
+    attributes ``observations``, ``rewards``, ``terminations``, ``truncations`` and ``infos`` are
+    the last result of `VectorBattlesnake.step`, so their first axis has length 1.
 
     Args:
         options: Fields of `EnvConfig`.
+        opponents: Result of `seated_opponents.check_opponents`.
         render_mode: None or one of `RENDER_MODES`.
-        *others: Names of further arguments of the environment, for suggestions in error messages.
     """
 
-    def __init__(self, options: Mapping[str, Any], render_mode: str | None, *others: str) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], opponents: Sequence[Opponent], render_mode: str | None
+    ) -> None:
+        self.opponents = opponents
         config = EnvConfig.from_options(
-            {"food_rng": "official", **options}, ("render_mode", *others)
+            {"food_rng": "official", **options}, ("render_mode", "opponents")
         )
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise UnsupportedMode(
@@ -51,9 +56,16 @@ class SingleGame:
         self.render_mode = render_mode
         self.vector = VectorBattlesnake.from_config(config, 1)
         self.infos: Infos = {}
+        self.seated_opponents = SeatedOpponents(self.vector)
+        self.seated_opponents.load_policies(self.opponents)
+
+    def add_past_self(self, policy: ActFn) -> None:
+        """Add an opponent "past"; see `vector_env.BattlesnakeVectorEnv.add_past_self`."""
+        check_past_opponent(self.opponents)
+        self.seated_opponents.add_past_self(policy)
 
     def reset(self, random: np.random.Generator, options: Mapping[str, Any]) -> State | None:
-        """Start a new game with a seed from ``random``.
+        """Start a new game without opponents, with a seed from ``random``.
 
         Args:
             random: Random generator.
@@ -68,17 +80,23 @@ class SingleGame:
         self.observations, self.infos = self.vector.reset(
             seed=int(random.integers(2**63)), options={"states": [start]} if start else None
         )
+        self.seated_opponents.remove_opponents(np.ones(1, np.bool_))
         return start
 
-    def step(self, actions: npt.NDArray[np.uint8]) -> None:
-        """Play one turn with one action per seat, uint8 [S]."""
+    def step(self, actions: Mapping[int, int]) -> None:
+        """Play one turn with the actions by seat, and with the opponents' moves."""
+        taken = np.zeros((1, self.vector.num_snakes), np.uint8)
+        self.seated_opponents.move(taken, self.infos["alive"])
+        for seat, action in actions.items():
+            taken[0, seat] = action
         (
             self.observations,
             self.rewards,
             self.terminations,
             self.truncations,
             self.infos,
-        ) = self.vector.step(actions[None])
+        ) = self.vector.step(taken)
+        self.seated_opponents.after_step(self.infos)
 
     def check_playing(self, seat: int | None = None) -> None:
         """Raise an error if the environment is closed or no game is running.

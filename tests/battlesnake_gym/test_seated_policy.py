@@ -127,7 +127,7 @@ def test_environments_record_results_against_past_selves(mode: str) -> None:
     size: dict[str, Any] = {"width": 7, "height": 7, "action_mask": "none"}
     if mode == "pettingzoo":
         agents = parallel_env(2, opponents=["past"], **size)
-        past = agents._seated_opponents._past_selves
+        past = agents._game.seated_opponents._past_selves
         agents.add_past_self(last_allowed)
         for seed in range(5):
             agents.reset(seed=seed)
@@ -135,7 +135,7 @@ def test_environments_record_results_against_past_selves(mode: str) -> None:
                 agents.step({"snake_0": 0})
     elif mode == "single":
         env = BattlesnakeEnv(["past"], **size)
-        past = env._seated_opponents._past_selves
+        past = env._game.seated_opponents._past_selves
         env.add_past_self(last_allowed)
         for seed in range(5):
             env.reset(seed=seed)
