@@ -25,9 +25,9 @@ An encoder combines:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import accumulate
 from operator import or_
 from typing import Any
@@ -107,35 +107,8 @@ MAX_BORDERED_SIZE = 21
 The value is the largest board size of the starter pack, 19, plus a border on both sides.
 """
 
-# The C code (engine/csrc/observe.h) uses the same codes of views and values.
-_VIEW_CODES = {"board": 0, "head": 1, "facing": 2}
-_VALUE_CODES = {"planes": 0, "51s": 1, "num": 2, "territory": 3, "memory": 4}
-
-# Each encoder name maps to the values and the view of the encoder.
-_ENCODERS = {
-    "planes": ("planes", "board"),
-    "centered": ("planes", "head"),
-    "facing": ("planes", "facing"),
-    "territory": ("territory", "board"),
-    "memory": ("memory", "board"),
-    "flat-51s": ("51s", "board"),
-    "bordered-51s": ("51s", "board"),
-    "max-bordered-51s": ("51s", "board"),
-    "flat-num": ("num", "board"),
-    "bordered-num": ("num", "board"),
-    "max-bordered-num": ("num", "board"),
-}
-
-_PLANES_BY_VALUES = {
-    "planes": PLANES,
-    "51s": _STARTER_PLANES,
-    "num": _STARTER_PLANES,
-    "territory": PLANES + _TERRITORY_PLANES,
-    "memory": PLANES + _MEMORY_PLANES,
-}
-
-ENCODER_NAMES = tuple(_ENCODERS)
-"""Names of the built-in encoders."""
+_VIEWS = ("board", "head", "facing")
+"""Names of the views; the C code (engine/csrc/observe.h) uses the indices."""
 
 _MAX_FRAME_STACK = 8
 
@@ -146,17 +119,36 @@ The arguments are a state and the id of a living snake.
 """
 
 
+_SizeFn = Callable[[int, int], tuple[int, int]]
+"""Function from the width and height of a board to the rows and columns of the planes."""
+
+
+def _board_size(width: int, height: int) -> tuple[int, int]:
+    return height, width
+
+
 @dataclass(frozen=True, slots=True)
-class _CustomEncoder:
-    """Custom encoder that `register` has registered."""
+class _Encoder:
+    """Definition of an encoder.
+
+    Attributes:
+        planes: Names of the planes, in order.
+        encode: Function that returns the planes of the board, and the values outside the board.
+        size: Function that returns the size of the planes.
+        view: One of `_VIEWS`.
+        code: Code of the values in the C code; None for a custom encoder.
+        version: Version of a custom encoder.
+    """
 
     planes: tuple[str, ...]
-    encode: EncodeFn
-    size: Callable[[int, int], tuple[int, int]]
-    version: int
+    encode: Callable[[State, Snake], tuple[Bytes, Bytes]]
+    size: _SizeFn = _board_size
+    view: str = "board"
+    code: int | None = None
+    version: int = 1
 
 
-_custom_encoders: dict[str, _CustomEncoder] = {}
+_custom_encoders: dict[str, _Encoder] = {}
 
 
 def register(
@@ -164,7 +156,7 @@ def register(
     planes: Sequence[str],
     encode: EncodeFn,
     *,
-    size: Callable[[int, int], tuple[int, int]] = lambda width, height: (height, width),
+    size: _SizeFn = _board_size,
     version: int = 1,
 ) -> None:
     """Register a custom encoder as an observation name.
@@ -187,7 +179,18 @@ def register(
     """
     if name in _ENCODERS:
         raise ValueError(f"the observation {name!r} is built in; choose another name")
-    _custom_encoders[name] = _CustomEncoder(tuple(planes), encode, size, version)
+
+    def encode_checked(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+        found = np.asarray(encode(state, own.id))
+        wanted = (len(planes), *size(state.width, state.height))
+        if found.dtype != np.uint8 or found.shape != wanted:
+            raise ValueError(
+                f"observation {name!r} must return uint8 of shape {wanted}, "
+                f"got {found.dtype} of shape {found.shape}"
+            )
+        return found, np.zeros(len(planes), np.uint8)
+
+    _custom_encoders[name] = _Encoder(tuple(planes), encode_checked, size, version=version)
 
 
 RELATIVE_TO_ABSOLUTE: NDArray[np.uint8] = np.array(
@@ -240,9 +243,7 @@ class Observation:
     @property
     def planes(self) -> tuple[str, ...]:
         """Names of the planes of one turn, in order."""
-        if not self.in_engine:
-            return _custom_encoders[self.name].planes
-        return _PLANES_BY_VALUES[self._values_name]
+        return self._encoder.planes
 
     @property
     def in_engine(self) -> bool:
@@ -252,12 +253,12 @@ class Observation:
     @property
     def relative(self) -> bool:
         """Whether actions are relative to the snake's direction (see `absolute_actions`)."""
-        return self._view_name == "facing"
+        return self._encoder.view == "facing"
 
     @property
     def depends_on_earlier_turns(self) -> bool:
         """Whether an observation shows more than the current turn (see ``out`` of `encode`)."""
-        return self.frame_stack > 1 or self._has_memory
+        return self.frame_stack > 1 or self.name == "memory"
 
     @property
     def codes(self) -> tuple[int, int]:
@@ -266,23 +267,16 @@ class Observation:
         Raises:
             ValueError: If the encoder is custom.
         """
-        if not self.in_engine:
+        encoder = self._encoder
+        if encoder.code is None:
             raise ValueError(
                 f"the engine cannot compute the observation {self.name!r}: it is custom"
             )
-        return _VALUE_CODES[self._values_name], _VIEW_CODES[self._view_name]
+        return encoder.code, _VIEWS.index(encoder.view)
 
     @property
-    def _has_memory(self) -> bool:
-        return self.in_engine and self._values_name == "memory"
-
-    @property
-    def _values_name(self) -> str:
-        return _ENCODERS[self.name][0]
-
-    @property
-    def _view_name(self) -> str:
-        return _ENCODERS[self.name][1] if self.in_engine else "board"
+    def _encoder(self) -> _Encoder:
+        return _ENCODERS.get(self.name) or _custom_encoders[self.name]
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
         """Return the shape ``(planes * frame_stack, rows, columns)`` of an observation.
@@ -297,23 +291,13 @@ class Observation:
         for field, value in (("width", width), ("height", height)):
             if value < 1:
                 raise ValueError(f"{field} must be at least 1, got {value}")
-        rows, columns = height, width
-        if not self.in_engine:
-            rows, columns = _custom_encoders[self.name].size(width, height)
-        elif self.name.startswith("bordered"):
-            rows, columns = height + 2, width + 2
-        elif self.name.startswith("max-bordered"):
-            if max(width, height) > MAX_BORDERED_SIZE - 2:
-                raise ValueError(
-                    f"observation {self.name!r} fits boards of up to {MAX_BORDERED_SIZE - 2} cells "
-                    f"a side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
-                )
-            rows = columns = MAX_BORDERED_SIZE
-        elif self._view_name == "head":
-            rows, columns = 2 * height - 1, 2 * width - 1
-        elif self._view_name == "facing":
-            rows = columns = 2 * max(width, height) - 1
-        return len(self.planes) * self.frame_stack, rows, columns
+        encoder = self._encoder
+        if encoder.size is _max_bordered_size and max(width, height) > MAX_BORDERED_SIZE - 2:
+            raise ValueError(
+                f"observation {self.name!r} fits boards of up to {MAX_BORDERED_SIZE - 2} cells "
+                f"a side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
+            )
+        return len(encoder.planes) * self.frame_stack, *encoder.size(width, height)
 
     def space(self, width: int, height: int) -> gymnasium.spaces.Box:
         """Return the Gymnasium space of one snake's observation."""
@@ -369,27 +353,13 @@ class Observation:
         if not snake.alive:
             out[:] = 0
             return out
-        planes = len(self.planes)
+        encoder, planes = self._encoder, len(self.planes)
         out[planes:] = 0 if state.turn == 0 else out[:-planes].copy()
-        if self.in_engine:
-            board, outside = _VALUE_FUNCTIONS[self._values_name](state, snake)
-        else:
-            board, outside = self._custom_planes(state, snake_id), np.zeros(planes, np.uint8)
-        out[: len(board)] = _paste_board(self._view_name, board, outside, snake, out.shape[1:])
-        if self._has_memory:
+        board, outside = encoder.encode(state, snake)
+        out[: len(board)] = _paste_board(encoder.view, board, outside, snake, out.shape[1:])
+        if self.name == "memory":
             _update_memory(out[:planes], state, snake, view_radius)
         return out
-
-    def _custom_planes(self, state: State, snake_id: str) -> Bytes:
-        """Return the planes of a custom encoder, after a check of shape and dtype."""
-        planes = np.asarray(_custom_encoders[self.name].encode(state, snake_id))
-        wanted = (len(self.planes), *_custom_encoders[self.name].size(state.width, state.height))
-        if planes.dtype != np.uint8 or planes.shape != wanted:
-            raise ValueError(
-                f"observation {self.name!r} must return uint8 of shape {wanted}, "
-                f"got {planes.dtype} of shape {planes.shape}"
-            )
-        return planes
 
     def absolute_actions(
         self, actions: NDArray[np.integer[Any]], facing: NDArray[np.integer[Any]]
@@ -420,11 +390,7 @@ class Observation:
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for policy files, from which `get` creates an equal encoder."""
         content = {"name": self.name, "frame_stack": self.frame_stack, "planes": list(self.planes)}
-        return (
-            content
-            if self.in_engine
-            else content | {"version": _custom_encoders[self.name].version}
-        )
+        return content if self.in_engine else content | {"version": self._encoder.version}
 
 
 def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
@@ -458,7 +424,7 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
             f"observation {found.name!r} has the planes {', '.join(found.planes)}, "
             f"got {', '.join(map(str, planes))}; it was stored by another version"
         )
-    version = 1 if found.in_engine else _custom_encoders[found.name].version
+    version = found._encoder.version
     if observation.get("version", version) != version:
         raise ValueError(
             f"observation {found.name!r} has version {version}, got "
@@ -532,13 +498,13 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
     bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
 
     def blocked_cells(turns: int) -> int:
-        return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
+        return functools.reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
 
     exits = [shape.spread(shape.bit(snake.head)) & ~blocked_cells(1) for snake in snakes]
     planes = np.zeros((len(_TERRITORY_PLANES), state.height * state.width), np.uint8)
     for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, blocked_cells)):
         planes[0][cell_indices(won[0])] = _territory_value(turn)
-        planes[1][cell_indices(reduce(or_, won[1:], 0))] = _territory_value(turn)
+        planes[1][cell_indices(functools.reduce(or_, won[1:], 0))] = _territory_value(turn)
     for move, plane in zip(MOVES, planes[2:], strict=True):
         target = shape.step(own.head, move)
         if not shape.bit(target) & exits[0]:
@@ -573,7 +539,7 @@ def _territory_value(turns: int) -> int:
     return max(_TERRITORY_MIN, _TERRITORY_MAX - _TERRITORY_STEP * turns)
 
 
-def _encode_starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
+def _encode_starter_planes(state: State, own: Snake, numbered: bool = False) -> tuple[Bytes, Bytes]:
     constants = dict.fromkeys(_STARTER_PLANES, 0) | {
         "health": max(0, min(MAX_HEALTH, own.health)) * 255 // MAX_HEALTH,
         "length": min(250, 5 * own.length),
@@ -597,15 +563,6 @@ def _encode_starter_planes(state: State, own: Snake, numbered: bool) -> tuple[By
             else:
                 plane[y, x] = 250 if position == 1 else max(plane[y, x], 50)
     return board, outside
-
-
-_VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
-    "planes": _encode_planes,
-    "territory": _encode_territory,
-    "memory": _encode_planes,
-    "51s": lambda state, own: _encode_starter_planes(state, own, numbered=False),
-    "num": lambda state, own: _encode_starter_planes(state, own, numbered=True),
-}
 
 
 def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
@@ -650,3 +607,43 @@ def _paste_board(
     if view == "facing":
         placed = np.rot90(placed, _QUARTER_TURNS[MOVES.index(default_move(own.body))], axes=(1, 2))
     return placed
+
+
+def _bordered_size(width: int, height: int) -> tuple[int, int]:
+    return height + 2, width + 2
+
+
+def _max_bordered_size(width: int, height: int) -> tuple[int, int]:
+    return MAX_BORDERED_SIZE, MAX_BORDERED_SIZE
+
+
+def _centered_size(width: int, height: int) -> tuple[int, int]:
+    return 2 * height - 1, 2 * width - 1
+
+
+def _facing_size(width: int, height: int) -> tuple[int, int]:
+    return _centered_size(max(width, height), max(width, height))
+
+
+_ENCODERS = {
+    "planes": _Encoder(PLANES, _encode_planes, code=0),
+    "centered": _Encoder(PLANES, _encode_planes, _centered_size, "head", code=0),
+    "facing": _Encoder(PLANES, _encode_planes, _facing_size, "facing", code=0),
+    "territory": _Encoder(PLANES + _TERRITORY_PLANES, _encode_territory, code=3),
+    "memory": _Encoder(PLANES + _MEMORY_PLANES, _encode_planes, code=4),
+    **{
+        f"{border}-{values}": _Encoder(_STARTER_PLANES, encode, size, code=code)
+        for values, encode, code in (
+            ("51s", _encode_starter_planes, 1),
+            ("num", functools.partial(_encode_starter_planes, numbered=True), 2),
+        )
+        for border, size in (
+            ("flat", _board_size),
+            ("bordered", _bordered_size),
+            ("max-bordered", _max_bordered_size),
+        )
+    },
+}
+
+ENCODER_NAMES = tuple(_ENCODERS)
+"""Names of the built-in encoders."""
