@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 
 from .errors import RulesError
 from .food import free_cells
@@ -14,10 +14,8 @@ _NUM_CORNER_AND_SIDE_STARTS = 8
 # Snakes start on random cells of smaller boards.
 _MIN_BOARD_SIZE_FIXED_STARTS = 7
 _MIN_BOARD_SIZE_QUADRANT_STARTS = 11
-_MAX_SNAKES_WITH_FOOD = (
-    # With at most this many snakes, food is placed beside each snake on every square board.
-    4
-)
+# With at most this many snakes, food is placed beside each snake on every square board.
+_MAX_SNAKES_WITH_FOOD = 4
 # On square boards with at least this many cells, food is placed beside every snake.
 _MIN_LARGE_BOARD_CELLS = 121
 _DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -35,12 +33,6 @@ def put_snakes(state: State, cells: Sequence[Point]) -> None:
     """
     for snake, cell in zip(state.snakes, cells, strict=False):
         _put_snake(snake, cell)
-
-
-def place_standard_start(state: State, rand: GoRand) -> None:
-    """Place all snakes and then the initial food, as on most maps."""
-    place_snakes(state, rand)
-    place_start_food(state, rand)
 
 
 def place_snakes(state: State, rand: GoRand) -> None:
@@ -113,12 +105,14 @@ def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[
         turn = (turn + 1) % len(places)
 
 
-def remove_random_cell(cells: list[Point], rand: GoRand) -> Point:
-    """Remove a random cell from a list, and return the cell.
+def remove_random_cell(
+    cells: list[Point], rand: GoRand, start: int = 0, stop: int | None = None
+) -> Point:
+    """Remove a random cell of ``cells[start:stop]`` from ``cells``, and return the cell.
 
     The last cell of the list moves to the free index.
     """
-    index = rand.intn(len(cells))
+    index = start + rand.intn((len(cells) if stop is None else stop) - start)
     cell = cells[index]
     cells[index] = cells[-1]
     cells.pop()
@@ -165,7 +159,7 @@ def place_start_food(state: State, rand: GoRand) -> None:
                 state.food.append(cells[rand.intn(len(cells))])
         return
     if len(state.snakes) <= _MAX_SNAKES_WITH_FOOD or width * height >= _MIN_LARGE_BOARD_CELLS:
-        place_food_beside(state, rand, state.snakes, is_blocked=lambda cell: False)
+        place_food_beside(state, rand)
     middle = _center_cell(state)
     if any(middle in snake.body for snake in state.snakes):
         raise RulesError(
@@ -175,18 +169,16 @@ def place_start_food(state: State, rand: GoRand) -> None:
     state.food.append(middle)
 
 
-def place_food_beside(
-    state: State, rand: GoRand, snakes: Sequence[Snake], is_blocked: Callable[[Point], bool]
-) -> None:
-    """Place one piece of food per snake.
+def place_food_beside(state: State, rand: GoRand, blocked: Container[Point] = ()) -> None:
+    """Place one piece of food per snake, on a cell that is not in ``blocked``.
 
     The food is diagonal to the head and away from the center.
     """
-    for snake in snakes:
+    for snake in state.snakes:
         cells = [
             cell
             for cell in _diagonal_cells(state, snake.head)
-            if cell not in state.food and not is_blocked(cell)
+            if cell not in state.food and cell not in blocked
         ]
         if not cells:
             raise RulesError(

@@ -78,7 +78,7 @@ def _run_stages(game: Game, state: State, moves: Moves) -> None:
 
 def _check_turn(game: Game, state: State, board_map: Map | None) -> None:
     if game.ruleset == "royale":
-        check_shrink_interval(game)
+        check_shrink_interval(game, state)
     if board_map:
         board_map.check_turn(game, state)
 

@@ -34,15 +34,12 @@ def royale_hazards(game: Game, state: State) -> list[Point]:
     ]
 
 
-def check_shrink_interval(game: Game, where: str = "in a royale game") -> None:
-    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1.
-
-    Args:
-        game: Rules of the game.
-        where: Description of the game in the error message, such as "in a royale game".
-    """
+def check_shrink_interval(game: Game, state: State) -> None:
+    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1."""
     every = game.settings.shrink_every_n_turns
     if every < 1:
+        is_royale = "royale" in (game.ruleset, game.map)
+        where = "in a royale game" if is_royale else f"on map {game.map!r}"
         raise RulesError(
             f"shrink_every_n_turns must be 1 or more {where}, got {every}: "
             "set it to 25, the default"

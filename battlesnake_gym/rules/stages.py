@@ -71,15 +71,11 @@ def move(game: Game, state: State, moves: Moves) -> None:
                 "(text other than the four moves means straight ahead)"
             )
     for snake in players:
-        dx, dy = OFFSETS[_to_valid_move(snake, moves[snake.id])]
+        requested = moves[snake.id]
+        dx, dy = OFFSETS[requested if requested in OFFSETS else default_move(snake.body)]
         x, y = snake.body[0]
         snake.body.insert(0, (x + dx, y + dy))
         snake.body.pop()
-
-
-def _to_valid_move(snake: Snake, requested: str) -> str:
-    """Return ``requested``, or the default move if ``requested`` is not a valid move."""
-    return requested if requested in OFFSETS else default_move(snake.body)
 
 
 def default_move(body: list[Point]) -> str:

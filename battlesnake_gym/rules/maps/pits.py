@@ -44,11 +44,6 @@ def update(game: Game, state: State) -> None:
         state.hazards = PITS * layers
 
 
-def _check_turn(game: Game, state: State) -> None:
-    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1."""
-    check_shrink_interval(game, "on map 'hz_hazard_pits'")
-
-
 HAZARD_PITS = Map(
     "hz_hazard_pits",
     "pits that get deeper and vanish again",
@@ -58,5 +53,5 @@ HAZARD_PITS = Map(
     players=(0, len(START_CELLS)),
     sizes_enforced=True,
     players_enforced=True,
-    check_turn=_check_turn,
+    check_turn=check_shrink_interval,
 )

@@ -97,7 +97,7 @@ def _create_setup(hazards: Sequence[Point], quadrants: Sequence[Sequence[Point]]
         place_in_quadrants(state, rand, quadrants)
         state.hazards = list(hazards)
         taken = set(hazards).union(*(snake.body for snake in state.snakes))
-        place_food_beside(state, rand, state.snakes, is_blocked=taken.__contains__)
+        place_food_beside(state, rand, taken)
 
     return setup
 

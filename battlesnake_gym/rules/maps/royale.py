@@ -19,9 +19,4 @@ def update(game: Game, state: State) -> None:
         state.hazards = royale_hazards(game, state)
 
 
-def _check_turn(game: Game, state: State) -> None:
-    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1."""
-    check_shrink_interval(game)
-
-
-ROYALE = Map("royale", "a shrinking rectangle", setup, update, check_turn=_check_turn)
+ROYALE = Map("royale", "a shrinking rectangle", setup, update, check_turn=check_shrink_interval)

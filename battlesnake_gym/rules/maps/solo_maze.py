@@ -5,11 +5,10 @@ The hazards of the bottom row store the level as a binary number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..errors import RulesError
 from ..food import game_rand
 from ..gorand import GoRand
+from ..placement import remove_random_cell
 from ..state import MAX_HEALTH, Game, Point, State, distance
 from .base import Map
 
@@ -98,7 +97,7 @@ def _build_level(game: Game, state: State, level: int) -> None:
         )
     size, corner = _maze_square(state, level)
     old_walls = set(state.hazards)
-    inside = _MazeGenerator(game_rand(game, state.turn)).walls(size)
+    inside = _maze_walls(game_rand(game, state.turn), size)
     state.hazards = (
         level_cells(level, state.width)
         + [(x + corner[0], y + corner[1]) for x, y in inside]
@@ -140,71 +139,56 @@ def _place_food(game: Game, state: State, level: int, walls: set[Point]) -> None
             return
 
 
-@dataclass(slots=True)
-class _MazeGenerator:
-    """Maze generator by recursive division.
+def _maze_walls(rand: GoRand, size: int) -> list[Point]:
+    """List the walls of a square maze in the order in which the algorithm builds them.
 
-    Walls with holes divide rooms into smaller rooms.
+    The algorithm is recursive division: walls with holes divide rooms into smaller rooms.
     """
+    built: list[Point] = []
+    _divide(rand, (0, 0), (size - 1, size - 1), frozenset(), frozenset(), built)
+    return built
 
-    rand: GoRand
 
-    def walls(self, size: int) -> list[Point]:
-        """List the walls of a square maze in the order in which the algorithm builds them."""
-        built: list[Point] = []
-        self._divide((0, 0), (size - 1, size - 1), frozenset(), frozenset(), built)
-        return built
+def _divide(
+    rand: GoRand,
+    low: Point,
+    high: Point,
+    open_rows: frozenset[int],
+    open_columns: frozenset[int],
+    built: list[Point],
+) -> None:
+    """Append to ``built`` the walls of the room from cell ``low`` to cell ``high``.
 
-    def _divide(
-        self,
-        low: Point,
-        high: Point,
-        open_rows: frozenset[int],
-        open_columns: frozenset[int],
-        built: list[Point],
-    ) -> None:
-        """Append to ``built`` the walls of the room from cell ``low`` to cell ``high``.
+    Walls in ``open_rows`` and ``open_columns`` are excluded, because they would close a hole. A
+    wall belongs to the adjacent room on the left or below.
+    """
+    (x0, y0), (x1, y1) = low, high
+    column = _choose_wall(rand, x0, x1, open_columns)
+    row = _choose_wall(rand, y0, y1, open_rows)
+    if column is None and row is None:
+        return
+    upright = [(column, y) for y in range(y0, y1 + 1)] if column is not None else []
+    level = [(x, row) for x in range(x0, x1 + 1) if x != column] if row is not None else []
+    if column is not None and row is not None:
+        crossing = row - y0
+        open_rows |= {remove_random_cell(upright, rand, 0, crossing)[1]}
+        open_rows |= {remove_random_cell(upright, rand, crossing + 1)[1]}
+        open_columns |= {remove_random_cell(level, rand, 0, column - x0)[0]}
+    else:
+        # If the other wall does not fit in this room, it does not fit in any part of this room.
+        remove_random_cell(upright or level, rand, 0, len(upright or level) - 1)
+    built += [cell for cell in upright + level if cell not in built]
+    column_parts = [(x0, column), (column + 1, x1)] if column is not None else [(x0, x1)]
+    row_parts = [(y0, row), (row + 1, y1)] if row is not None else [(y0, y1)]
+    for bottom, top in row_parts:
+        for left, right in column_parts:
+            _divide(rand, (left, bottom), (right, top), open_rows, open_columns, built)
 
-        Walls in ``open_rows`` and ``open_columns`` are excluded, because they would close a hole. A
-        wall belongs to the adjacent room on the left or below.
-        """
-        (x0, y0), (x1, y1) = low, high
-        column = self._choose_wall(x0, x1, open_columns)
-        row = self._choose_wall(y0, y1, open_rows)
-        if column is None and row is None:
-            return
-        upright = [(column, y) for y in range(y0, y1 + 1)] if column is not None else []
-        level = [(x, row) for x in range(x0, x1 + 1) if x != column] if row is not None else []
-        if column is not None and row is not None:
-            crossing = row - y0
-            open_rows |= {self._open_hole(upright, 0, crossing)[1]}
-            open_rows |= {self._open_hole(upright, crossing + 1, len(upright))[1]}
-            open_columns |= {self._open_hole(level, 0, column - x0)[0]}
-        else:
-            # If the other wall does not fit in this room, it does not fit in any part of this room.
-            self._open_hole(upright or level, 0, len(upright or level) - 1)
-        built += [cell for cell in upright + level if cell not in built]
-        column_parts = [(x0, column), (column + 1, x1)] if column is not None else [(x0, x1)]
-        row_parts = [(y0, row), (row + 1, y1)] if row is not None else [(y0, y1)]
-        for bottom, top in row_parts:
-            for left, right in column_parts:
-                self._divide((left, bottom), (right, top), open_rows, open_columns, built)
 
-    def _choose_wall(self, first: int, last: int, excluded: frozenset[int]) -> int | None:
-        """Choose the coordinate of a wall that divides the room, or return None."""
-        places = [place for place in range(first + 1, last - 1) if place not in excluded]
-        return places[self.rand.intn(len(places))] if places else None
-
-    def _open_hole(self, wall: list[Point], start: int, stop: int) -> Point:
-        """Remove a random cell from ``wall[start:stop]``, and return the cell.
-
-        The last cell of ``wall`` moves to the free index.
-        """
-        index = start + self.rand.intn(stop - start)
-        cell = wall[index]
-        wall[index] = wall[-1]
-        wall.pop()
-        return cell
+def _choose_wall(rand: GoRand, first: int, last: int, excluded: frozenset[int]) -> int | None:
+    """Choose the coordinate of a wall that divides the room, or return None."""
+    places = [place for place in range(first + 1, last - 1) if place not in excluded]
+    return places[rand.intn(len(places))] if places else None
 
 
 SOLO_MAZE = Map(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from ..food import game_rand, standard_food
-from ..placement import place_snakes, place_standard_start
+from ..placement import place_snakes, place_start_food
 from ..state import Game, State
 from .base import Map
 
 
 def setup(game: Game, state: State) -> None:
     """Place the snakes and the initial food as in a standard game."""
-    place_standard_start(state, game_rand(game))
+    rand = game_rand(game)
+    place_snakes(state, rand)
+    place_start_food(state, rand)
 
 
 def _setup_snakes_only(game: Game, state: State) -> None:
