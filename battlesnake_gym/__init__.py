@@ -17,22 +17,13 @@ if TYPE_CHECKING:
     from battlesnake_gym.boards.board import Board as Board
     from battlesnake_gym.boards.limited_view import limit_view as limit_view
     from battlesnake_gym.env.battlesnake_env import BattlesnakeEnv as BattlesnakeEnv
-    from battlesnake_gym.env.parallel_env import ParallelBattlesnake as parallel_env  # noqa: N813
+    from battlesnake_gym.env.parallel_env import ParallelBattlesnake
     from battlesnake_gym.env.vector import VectorBattlesnake as VectorBattlesnake
     from battlesnake_gym.env.vector_env import SelfPlayVectorEnv as SelfPlayVectorEnv
     from battlesnake_gym.rules import Game as Game
     from battlesnake_gym.rules import Settings as Settings
 
-__all__ = [
-    "BattlesnakeEnv",
-    "Board",
-    "Game",
-    "SelfPlayVectorEnv",
-    "Settings",
-    "VectorBattlesnake",
-    "limit_view",
-    "parallel_env",
-]
+    parallel_env = ParallelBattlesnake
 
 _EXPORTS = {
     "BattlesnakeEnv": "env.battlesnake_env:BattlesnakeEnv",
@@ -44,6 +35,8 @@ _EXPORTS = {
     "limit_view": "boards.limited_view:limit_view",
     "parallel_env": "env.parallel_env:ParallelBattlesnake",
 }
+
+__all__ = [*_EXPORTS]
 
 gymnasium.register(
     "Battlesnake-v0",

@@ -86,17 +86,15 @@ def find_factory(module: ModuleType) -> StrategyFactory | None:
         return _ApiSnake(send)
 
     info = send("", None)
-    for key in _CUSTOMIZATION_KEYS if isinstance(info, dict) else ():
-        if not isinstance(info.get(key) or "", str):
+    given = info if isinstance(info, dict) else {}
+    customization = {key: given[key] for key in _CUSTOMIZATION_KEYS if given.get(key)}
+    for key, value in customization.items():
+        if not isinstance(value, str):
             raise ValueError(
-                f"{module.__file__}: info returns the {key} {info[key]!r:.60}; return text"
+                f"{module.__file__}: info returns the {key} {value!r:.60}; return text"
             )
     make.__doc__ = inspect.getdoc(module) or make.__doc__
-    make.customization = {  # type: ignore[attr-defined]
-        key: info[key]
-        for key in _CUSTOMIZATION_KEYS
-        if isinstance(info, dict) and isinstance(info.get(key), str) and info[key]
-    }
+    make.customization = customization  # type: ignore[attr-defined]
     return make
 
 

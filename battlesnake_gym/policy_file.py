@@ -242,11 +242,9 @@ def run_session(
 
     options = onnxruntime.RunOptions()
     options.log_severity_level = _FATAL_LOG_SEVERITY
-    limit_s = (
-        _DEFAULT_CALL_TIMEOUT_S
-        if time_budget_s is None
-        else max(time_budget_s, _MIN_CALL_TIMEOUT_S)
-    )
+    limit_s = _DEFAULT_CALL_TIMEOUT_S
+    if time_budget_s is not None:
+        limit_s = max(time_budget_s, _MIN_CALL_TIMEOUT_S)
 
     def terminate_run() -> None:
         options.terminate = True

@@ -16,7 +16,7 @@ import os.path
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.exceptions import SnakeError, describe_exception, user_frames
@@ -286,18 +286,17 @@ def capture_registrations() -> Iterator[dict[str, StrategyFactory]]:
         A dictionary that contains the registered factories when the block ends.
     """
     extensions.load_all()
-    before, in_engine, files = dict(_factories), set(_engine_names), dict(_extension_files)
+    registries: tuple[Any, ...] = _factories, _engine_names, _extension_files
+    before = [registry.copy() for registry in registries]
     found: dict[str, StrategyFactory] = {}
     try:
         yield found
     finally:
-        found |= {name: made for name, made in _factories.items() if before.get(name) is not made}
-        _factories.clear()
-        _factories.update(before)
-        _extension_files.clear()
-        _extension_files.update(files)
-        _engine_names.clear()
-        _engine_names.update(in_engine)
+        old = before[0]
+        found |= {name: made for name, made in _factories.items() if old.get(name) is not made}
+        for registry, content in zip(registries, before, strict=True):
+            registry.clear()
+            registry.update(content)
 
 
 def description(name: str) -> str:

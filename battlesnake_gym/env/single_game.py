@@ -149,10 +149,8 @@ class SingleGame:
         if self.render_mode == "ansi":
             return str(board)
         if self.render_mode == "rgb_array":
-            from battlesnake_gym.draw import (
-                # The module imports Pillow, which only images need.
-                drawing,
-            )
+            # The module imports Pillow, which only images need.
+            from battlesnake_gym.draw import drawing
 
             return np.asarray(drawing.image(board).convert("RGB"))
         if self.render_mode == "human":

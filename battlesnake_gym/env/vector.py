@@ -135,9 +135,11 @@ class VectorBattlesnake:
             tuple[Observation, tuple[int, int, int], bool], npt.NDArray[np.uint8]
         ] = {}
         self._register_observations()
-        self._masks = self._allowed = np.ones((*seats, len(MOVES)), np.bool_)
+        self._masks = self.last_action_mask = np.ones((*seats, len(MOVES)), np.bool_)
+        """Action mask of the last ``infos``, bool [N, S, 4]."""
         self._actions = np.zeros(seats, np.uint8)
-        self._alive = np.zeros(seats, np.bool_)
+        self.alive = np.zeros(seats, np.bool_)
+        """Seats that act next, bool [N, S], including changes by `end_games`."""
         self._ended = np.ones(num_games, np.bool_)
         self._streams: npt.NDArray[np.uint64] | None = None
         self._seeds = np.zeros(num_games, np.int64)
@@ -186,9 +188,9 @@ class VectorBattlesnake:
         everything = np.ones(self.num_games, np.bool_)
         self._start_games(everything)
         self._ended = np.zeros(self.num_games, np.bool_)
-        self._alive = self.games.alive.copy()
+        self.alive = self.games.alive.copy()
         self._ready = True
-        return self._observations, self._infos(acted=np.zeros_like(self._alive), reset=everything)
+        return self.observations, self._infos(acted=np.zeros_like(self.alive), reset=everything)
 
     def step(
         self, actions: npt.NDArray[np.integer[Any]]
@@ -238,7 +240,7 @@ class VectorBattlesnake:
         if not self._ready:
             raise ResetNeeded("call reset() before the first step()")
         self._store_actions(actions)
-        games, reset, acted = self.games, self._ended, self._alive
+        games, reset, acted = self.games, self._ended, self.alive
         reversed_ = reversals(self._actions, games.facing)
         heads_before = games.heads.copy() if self._need_positions else None
         if reset.any():
@@ -266,22 +268,9 @@ class VectorBattlesnake:
         terminations = acted & (~alive | over[:, None])
         truncations = acted & alive & truncated[:, None]
         self._ended = over | truncated
-        self._alive = alive & ~self._ended[:, None]
+        self.alive = alive & ~self._ended[:, None]
         infos = self._infos(acted, reset)
-        return self._observations, rewards, terminations, truncations, infos
-
-    @property
-    def observations(self) -> npt.NDArray[np.uint8]:
-        """Current observations, uint8 [N, S, C, H, W].
-
-        The property returns the same read-only array as `step`.
-        """
-        return self._observations
-
-    @property
-    def alive(self) -> npt.NDArray[np.bool_]:
-        """Seats that act next, bool [N, S], including changes by `end_games`."""
-        return self._alive
+        return self.observations, rewards, terminations, truncations, infos
 
     def close(self) -> None:
         """Close the environment; later calls raise ``ClosedEnvironmentError``."""
@@ -294,7 +283,7 @@ class VectorBattlesnake:
         method if the learner is eliminated and does not need the rest of a game.
         """
         self._ended = self._ended | which
-        self._alive = self._alive & ~self._ended[:, None]
+        self.alive = self.alive & ~self._ended[:, None]
 
     def reset_ended(self) -> Infos:
         """Start new games immediately in place of the games that have ended.
@@ -309,8 +298,8 @@ class VectorBattlesnake:
         ended = self._ended
         self._start_games(ended)
         self._ended = np.zeros(self.num_games, np.bool_)
-        self._alive = self.games.alive & (self._alive | ended[:, None])
-        return self._infos(acted=np.zeros_like(self._alive), reset=ended)
+        self.alive = self.games.alive & (self.alive | ended[:, None])
+        return self._infos(acted=np.zeros_like(self.alive), reset=ended)
 
     def start_state(self, game: int) -> State | None:
         """Return the start position of the current episode.
@@ -353,14 +342,9 @@ class VectorBattlesnake:
             self._extra_obs[key] = seen
         return self._extra_obs[key]
 
-    @property
-    def last_action_mask(self) -> npt.NDArray[np.bool_]:
-        """Action mask of the last ``infos``, bool [N, S, 4]."""
-        return self._allowed
-
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the environment without the view of the observations."""
-        return {name: value for name, value in self.__dict__.items() if name != "_observations"}
+        return {name: value for name, value in self.__dict__.items() if name != "observations"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -377,9 +361,10 @@ class VectorBattlesnake:
         """Register the observation array if the engine supports the observation."""
         if not self._observe_in_python:
             self.games.observe(self.observation, self._obs)
-        self._observations = self._obs.view()
+        self.observations = self._obs.view()
+        """Current observations, uint8 [N, S, C, H, W]: the same read-only array as in `step`."""
         # The engine updates only changed bytes, so no other code may write to the array.
-        self._observations.flags.writeable = False
+        self.observations.flags.writeable = False
 
     def _encode_in_python(self, which: npt.NDArray[np.bool_]) -> None:
         """Encode the observations of the games that ``which`` (bool [N]) selects."""
@@ -409,10 +394,10 @@ class VectorBattlesnake:
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
         games.action_mask(self.action_mask_kind, self._masks)
-        mask = self._allowed = self.observation.relative_mask(self._masks, games.facing)
+        mask = self.last_action_mask = self.observation.relative_mask(self._masks, games.facing)
         return {
             "action_mask": mask,
-            "alive": self._alive,
+            "alive": self.alive,
             "acted": acted,
             "reset": reset,
             "cause": games.cause,
@@ -435,11 +420,8 @@ class VectorBattlesnake:
             raise ValueError(
                 f"actions must be integers (indices into {MOVES}), got dtype {actions.dtype}"
             )
-        if (
-            actions >> 2
-            # The shifted value is nonzero for every integer outside [0, 3], including negative
-            # integers.
-        ).any():
+        # The shifted value is nonzero for every integer outside [0, 3], also for negative integers.
+        if (actions >> 2).any():
             wrong = actions[(actions < 0) | (actions >= len(MOVES))][0]
             raise ValueError(
                 f"actions must be between 0 and {len(MOVES) - 1} (indices into {MOVES}), "
@@ -459,11 +441,8 @@ class VectorBattlesnake:
                 "use an earlier turn or a larger max_turns"
             )
         try:
-            self.games.load(
-                0,
-                state,
-                # This call only checks the state; the reset loads the state again.
-            )
+            # This call only checks the state; the reset loads the state again.
+            self.games.load(0, state)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
@@ -491,24 +470,20 @@ def parse_start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
         return ()
     if isinstance(states, State | Mapping | str) or not isinstance(states, Iterable):
         raise ValueError(f"states must be a list of positions, got {type(states).__name__}")
-    positions = tuple(_parse_start_state(f"states[{i}]", state) for i, state in enumerate(states))
+    positions = []
+    for i, state in enumerate(states):
+        if not isinstance(state, State | Mapping):
+            raise ValueError(
+                f"states[{i}] must be a State, a Board or the JSON body of a /move request, "
+                f"got {type(state).__name__}"
+            )
+        try:
+            positions.append(state if isinstance(state, State) else Board.from_api(state))
+        except ValueError as error:
+            raise ValueError(f"states[{i}]: {error}") from error
     if not positions:
         raise ValueError("states is empty; give at least one position, or omit the option")
-    return positions
-
-
-def _parse_start_state(name: str, state: object) -> State:
-    if isinstance(state, State):
-        return state
-    if isinstance(state, Mapping):
-        try:
-            return Board.from_api(state)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    raise ValueError(
-        f"{name} must be a State, a Board or the JSON body of a /move request, "
-        f"got {type(state).__name__}"
-    )
+    return tuple(positions)
 
 
 def _check_game(game: Game) -> None:

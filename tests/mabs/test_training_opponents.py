@@ -67,7 +67,7 @@ def test_everybody_makes_its_own_moves() -> None:
     opponents, vector, infos = seated(SHARES, games=40, past=[always_left])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
-    vector._allowed = np.ones((*infos["alive"].shape, 4), np.bool_)
+    vector.last_action_mask = np.ones((*infos["alive"].shape, 4), np.bool_)
     opponents.move(actions, infos["alive"])
     np.testing.assert_array_equal(actions == unset, ~opponents.occupied)
     lefts = int((actions == MOVES.index("left")).sum())
@@ -192,8 +192,8 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
     opponents, vector, infos = seated(shares, games=40, past=[always_up])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
-    vector._allowed = np.ones((*infos["alive"].shape, 4), np.bool_)
-    vector._allowed[:, 0, MOVES.index("left")] = False
+    vector.last_action_mask = np.ones((*infos["alive"].shape, 4), np.bool_)
+    vector.last_action_mask[:, 0, MOVES.index("left")] = False
     opponents.move(actions, infos["alive"])
     np.testing.assert_array_equal(actions == unset, ~opponents.occupied)
     (frozen_seats,) = opponents._policy_seats.values()
