@@ -7,12 +7,13 @@ import itertools
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from battlesnake_gym.cli import main
+from battlesnake_gym.cli import main, versions
 from battlesnake_gym.commands import play_command
 from battlesnake_gym.common import command_line
 from battlesnake_gym.common.extras import MissingExtraError, load_module
@@ -78,93 +79,75 @@ def test_maps_are_listed_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert "~" in pictures
 
 
-def test_play_reads_moves_from_a_pipe(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    replay_path = tmp_path / "game.jsonl"
-    monkeypatch.setattr(sys, "stdin", io.StringIO("up\nnonsense\nw\n\n"))
-    assert (
-        main.main(
-            [
-                "play",
-                "safe-random",
-                "--seed",
-                "3",
-                "--board-size",
-                "11",
-                "--replay",
-                str(replay_path),
-            ]
-        )
-        == 0
-    )
-    out = capsys.readouterr().out
+Play = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Play:
+    """Function that plays with typed lines, and returns the status, the output and the errors."""
+
+    def call(typed: str, *words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        return main.main(["play", *map(str, words)]), *capsys.readouterr()
+
+    return call
+
+
+def test_play_reads_moves_from_a_pipe(play: Play, tmp_path: Path) -> None:
+    path = tmp_path / "game.jsonl"
+    options = "--seed", 3, "--board-size", 11, "--replay", path
+    status, out, _ = play("up\nnonsense\nw\n\n", "safe-random", *options)
+    assert status == 0
     assert re.search(r"turn 3.* standard.* standard", out)
-    replay = Replay.load(replay_path)
+    replay = Replay.load(path)
     assert [turn.moves["you"] for turn in replay.turns] == ["up", "up", "up"]
     assert [snake.name for snake in replay.first.snakes] == ["you", "safe-random"]
 
 
-def test_play_rejects_a_move_time_that_no_snake_uses(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("q\nq\n"))
-    assert main.main(["play", "hungry", "minimax@9", "--move-time", "5"]) == 2
-    assert "--move-time has no effect" in capsys.readouterr().err
-    assert main.main(["play", "hungry", "minimax", "--move-time", "5"]) == 0
+def test_play_rejects_a_move_time_that_no_snake_uses(play: Play) -> None:
+    status, _, errors = play("q\nq\n", "hungry", "minimax@9", "--move-time", 5)
+    assert status == 2
+    assert "--move-time has no effect" in errors
+    assert play("q\nq\n", "hungry", "minimax", "--move-time", 5)[0] == 0
 
 
-def test_play_reports_a_snake_that_cannot_be_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_play_reports_a_snake_that_cannot_be_made(play: Play, tmp_path: Path) -> None:
     path = tmp_path / "faulty.py"
     code = "from battlesnake_gym import snakes\nsnakes.register('faulty', lambda seed: {}[seed])\n"
     path.write_text(code)
-    assert main.main(["play", str(path)]) == 2
-    assert "faulty.py, line 2: KeyError: 1" in capsys.readouterr().err
+    status, _, errors = play("", path)
+    assert status == 2
+    assert "faulty.py, line 2: KeyError: 1" in errors
 
 
-def test_play_reports_a_move_that_fails_and_saves_the_game(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_play_reports_a_move_that_fails_and_saves_the_game(play: Play, tmp_path: Path) -> None:
     path, replay = tmp_path / "faulty.py", tmp_path / "game.jsonl"
     path.write_text("def move(state):\n    return {'move': ['up'][state['turn']]}\n")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
-    assert main.main(["play", str(path), "--seed", "1", "--replay", str(replay)]) == 2
-    assert "faulty.py, line 2: IndexError" in capsys.readouterr().err
+    status, _, errors = play("w\n" * 12, path, "--seed", 1, "--replay", replay)
+    assert status == 2
+    assert "faulty.py, line 2: IndexError" in errors
     assert len(Replay.load(replay).turns) == 1
 
 
-def test_play_runs_until_the_game_is_over(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
-    assert main.main(["play", "hungry"]) == 0
-    assert "hungry won\n" in capsys.readouterr().out
-
-
 def test_play_offers_a_rematch_with_a_new_seed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12 + "s\nr\nq\n"))
-    assert main.main(["play", "hungry"]) == 0
-    out = capsys.readouterr().out
+    status, out, _ = play("w\n" * 12 + "s\nr\nq\n", "hungry")
+    assert status == 0
     seeds = list(dict.fromkeys(re.findall(r"seed (\d+)", out)))
     assert len(seeds) == 2
     assert Replay.load(tmp_path / f"game-{seeds[0]}.jsonl.gz").last.is_over()
-    assert "w a s d" in out
-    assert "rematch" in out
+    for text in ("w a s d", "rematch", "hungry won\n"):
+        assert text in out
 
 
-def test_play_shows_only_what_the_view_radius_allows(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_play_shows_only_what_the_view_radius_allows(play: Play, tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
-    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
-    call = ["play", "hungry", "--seed", "3", "--view-radius", "1", "--replay", str(path)]
-    assert main.main(call) == 0
-    *shown, end = capsys.readouterr().out.split("turn ")[1:]
+    options = "--seed", 3, "--view-radius", 1, "--replay", path
+    status, out, _ = play("w\n" * 12, "hungry", *options)
+    assert status == 0
+    *shown, end = out.split("turn ")[1:]
     assert not re.search("^[^:]*B[^:]*A hungry", shown[0], re.MULTILINE)
     assert "B" not in shown[0].partition("A you")[0]
     assert "B" in end.partition("A you")[0]
@@ -172,11 +155,11 @@ def test_play_shows_only_what_the_view_radius_allows(
 
 
 def test_play_ignores_moves_into_the_neck_and_has_no_hidden_keys(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    play: Play, tmp_path: Path
 ) -> None:
     path = tmp_path / "game.jsonl"
-    monkeypatch.setattr(sys, "stdin", io.StringIO("w\ns\nh\nj\nk\nl\nw\nq\n"))
-    assert main.main(["play", "safe-random", "--seed", "3", "--replay", str(path)]) == 0
+    typed = "w\ns\nh\nj\nk\nl\nw\nq\n"
+    assert play(typed, "safe-random", "--seed", 3, "--replay", path)[0] == 0
     assert [turn.moves["you"] for turn in Replay.load(path).turns] == ["up", "up"]
 
 
@@ -187,13 +170,8 @@ def test_play_reads_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setitem(sys.modules, "msvcrt", console)
     pressed = itertools.islice(play_command._read_keys(), 5)
-    assert [play_command.ACTIONS_BY_KEY[key] for key in pressed] == [
-        "up",
-        "left",
-        "right",
-        "ahead",
-        "quit",
-    ]
+    actions = ["up", "left", "right", "ahead", "quit"]
+    assert [play_command.ACTIONS_BY_KEY[key] for key in pressed] == actions
 
 
 def test_missing_system_module_is_not_reported_as_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,29 +185,27 @@ def test_missing_system_module_is_not_reported_as_package(monkeypatch: pytest.Mo
 def test_doctor_names_missing_packages(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_gym.cli import versions
-
     installed = versions.installed_version
-    monkeypatch.setattr(
-        versions, "installed_version", lambda name: None if name == "flask" else installed(name)
-    )
+
+    def remove(package: str) -> None:
+        monkeypatch.setattr(
+            versions, "installed_version", lambda name: None if name == package else installed(name)
+        )
+
+    remove("flask")
     assert main.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     number = next(i for i, line in enumerate(lines) if "extra server" in line)
     assert lines[number].startswith("missing")
     assert "missing flask" in lines[number]
     assert "'.[server]'" in lines[number + 1]
-    monkeypatch.setattr(
-        versions, "installed_version", lambda name: None if name == "numpy" else installed(name)
-    )
+    remove("numpy")
     assert main.main(["doctor"]) == 1
 
 
 def test_doctor_names_the_package_that_slows_ray(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_gym.cli import versions
-
     for version in ("1.1.0", None):
         monkeypatch.setattr(versions, "installed_version", lambda name, version=version: version)
         main.main(["doctor"])
@@ -241,8 +217,6 @@ def test_doctor_names_the_package_that_slows_ray(
 def test_doctor_reports_what_plays_without_the_search(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_gym.cli import versions
-
     monkeypatch.setattr(versions, "load_compiled_module", lambda importer, name: None)
     assert main.main(["doctor"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " search " in line]

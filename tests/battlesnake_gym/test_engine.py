@@ -21,15 +21,20 @@ from battlesnake_gym.rules import Game, Settings, Snake, State
 from battlesnake_gym.rules.food import free_cells
 
 needs_compiled = pytest.mark.skipif(not engine.COMPILED, reason="the compiled part was not built")
-BOTH = [
-    pytest.param(EngineGames, marks=needs_compiled, id="fast"),
-    pytest.param(PythonGames, id="slow"),
-]
 ARRAYS = (
     *("turn", "over", "seed", "alive", "health", "length"),
     *("heads", "cause", "killer", "ate", "facing"),
 )
 Actions = NDArray[np.uint8]
+
+
+@pytest.fixture(
+    params=[pytest.param(EngineGames, marks=needs_compiled, id="fast"),
+            pytest.param(PythonGames, id="slow")]
+)  # fmt: skip
+def games_type(request: pytest.FixtureRequest) -> Any:
+    """Both classes of games."""
+    return request.param
 
 
 def random_actions(games: Any, rand: np.random.Generator) -> Actions:
@@ -57,7 +62,6 @@ def lone_state(width: int = 11, height: int = 11, **changes: Any) -> State:
     return State(0, width, height, [snake], **changes)
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_before_the_first_reset_everything_is_over(games_type: Any) -> None:
     games = games_type(3, num_snakes=2)
     assert games.over.all()
@@ -66,7 +70,6 @@ def test_before_the_first_reset_everything_is_over(games_type: Any) -> None:
     assert not games.turn.any()
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_arrays_have_their_types_and_cannot_be_written(games_type: Any) -> None:
     games = games_type(5, num_snakes=3)
     seats = (5, 3)
@@ -255,7 +258,6 @@ def test_fast_food_appears_on_cells_of_eliminated_snakes() -> None:
     assert set(dying.body) <= found
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_a_loaded_state_is_returned_unchanged(games_type: Any) -> None:
     state = State(
         turn=41,
@@ -361,7 +363,6 @@ def test_hazards_of_one_cell_in_two_rows_are_added() -> None:
     assert games.state(0).hazards == [(3, 3)] * 3
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any) -> None:
     games = games_type(1, num_snakes=2)
     with pytest.raises(ValueError, match="width 12"):
@@ -382,7 +383,6 @@ def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any
             call(1)
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -407,7 +407,6 @@ def test_invalid_games_are_rejected(games_type: Any, wrong: dict[str, Any], mess
         games_type(arguments.pop("num_games"), **arguments)
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 @pytest.mark.parametrize(
     "actions",
     [
@@ -437,7 +436,6 @@ def test_noncontiguous_arrays_are_rejected() -> None:
         games.action_mask("wall", out)
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_an_action_out_of_range_is_named_and_nothing_is_played(games_type: Any) -> None:
     games = games_type(2, num_snakes=2)
     games.reset(np.array([1, 2]))
@@ -445,13 +443,11 @@ def test_an_action_out_of_range_is_named_and_nothing_is_played(games_type: Any) 
     with pytest.raises(ValueError, match=r"actions\[1, 1\].* 5.* 0.* 3"):
         games.step(actions)
     assert not games.turn.any()
-    games.step(
-        actions, np.array([True, False])
-    )  # The wrong action belongs to a game that does not step.
+    # The wrong action belongs to a game that does not step.
+    games.step(actions, np.array([True, False]))
     assert games.turn.tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_invalid_resets_and_observations_are_rejected(games_type: Any) -> None:
     games = games_type(2, num_snakes=2)
     with pytest.raises(ValueError, match=r"seeds\[1\].* 0"):
@@ -471,7 +467,6 @@ def test_invalid_resets_and_observations_are_rejected(games_type: Any) -> None:
         games.action_mask("walls", np.zeros((2, 2, 4), np.bool_))
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_observations_are_kept_in_the_last_registered_array(games_type: Any) -> None:
     games = games_type(2, num_snakes=2)
     games.reset(np.array([1, 2]))
@@ -492,7 +487,6 @@ def test_observations_are_kept_in_the_last_registered_array(games_type: Any) -> 
     np.testing.assert_array_equal(second[1], left[1])
 
 
-@pytest.mark.parametrize("games_type", BOTH)
 def test_a_map_that_cannot_continue_raises(games_type: Any) -> None:
     game = Game(ruleset="solo", map="hz_scatter")
     games = games_type(1, width=7, height=7, num_snakes=1, game=game)
@@ -503,9 +497,8 @@ def test_a_map_that_cannot_continue_raises(games_type: Any) -> None:
     assert games.turn[0] == 99
 
 
-@pytest.mark.parametrize("kind", BOTH)
-def test_games_are_freed_with_their_last_reference_and_arrays_stay_valid(kind: Any) -> None:
-    games = kind(2)
+def test_games_are_freed_with_their_last_reference_and_arrays_stay_valid(games_type: Any) -> None:
+    games = games_type(2)
     games.reset(np.array([1, 2]))
     games.step(np.zeros((2, games.num_snakes), np.uint8))
     turn, gone = games.turn, weakref.ref(games)

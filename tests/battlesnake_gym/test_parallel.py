@@ -94,9 +94,8 @@ def test_it_converts_to_turns() -> None:
     env = parallel_to_aec(small())
     env.reset(seed=1)
     for seed, agent in enumerate(env.agents):
-        env.action_space(agent).seed(
-            seed
-        )  # Without a seed, every run plays another game, and some are long.
+        # Without a seed, every run plays another game, and some are long.
+        env.action_space(agent).seed(seed)
     for agent in env.agent_iter():
         _, _, terminated, truncated, info = env.last()
         ended = terminated or truncated

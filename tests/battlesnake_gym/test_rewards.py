@@ -66,68 +66,44 @@ def bystanders() -> list[Snake]:
     return [Snake("x", [(6, 5), (6, 4), (6, 3)]), Snake("y", [(0, 5), (0, 4), (0, 3)])]
 
 
-UP = {"x": "up", "y": "up"}
+BENT = [(3, 2), (3, 3), (2, 3), (2, 2), (2, 1)]
+SMALL = Snake("me", [(2, 1), (1, 1), (0, 1)])
+HUNGRY = Snake("me", [(3, 2), (3, 1), (3, 0)], health=1)
+TOP = [(3, 6), (3, 5), (3, 4)]
+SURVIVES = {"another_turn": 1}
 
 
-def test_another_turn_and_food() -> None:
-    happened = events_of(bystanders(), UP, food=[(6, 6)])
-    assert happened == {"x": {"another_turn": 1, "ate_food": 1}, "y": {"another_turn": 1}}
-
-
-def test_a_snake_eliminated_on_food_has_not_eaten() -> None:
-    twins = [Snake("me", [(2, 1), (1, 1), (0, 1)]), Snake("it", [(4, 1), (5, 1), (6, 1)])]
-    moves = {"me": "right", "it": "left", **UP}
-    happened = events_of([*twins, *bystanders()], moves, food=[(3, 1)])
-    assert happened["me"] == happened["it"] == {"died": 1, "was_eaten": 1}
-
-
-def test_wall_and_outliving() -> None:
-    fool = Snake("me", [(3, 6), (3, 5), (3, 4)])
-    happened = events_of([fool, *bystanders()], {"me": "up", **UP})
-    assert happened["me"] == {"died": 1, "hit_wall": 1}
-    assert happened["x"] == happened["y"] == {"another_turn": 1, "outlived": 0.5}
-
-
-def test_hit_self_and_forbidden_move_are_different_deaths() -> None:
-    body = [(3, 2), (3, 3), (2, 3), (2, 2), (2, 1)]
-    assert events_of([Snake("me", body), *bystanders()], {"me": "left", **UP})["me"] == {
-        "died": 1,
-        "hit_self": 1,
-    }
-    assert events_of([Snake("me", body), *bystanders()], {"me": "up", **UP})["me"] == {
-        "died": 1,
-        "forbidden_move": 1,
-    }
-
-
-def test_head_to_head() -> None:
-    small, big = Snake("me", [(2, 1), (1, 1), (0, 1)]), Snake("big", [(4, 1), *[(5, 1)] * 4])
-    happened = events_of([small, big, *bystanders()], {"me": "right", "big": "left", **UP})
-    assert happened["me"] == {"died": 1, "was_eaten": 1}
-    assert happened["big"]["ate_another_snake"] == 1
-    twin = Snake("big", [(4, 1), (5, 1), (6, 1)])
-    happened = events_of([small, twin, *bystanders()], {"me": "right", "big": "left", **UP})
-    # Both are eliminated; an eliminated snake has not eaten.
-    assert happened["me"] == happened["big"] == {"died": 1, "was_eaten": 1}
-
-
-def test_body_collision() -> None:
-    fool, wall = Snake("me", [(2, 2), (1, 2), (0, 2)]), Snake("wall", [(3, 3), (3, 2), (3, 1)])
-    happened = events_of([fool, wall, *bystanders()], {"me": "right", "wall": "up", **UP})
-    assert happened["me"] == {"died": 1, "hit_other_snake": 1}
-    assert happened["wall"] == {
-        "another_turn": 1,
-        "other_snake_hit_body": 1,
-        "outlived": pytest.approx(1 / 3),
-    }
-
-
-def test_hunger_and_hazard() -> None:
-    hungry = Snake("me", [(3, 2), (3, 1), (3, 0)], health=1)
-    happened = events_of([hungry, *bystanders()], {"me": "up", **UP})
-    assert happened["me"] == {"died": 1, "starved": 1}
-    happened = events_of([hungry, *bystanders()], {"me": "up", **UP}, hazards=[(3, 3)])
-    assert happened["me"] == {"died": 1, "died_in_hazard": 1}
+@pytest.mark.parametrize(
+    ("snakes", "moves", "changes", "expected"),
+    [
+        ([], "", {"food": [(6, 6)]}, {"x": {**SURVIVES, "ate_food": 1}, "y": SURVIVES}),
+        ([Snake("me", TOP)], "up", {},
+         {"x": {**SURVIVES, "outlived": 0.5}, "y": {**SURVIVES, "outlived": 0.5},
+          "me": {"died": 1, "hit_wall": 1}}),
+        ([Snake("me", BENT)], "left", {}, {"me": {"died": 1, "hit_self": 1}}),
+        ([Snake("me", BENT)], "up", {}, {"me": {"died": 1, "forbidden_move": 1}}),
+        ([SMALL, Snake("big", [(4, 1), *[(5, 1)] * 4])], "right left", {},
+         {"me": {"died": 1, "was_eaten": 1},
+          "big": {**SURVIVES, "ate_another_snake": 1, "outlived": pytest.approx(1 / 3)}}),
+        # Both are eliminated on food; an eliminated snake has not eaten.
+        ([SMALL, Snake("twin", [(4, 1), (5, 1), (6, 1)])], "right left", {"food": [(3, 1)]},
+         {"me": {"died": 1, "was_eaten": 1}, "twin": {"died": 1, "was_eaten": 1}}),
+        ([Snake("me", [(2, 2), (1, 2), (0, 2)]), Snake("wall", [(3, 3), (3, 2), (3, 1)])],
+         "right up", {},
+         {"me": {"died": 1, "hit_other_snake": 1},
+          "wall": {**SURVIVES, "other_snake_hit_body": 1, "outlived": pytest.approx(1 / 3)}}),
+        ([HUNGRY], "up", {}, {"me": {"died": 1, "starved": 1}}),
+        ([HUNGRY], "up", {"hazards": [(3, 3)]}, {"me": {"died": 1, "died_in_hazard": 1}}),
+        ([Snake("me", TOP, eliminated_cause="wall-collision")], "up", {}, {"me": {}}),
+    ],
+)  # fmt: skip
+def test_events_of_a_turn(
+    snakes: list[Snake], moves: str, changes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """The snakes move beside two others, which move up."""
+    named = dict(zip([snake.id for snake in snakes], moves.split(), strict=True))
+    happened = events_of([*snakes, *bystanders()], named | {"x": "up", "y": "up"}, **changes)
+    assert {name: happened[name] for name in expected} == expected
 
 
 def test_winning_and_draw() -> None:
@@ -140,11 +116,6 @@ def test_winning_and_draw() -> None:
     # The last eliminated snakes share the eliminations of that turn; there is no winner.
     happened = events_of([x, y], {"x": "right", "y": "left"})
     assert happened == {seat: {"died": 1, "hit_wall": 1, "outlived": 1} for seat in "xy"}
-
-
-def test_eliminated_snakes_have_no_events() -> None:
-    dead = Snake("me", [(3, 6), (3, 5), (3, 4)], eliminated_cause="wall-collision")
-    assert events_of([dead, *bystanders()], {"me": "up", **UP})["me"] == {}
 
 
 @settings(max_examples=60)
