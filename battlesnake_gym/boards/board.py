@@ -161,7 +161,7 @@ class Board(State):
         Traceback (most recent call last):
         battlesnake_gym.boards.json_fields.BoardError: board.snakes[0].body[0].x is missing; ...
         """
-        return cls._from_parts(board_json.parse_request(request, seed, tracker, errors))
+        return cls.from_state(*board_json.parse_request(request, seed, tracker, errors))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -175,12 +175,7 @@ class Board(State):
         >>> board.snakes[0].body, board.food
         ([(0, 0), (1, 0), (1, 0)], [(3, 0)])
         """
-        return cls._from_parts(board_text.parse_board(text))
-
-    @classmethod
-    def _from_parts(cls, read: tuple[Game, State, str | None]) -> Self:
-        game, state, you_id = read
-        return cls.from_state(state, game, you_id)
+        return cls.from_state(*board_text.parse_board(text))
 
     def copy(self) -> Self:
         """Return an independent copy of the board.

@@ -32,6 +32,7 @@ from battlesnake_gym.boards import hidden_segments, json_fields
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, VIEW_RADIUS_KEY
+from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_READABLE_BOARD_SIZE = 100
@@ -72,7 +73,7 @@ def parse_request(
     seed: int | None = None,
     tracker: EliminationTracker | None = None,
     errors: list[str] | None = None,
-) -> tuple[Game, State, str | None]:
+) -> tuple[State, Game, str | None]:
     """Parse the body of a request.
 
     Args:
@@ -83,7 +84,7 @@ def parse_request(
             Only the board size and ``you`` must then be readable.
 
     Returns:
-        The game, the position and the id of ``you`` (None if the request has no ``you``).
+        The position, the game and the id of ``you`` (None if the request has no ``you``).
 
     Raises:
         BoardError: If a required field cannot be read.
@@ -120,7 +121,7 @@ def parse_request(
         tracker.update(state, you_id if listed else None)
     if sum(snake.alive for snake in state.snakes) < 2:
         game = replace(game, solo=True)
-    return game, state, you_id
+    return state, game, you_id
 
 
 def request_to_dict(game: Game, state: State, you: Snake | None) -> dict[str, Any]:
@@ -405,9 +406,9 @@ class _RequestReader:
         snake = self._read_attributes(value, path, snake_id, body)
         snake.health = min(health, MAX_HEALTH)
         if health <= 0:
-            _mark_eliminated(snake, state, "out-of-health")
+            eliminate(snake, "out-of-health", state.turn)
         elif not all(map(state.inside, body)):
-            _mark_eliminated(snake, state, "wall-collision")
+            eliminate(snake, "wall-collision", state.turn)
         return snake
 
     def _read_attributes(
@@ -424,10 +425,6 @@ class _RequestReader:
         )
 
 
-def _is_hidden(cell: object) -> bool:
-    return cell is None or cell == HIDDEN_CELL
-
-
 def _has_hidden_segments(board: Mapping[str, Any]) -> bool:
     snakes = board.get("snakes")
     return any(
@@ -442,7 +439,10 @@ def _read_sent_body(snake: object) -> list[Point | None] | None:
     if not isinstance(snake, Mapping) or not isinstance(snake.get("body"), list | tuple):
         return None
     try:
-        return [None if _is_hidden(c) else json_fields.point(c, "body") for c in snake["body"]]
+        return [
+            None if cell in (None, HIDDEN_CELL) else json_fields.point(cell, "body")
+            for cell in snake["body"]
+        ]
     except BoardError:
         return None
 
@@ -506,19 +506,13 @@ def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:
 def _eliminate_if_colliding(snake: Snake, state: State) -> None:
     """Eliminate an unlisted ``snake`` whose head is on a body segment of any snake."""
     if snake.head in snake.body[1:] and len(set(snake.body)) > 1:
-        _mark_eliminated(snake, state, "snake-self-collision")
+        eliminate(snake, "snake-self-collision", state.turn)
         return
     for other in state.snakes:
         if other.alive and snake.head in other.body:
             cause = "head-collision" if snake.head == other.head else "snake-collision"
-            _mark_eliminated(snake, state, cause, other.id)
+            eliminate(snake, cause, state.turn, other.id)
             return
-
-
-def _mark_eliminated(snake: Snake, state: State, cause: str, by: str = "") -> None:
-    snake.eliminated_cause = cause
-    snake.eliminated_by = by
-    snake.eliminated_on = state.turn
 
 
 def _cells_to_dicts(cells: list[Point]) -> list[dict[str, int]]:

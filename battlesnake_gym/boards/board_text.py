@@ -191,11 +191,11 @@ def _split_hazards(state: State) -> tuple[Counter[Point], list[Point]]:
 _SNAKE_ATTRIBUTES = ("id", "name", "health", "length", "at", "cause", "by", "on")
 
 
-def parse_board(text: str) -> tuple[Game, State, str | None]:
+def parse_board(text: str) -> tuple[State, Game, str | None]:
     """Parse a text drawing of a board.
 
     Returns:
-        The game, the position and the id of ``you`` (None if no snake is marked ``you``).
+        The position, the game and the id of ``you`` (None if no snake is marked ``you``).
 
     Raises:
         BoardError: If the text cannot be parsed.
@@ -228,7 +228,7 @@ def parse_board(text: str) -> tuple[Game, State, str | None]:
             f"the segment {arrow!r} at {cell} does not belong to a snake; arrows must lead to a "
             "head, a capital letter"
         )
-    return game, state, you[0] if you else None
+    return state, game, you[0] if you else None
 
 
 def _sort_lines(text: str) -> tuple[list[str], list[list[str]], dict[str, list[str]]]:

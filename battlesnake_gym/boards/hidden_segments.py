@@ -8,7 +8,7 @@ and each added cell is outside the view.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import is_visible
@@ -121,20 +121,14 @@ def _hidden_path(start: Point, end: Point, free: set[Point], neighbors: _Neighbo
 
     The result is empty if no path exists.
     """
-    came_from: dict[Point, Point] = {}
-    queue = deque([start])
-    while queue:
-        cell = queue.popleft()
-        if end in neighbors(cell) and cell != start:
-            return list(_backtrack(cell, start, came_from))[::-1]
-        for step in sorted(neighbors(cell) & free):
-            if step not in came_from:
-                came_from[step] = cell
-                queue.append(step)
+    seen: set[Point] = set()
+    paths: deque[list[Point]] = deque([[start]])
+    while paths:
+        path = paths.popleft()
+        around = neighbors(path[-1])
+        if end in around and len(path) > 1:
+            return path[1:]
+        for step in sorted(around & free - seen):
+            seen.add(step)
+            paths.append([*path, step])
     return []
-
-
-def _backtrack(cell: Point, start: Point, came_from: dict[Point, Point]) -> Iterator[Point]:
-    while cell != start:
-        yield cell
-        cell = came_from[cell]

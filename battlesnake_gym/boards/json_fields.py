@@ -85,6 +85,13 @@ def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
     return value
 
 
+def objects(parent: Mapping[str, Any], key: str, path: str) -> list[tuple[Mapping[str, Any], str]]:
+    """Return the objects of the list under ``key``, each with its JSON path."""
+    values, list_path = items(parent, key, path), join_path(path, key)
+    paths = [f"{list_path}[{i}]" for i in range(len(values))]
+    return [(mapping(value, at), at) for value, at in zip(values, paths, strict=True)]
+
+
 def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None = None) -> int:
     """Return the integer under ``key``, which is required if ``default`` is None.
 

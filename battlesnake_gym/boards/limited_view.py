@@ -147,16 +147,15 @@ def limit_view(
     result["board"] = dict(board) | {
         "food": [
             food
-            for i, food in enumerate(json_fields.items(board, "food", "board"))
-            if _is_food_visible(food, f"board.food[{i}]", turn, head, view_radius)
+            for food, path in json_fields.objects(board, "food", "board")
+            if _is_food_visible(food, path, turn, head, view_radius)
         ],
         "snakes": [
             snake
             if snake.get("id") == you_id
-            else _limit_snake(snake, f"board.snakes[{i}]", head, view_radius, hidden)
-            for i, value in enumerate(json_fields.items(board, "snakes", "board"))
-            if (snake := json_fields.mapping(value, f"board.snakes[{i}]"))
-            and json_fields.integer(snake, "health", f"board.snakes[{i}]", 1) > 0
+            else _limit_snake(snake, path, head, view_radius, hidden)
+            for snake, path in json_fields.objects(board, "snakes", "board")
+            if snake and json_fields.integer(snake, "health", path, 1) > 0
         ],
     }
     return result
@@ -185,9 +184,11 @@ def _read_body(snake: Mapping[str, Any], path: str) -> list[Point]:
     return body
 
 
-def _is_food_visible(food: object, path: str, turn: int, head: Point, view_radius: int) -> bool:
+def _is_food_visible(
+    food: Mapping[str, Any], path: str, turn: int, head: Point, view_radius: int
+) -> bool:
     cell = json_fields.point(food, path)
-    spawn_turn = json_fields.integer(json_fields.mapping(food, path), "spawn_turn", path, 0)
+    spawn_turn = json_fields.integer(food, "spawn_turn", path, 0)
     return spawn_turn == turn or is_visible(cell, head, view_radius)
 
 

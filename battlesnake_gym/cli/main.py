@@ -94,6 +94,25 @@ The overview shows all commands of a group, such as ``game``, in one line.
 """
 
 
+_USAGE = f"""usage: {{prog}} COMMAND [options]
+
+Play, write, train and deploy snakes for Battlesnake.
+
+commands:
+{{lines}}
+
+'{{prog}} COMMAND --help' shows the options of a command.
+'{_PROGRAM_NAME} --version' shows the installed versions.
+"""
+
+_EXAMPLES = f"""
+Examples:
+  {_PROGRAM_NAME} play champion
+  {_PROGRAM_NAME} arena hungry cautious --games 4 --replays replays
+  {_PROGRAM_NAME} game watch replays
+"""
+
+
 def format_usage(group: str = "") -> str:
     """Return the help text of all commands, or of the commands in ``group``."""
     listed = _commands_in_group(group) if group else _command_overview()
@@ -103,27 +122,7 @@ def format_usage(group: str = "") -> str:
         for name, text in listed.items()
     ]
     prog = f"{_PROGRAM_NAME} {group}".strip()
-    examples = [
-        "Examples:",
-        f"  {_PROGRAM_NAME} play champion",
-        f"  {_PROGRAM_NAME} arena hungry cautious --games 4 --replays replays",
-        f"  {_PROGRAM_NAME} game watch replays",
-    ]
-    return "\n".join(
-        [
-            f"usage: {prog} COMMAND [options]",
-            "",
-            "Play, write, train and deploy snakes for Battlesnake.",
-            "",
-            "commands:",
-            *lines,
-            "",
-            f"'{prog} COMMAND --help' shows the options of a command.",
-            f"'{_PROGRAM_NAME} --version' shows the installed versions.",
-            *([] if group else ["", *examples]),
-            "",
-        ]
-    )
+    return _USAGE.format(prog=prog, lines="\n".join(lines)) + ("" if group else _EXAMPLES)
 
 
 def _command_overview() -> dict[str, str]:

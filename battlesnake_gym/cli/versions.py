@@ -6,7 +6,6 @@ import importlib
 import platform
 import re
 import warnings
-from collections.abc import Iterator
 from importlib import metadata
 from types import ModuleType
 
@@ -22,20 +21,18 @@ COMPILED_MODULES = {
 
 def format_report() -> str:
     """Return a text report of versions, compiled modules, instruction set and extras."""
-    return "\n".join(_report_lines())
-
-
-def _report_lines() -> Iterator[str]:
-    own_version = installed_version(PACKAGE_NAME)
-    yield f"{PACKAGE_NAME} {own_version or 'not installed (running from source)'}"
-    yield f"python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    own_version = installed_version(PACKAGE_NAME) or "not installed (running from source)"
     needed = required_packages()
-    for name in needed.pop("", []):
-        yield f"{name} {installed_version(name) or 'missing'}"
-    for part, (importer, name) in COMPILED_MODULES.items():
-        yield f"{part}: {_describe_module(importer, name)}"
-    for extra, packages in sorted(needed.items()):
-        yield f"extra {extra}: {_describe_extra(packages)}"
+    always = needed.pop("", [])
+    return "\n".join(
+        [
+            f"{PACKAGE_NAME} {own_version}",
+            f"python {platform.python_version()} on {platform.system()} {platform.machine()}",
+            *(f"{name} {installed_version(name) or 'missing'}" for name in always),
+            *(f"{part}: {_describe_module(*names)}" for part, names in COMPILED_MODULES.items()),
+            *(f"extra {extra}: {_describe_extra(needed[extra])}" for extra in sorted(needed)),
+        ]
+    )
 
 
 def load_compiled_module(importer: str, name: str) -> ModuleType | None:

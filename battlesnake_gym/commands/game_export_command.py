@@ -65,19 +65,9 @@ def parser() -> Parser:
         f"{', '.join([*_WRITERS][:-1])} or {[*_WRITERS][-1]}")  # fmt: skip
     add("--cell-size", type=bounded_number(int, 2, 200), default=animation.DEFAULT_CELL_SIZE,
         metavar="PIXELS", help="size of a cell, in pixels")  # fmt: skip
-    add(
-        "--turns-per-second",
-        type=bounded_number(int, 1, 100),
-        default=7,
-        metavar="N",
-        help="playback speed of GIF and MP4, in turns per second",
-    )
-    add(
-        "--turn",
-        type=natural,
-        metavar="N",
-        help="turn shown in PNG and SVG (default: the last)",
-    )
+    add("--turns-per-second", type=bounded_number(int, 1, 100), default=7, metavar="N",
+        help="playback speed of GIF and MP4, in turns per second")  # fmt: skip
+    add("--turn", type=natural, metavar="N", help="turn shown in PNG and SVG (default: the last)")
     return parser
 
 

@@ -49,13 +49,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(_draw_map(game_map, options.turns) + "\n")
     else:
         rows = [
-            (
-                game_map.id,
-                _format_num_snakes(game_map),
-                _format_sizes(game_map),
-                game_map.description,
-            )
-            for game_map in chosen
+            (one.id, _format_num_snakes(one), _format_sizes(one), one.description) for one in chosen
         ]
         sys.stdout.write(align_columns([("map", "snakes", "sizes", "description"), *rows]))
     return 0
@@ -70,13 +64,8 @@ def parser() -> Parser:
         epilog="example: battlesnake-gym maps royale hz_islands_bridges --turns 60",
     )
     parser.add_argument("names", nargs="*", metavar="MAP", help="maps to draw")
-    parser.add_argument(
-        "--turns",
-        type=natural,
-        default=0,
-        metavar="N",
-        help="number of turns to play before drawing",
-    )
+    parser.add_argument("--turns", type=natural, default=0, metavar="N",
+        help="number of turns to play before drawing")  # fmt: skip
     add_json_option(parser)
     return parser
 

@@ -27,10 +27,9 @@ from battlesnake_gym.common.command_line import (
     seed,
     size,
 )
-from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.draw.terminal_board import render_board
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules import RULESETS, Game, Point, Settings, default_move, known_maps
+from battlesnake_gym.rules import RULESETS, Game, Point, Settings, default_move
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 
@@ -99,10 +98,6 @@ def _new_game(options: argparse.Namespace) -> tuple[Replay, dict[str, snakes.Str
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     settings = Settings(view_radius=options.view_radius)
     game = Game(options.ruleset, options.map, settings, seed=seed)
-    if options.map not in known_maps():
-        raise ValueError(
-            unknown_name_message("map", options.map, known_maps(), "battlesnake-gym maps")
-        )
     if len(options.snakes) >= MAX_SNAKES:
         raise ValueError(
             f"SNAKE: {len(options.snakes)} opponents, but at most {MAX_SNAKES - 1} can play "
@@ -148,13 +143,8 @@ def parser() -> Parser:
     add = parser.add_argument
     add("snakes", nargs="*", metavar="SNAKE", default=["champion"],
         help="opponents; see `battlesnake-gym snakes` (default: champion)")  # fmt: skip
-    add(
-        "--board-size",
-        type=size,
-        default=str(DEFAULT_BOARD_SIZE),
-        metavar="SIZE",
-        help="width and height of the board, in cells: N or WIDTHxHEIGHT",
-    )
+    add("--board-size", type=size, default=str(DEFAULT_BOARD_SIZE), metavar="SIZE",
+        help="width and height of the board, in cells: N or WIDTHxHEIGHT")  # fmt: skip
     add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="name of the ruleset")
     add("--map", default=Game().map, metavar="MAP", help="map name; see `battlesnake-gym maps`")
     add_view_radius_option(parser)

@@ -111,11 +111,10 @@ class Parser(argparse.ArgumentParser):
 
     def visible_options(self) -> list[argparse.Action]:
         """Return all options in the order of definition, except help and hidden options."""
-        options = [action for action in self._actions if action.option_strings]
         return [
             action
-            for action in options
-            if action.help != argparse.SUPPRESS and action.dest != "help"
+            for action in self._actions
+            if action.option_strings and action.help != argparse.SUPPRESS and action.dest != "help"
         ]
 
     def format_help(self, full: bool = False) -> str:
@@ -126,15 +125,8 @@ class Parser(argparse.ArgumentParser):
         """
         flags = self.visible_options()
         named = [action for action in flags if {*action.option_strings} & {*self._short_help_flags}]
-        rest = (
-            []
-            if full
-            else [
-                action
-                for action in flags
-                if action not in (named or flags[:MAX_SHORT_HELP_OPTIONS])
-            ]
-        )
+        shown = flags if full else named or flags[:MAX_SHORT_HELP_OPTIONS]
+        rest = [action for action in flags if action not in shown]
         hidden = [(action, action.help) for action in rest]
         for action in rest:
             action.help = argparse.SUPPRESS

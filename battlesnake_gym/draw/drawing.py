@@ -287,18 +287,16 @@ def _panel_shapes(board: State, colors: Sequence[str]) -> list[Shape]:
     for i, (snake, color) in enumerate(zip(board.snakes, colors, strict=True)):
         y = top + 1.3 + ROW_HEIGHT * i
         fill = color if snake.alive else blend(color, PAPER_COLOR, 0.35)
+        name = snake.name or snake.id
+        shown = name if len(name) <= 12 else name[:11] + "…"
         found += [
             Disc((left + 0.22, y), fill, 0.22),
-            Text(
-                (left + 0.62, y),
-                INK if snake.alive else PALE_COLOR,
-                _shorten_name(snake.name or snake.id),
-                0.5,
-            ),
+            Text((left + 0.62, y), INK if snake.alive else PALE_COLOR, shown, 0.5),
             _box_shape(left, y + 0.4, width, 0.24, TRACK_COLOR, 0.12),
         ]
         if not snake.alive:
-            found[-1] = Text((left + 0.62, y + 0.55), PALE_COLOR, _cause_text(snake), 0.4)
+            cause = f"{snake.eliminated_cause}, turn {snake.eliminated_on}"
+            found[-1] = Text((left + 0.62, y + 0.55), PALE_COLOR, cause, 0.4)
             continue
         right = left + width
         found.append(Text((right - 1.5, y), PALE_COLOR, f"len {snake.length}", 0.42, "end"))
@@ -324,14 +322,6 @@ def _win_probability_bar(
             found.append(Text((x + width / 2, y + 0.3), PAPER_COLOR, label, 0.42, "middle"))
         x += width
     return found
-
-
-def _cause_text(snake: Snake) -> str:
-    return f"{snake.eliminated_cause}, turn {snake.eliminated_on}"
-
-
-def _shorten_name(name: str) -> str:
-    return name if len(name) <= 12 else name[:11] + "…"
 
 
 def _shape_to_svg(shape: Shape, scale: float) -> str:
@@ -399,10 +389,8 @@ def _paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
             first, last = (x - radius, y - radius), (x + radius, y + radius)
             draw.ellipse([*_scale_point(first, scale), *_scale_point(last, scale)], fill)
         case Text(origin, fill, text, size, anchor):
-            (x, y), (mask, left, top) = (
-                _scale_point(origin, scale),
-                _text_mask(text, round(size * scale)),
-            )
+            x, y = _scale_point(origin, scale)
+            mask, left, top = _text_mask(text, round(size * scale))
             left -= {"start": 0, "middle": mask.width // 2, "end": mask.width}[anchor]
             draw.bitmap((round(x) + left, round(y) + top), mask, fill)
 

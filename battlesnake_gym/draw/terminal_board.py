@@ -38,15 +38,12 @@ def render_board(board: State, out: TextIO) -> str:
         )
         for y in reversed(range(board.height))
     )
-    return "\n".join(row.rstrip() for row in rows) + "\n" + _snake_list(board.snakes, out)
-
-
-def _snake_list(snakes: list[Snake], out: TextIO) -> str:
-    return "".join(
+    snakes = (
         f"{colorize(_snake_letter(i), _snake_color(i), out)} {snake.name or snake.id}: "
-        f"{_describe_snake(snake)}\n"
-        for i, snake in enumerate(snakes)
+        f"{_describe_snake(snake)}"
+        for i, snake in enumerate(board.snakes)
     )
+    return "\n".join([*(row.rstrip() for row in rows), *snakes, ""])
 
 
 def _describe_snake(snake: Snake) -> str:

@@ -9,7 +9,7 @@ because some engines write ``Frames`` and some write ``frames``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,32 +49,29 @@ class EngineFrames:
         """
         with at_line(self.name, len(self.positions) + 1):
             frame = json_fields.mapping(value, "frame")
-            snakes = [
-                json_fields.mapping(snake, "snakes[]")
-                for snake in json_fields.items(frame, "snakes", "")
-            ]
-            position = self._parse_position(
-                frame, [snake for snake in snakes if not _is_eliminated(snake)]
-            )
+            snakes = json_fields.objects(frame, "snakes", "")
+            position = self._parse_position(frame, snakes)
             self._meter.count(position)
             self.positions.append(position)
-            for snake in filter(_is_eliminated, snakes):
-                if body := json_fields.points(snake, "body", "snakes[]"):
-                    self.last_heads.setdefault(str(snake.get("id")), body[0])
-            self._responses.append(
-                {str(s.get("id")): (_get_text(s, "latency"), _get_text(s, "shout")) for s in snakes}
-            )
+            responses = {}
+            for snake, path in snakes:
+                name = str(snake.get("id"))
+                responses[name] = _get_text(snake, "latency"), _get_text(snake, "shout")
+                if _is_eliminated(snake) and (body := json_fields.points(snake, "body", path)):
+                    self.last_heads.setdefault(name, body[0])
+            self._responses.append(responses)
 
-    def _parse_position(self, frame: Mapping[str, Any], living: list[Mapping[str, Any]]) -> State:
+    def _parse_position(
+        self, frame: Mapping[str, Any], snakes: list[tuple[Mapping[str, Any], str]]
+    ) -> State:
         state = State(
-            turn=json_fields.integer(frame, "turn", ""),
+            turn=limits.read_turn_number(frame, ""),
             width=self.width,
             height=self.height,
-            snakes=[_parse_snake(snake) for snake in living],
+            snakes=[_parse_snake(*found) for found in snakes if not _is_eliminated(found[0])],
             food=json_fields.points(frame, "food", ""),
             hazards=json_fields.points(frame, "hazards", ""),
         )
-        limits.check_start(state)
         if self.positions and state.turn != self.positions[-1].turn + 1:
             raise BoardError(f"turn must be {self.positions[-1].turn + 1}, got {state.turn}")
         bodies = (snake.body for snake in state.snakes)
@@ -101,7 +98,8 @@ class EngineFrames:
             found = rule_inference.collect_evidence(self.positions)
             head = sent if sent is not None else rule_inference.infer_game(found, self.positions)
             solo = len(self.positions[0].snakes) < 2
-            game = board_json.parse_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
+            named = {**head, "id": head.get("id") or self.name}
+            game = board_json.parse_game(named, UNKNOWN_SEED, solo)
             rule_inference.check_rules(game, found)
             settings = game.settings.to_dict()
             for key in settings:
@@ -110,35 +108,28 @@ class EngineFrames:
             self.positions = list(rule_inference.add_pending_trails(self.positions))
         return Board.from_state(self.positions[0], game)
 
-    def turn_options(self, number: int, last: Board) -> dict[str, dict[str, Any]]:
-        """Return the keyword arguments of `Replay.append_frame` for position ``number``.
+    def turns(self, timeout: int) -> Iterator[tuple[State, dict[str, dict[str, Any]]]]:
+        """Yield the later positions, each with keyword arguments of `Replay.append_frame`.
 
         Args:
-            number: Index of the position.
-            last: The position before.
+            timeout: Response timeout in milliseconds. A move is late if its latency is the text
+                ``timeout``, or at least this number.
         """
-        living = {snake.id for snake in last.living}
-        responses = self._responses[number]
-        known = {name: texts for name, texts in responses.items() if name in living}
-        return _responses_to_turn(known, last.game.timeout)
-
-
-def _responses_to_turn(
-    responses: Mapping[str, tuple[str, str]], timeout: int
-) -> dict[str, dict[str, Any]]:
-    """Convert latencies and shouts to keyword arguments of `Replay.append_frame`.
-
-    A move is late if its latency is the text ``timeout``, or at least ``timeout`` milliseconds.
-    """
-    texts = {snake_id: latency for snake_id, (latency, _) in responses.items()}
-    known = official_format.parse_latencies_ms(texts)
-    late = [snake_id for snake_id, latency in texts.items()
-            if latency == "timeout" or known.get(snake_id, 0) >= timeout]  # fmt: skip
-    return {
-        "latency": known,
-        "shouts": {snake_id: shout for snake_id, (_, shout) in responses.items() if shout},
-        "problems": dict.fromkeys(late, "timeout"),
-    }
+        steps = zip(itertools.pairwise(self.positions), self._responses[1:], strict=True)
+        for (before, frame), responses in steps:
+            played = {s.id: responses[s.id] for s in before.snakes if s.id in responses}
+            texts = {snake_id: latency for snake_id, (latency, _) in played.items()}
+            known = official_format.parse_latencies_ms(texts)
+            late = [snake_id for snake_id, latency in texts.items()
+                    if latency == "timeout" or known.get(snake_id, 0) >= timeout]  # fmt: skip
+            yield (
+                frame,
+                {
+                    "latency": known,
+                    "shouts": {snake_id: shout for snake_id, (_, shout) in played.items() if shout},
+                    "problems": dict.fromkeys(late, "timeout"),
+                },
+            )
 
 
 def parse_description(
@@ -152,18 +143,11 @@ def parse_description(
     """
     with at_line(name, 0):
         sent = json_fields.child(response, "game", "")
-        width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
         status = json_fields.string(sent, "status", "game", "")
-        return status, EngineFrames(name, width, height), _parse_rules(sent)
+        return status, EngineFrames(name, *limits.read_size(sent, "game")), _parse_rules(sent)
 
 
-BLACKOUT_GAME = {
-    "ruleset": {
-        "name": "standard",
-        "settings": {"foodSpawnChance": 15, "minimumFood": 1, VIEW_RADIUS_KEY: 5},
-    },
-    "timeout": 500,
-}
+BLACKOUT_GAME = rule_inference.build_game_object("standard", "", view_radius=5)
 """The ``game`` object of the competition Battlesnake Blackout, whose replays lack the rules."""
 
 
@@ -180,21 +164,19 @@ def parse_blackout_replay(content: Mapping[str, Any], name: str) -> EngineFrames
     with at_line(name, 1):
         moves = json_fields.items(content, "moves", "")
         first = json_fields.mapping(moves[0] if moves else {}, "moves[0]")
-        width, height = (json_fields.integer(first, key, "moves[0]") for key in ("width", "height"))
-    frames = EngineFrames(name, width, height)
+        frames = EngineFrames(name, *limits.read_size(first, "moves[0]"))
     for number, move in enumerate(moves, 1):
         with at_line(name, number):
             frame = json_fields.mapping(move, "moves[]")
-            snakes = json_fields.items(frame, "snakes", "moves[]")
-            stacked = [_stack_segments(snake) for snake in snakes]
+            snakes = json_fields.objects(frame, "snakes", "moves[]")
+            stacked = [_stack_segments(*found) for found in snakes]
         frames.add({**frame, "snakes": stacked})
     return frames
 
 
-def _stack_segments(value: object) -> Mapping[str, Any]:
+def _stack_segments(snake: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Return a snake with the stacked segments at its tail, which the site may list once."""
-    snake = json_fields.mapping(value, "snakes[]")
-    body = list(json_fields.items(snake, "body", "snakes[]"))
+    body = list(json_fields.items(snake, "body", path))
     has_eaten = snake.get("health") == MAX_HEALTH and len(body) >= START_LENGTH
     missing = max(START_LENGTH - len(body), int(has_eaten and body[-1] != body[-2]))
     return {**snake, "body": body + body[-1:] * missing}
@@ -227,13 +209,13 @@ def _parse_rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _parse_snake(value: Mapping[str, Any]) -> Snake:
+def _parse_snake(value: Mapping[str, Any], path: str) -> Snake:
     customizations = {"color": "color", "head": "headtype", "tail": "tailtype"}
     snake = Snake(
-        id=json_fields.string(value, "id", "snakes[]"),
-        body=json_fields.points(value, "body", "snakes[]"),
-        health=limits.read_number(value, "health", "snakes[]"),
-        name=json_fields.string(value, "name", "snakes[]", ""),
+        id=json_fields.string(value, "id", path),
+        body=json_fields.points(value, "body", path),
+        health=limits.read_number(value, "health", path),
+        name=json_fields.string(value, "name", path, ""),
         latency=_get_text(value, "latency"),
         shout=_get_text(value, "shout"),
         customizations={
@@ -241,7 +223,7 @@ def _parse_snake(value: Mapping[str, Any]) -> Snake:
         },
     )
     if not snake.body:
-        raise BoardError(f"snakes[].body of {snake.id!r} is empty")
+        raise BoardError(f"{path}.body of {snake.id!r} is empty")
     return snake
 
 

@@ -80,17 +80,15 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """
     name = path_text(Path(path).name)
     number = 0
-    try:
-        for number, raw in enumerate(_raw_lines(path, name), 1):
+    for number, raw in enumerate(_raw_lines(path, name), 1):
+        try:
             line = parse_json(raw)
-            if not isinstance(line, dict):
-                got = json_fields.format_value(line)
-                raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
-            yield line
-    except ReplayError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
+        if not isinstance(line, dict):
+            got = json_fields.format_value(line)
+            raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
+        yield line
     if not number:
         raise ReplayError(f"{name} is empty; the recorder may have stopped early")
 
@@ -98,34 +96,34 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
     """Yield the nonblank lines of a file, which may be compressed."""
     with Path(path).open("rb") as file:
-        _check_limit(os.fstat(file.fileno()).st_size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes")
-        compressed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        opened = gzip.GzipFile(fileobj=file) if compressed else file
+        size = os.fstat(file.fileno()).st_size
         try:
+            limits.check_limit(size, "MAX_REPLAY_BYTES", f"{name} has {size} bytes")
+            compressed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            opened = gzip.GzipFile(fileobj=file) if compressed else file
             pieces = iter(lambda: opened.readline(limits.MAX_LINE_BYTES + 1), b"")
             yield from (raw for raw in _check_lines(pieces, name) if raw.strip())
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
+        except json_fields.BoardError as error:
+            raise ReplayError(str(error)) from error
 
 
 def _check_lines(raw_lines: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Yield the lines unchanged, after a check of their number of bytes and values.
 
     Raises:
-        ReplayError: If a line exceeds a limit.
+        BoardError: If a line exceeds a limit.
     """
     size = values = 0
     for raw in raw_lines:
         size += len(raw)
         values += sum(raw.count(mark) for mark in (b",", b"[", b"{"))
-        _check_limit(len(raw), "MAX_LINE_BYTES", f"{name} has a line of {{}} bytes or more")
-        _check_limit(size, "MAX_REPLAY_BYTES", f"{name} has {{}} bytes or more when decompressed")
-        _check_limit(values, "MAX_JSON_VALUES", f"{name} has {{}} values or more")
+        for value, limit, unit in (
+            (len(raw), "MAX_LINE_BYTES", "bytes in a line"),
+            (size, "MAX_REPLAY_BYTES", "bytes when decompressed"),
+            (values, "MAX_JSON_VALUES", "values"),
+        ):
+            limits.check_limit(value, limit, f"{name} has {value} or more {unit}")
         yield raw
-
-
-def _check_limit(value: int, limit: str, problem: str) -> None:
-    maximum = getattr(limits, limit)
-    if value > maximum:
-        raise ReplayError(str(limits.limit_error(problem.format(value), limit, maximum)))

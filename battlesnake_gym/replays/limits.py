@@ -57,9 +57,18 @@ The time of some maps is proportional to these numbers.
 """
 
 
-def limit_error(problem: str, limit: str, maximum: int) -> BoardError:
-    """Return the error for a value that exceeds a limit."""
-    return BoardError(f"{problem}; the limit is {maximum} (battlesnake_gym.replays.limits.{limit})")
+def check_limit(value: int, limit: str, problem: str) -> None:
+    """Raise `BoardError` with the description ``problem`` if ``value`` exceeds a limit.
+
+    Args:
+        value: Number to check.
+        limit: Name of a constant of this module.
+        problem: Description of the value.
+    """
+    if value > (maximum := globals()[limit]):
+        raise BoardError(
+            f"{problem}; the limit is {maximum} (battlesnake_gym.replays.limits.{limit})"
+        )
 
 
 def read_number(parent: Mapping[str, Any], key: str, path: str) -> int:
@@ -71,16 +80,26 @@ def read_number(parent: Mapping[str, Any], key: str, path: str) -> int:
     return json_fields.bounded_integer(parent, key, path, -MAX_NUMBER, MAX_NUMBER)
 
 
-def check_start(state: State) -> None:
-    """Check the size and turn of the first position of a game.
+def read_size(parent: Mapping[str, Any], path: str) -> tuple[int, int]:
+    """Return the integers under ``width`` and ``height``.
 
     Raises:
-        BoardError: If the size or the turn is out of range.
+        BoardError: If a side is less than 1 or exceeds `MAX_READABLE_BOARD_SIZE`.
     """
-    sizes = {"width": state.width, "height": state.height}
-    for name in sizes:
-        json_fields.bounded_integer(sizes, name, "first", 1, MAX_READABLE_BOARD_SIZE)
-    json_fields.bounded_integer({"turn": state.turn}, "turn", "first", 0, MAX_NUMBER)
+    width, height = (
+        json_fields.bounded_integer(parent, key, path, 1, MAX_READABLE_BOARD_SIZE)
+        for key in ("width", "height")
+    )
+    return width, height
+
+
+def read_turn_number(parent: Mapping[str, Any], path: str) -> int:
+    """Return the integer under ``turn``.
+
+    Raises:
+        BoardError: If the turn is negative or exceeds `MAX_NUMBER`.
+    """
+    return json_fields.bounded_integer(parent, "turn", path, 0, MAX_NUMBER)
 
 
 def check_position(state: State) -> int:
@@ -89,10 +108,8 @@ def check_position(state: State) -> int:
     Raises:
         BoardError: If the position has too many snakes.
     """
-    if len(state.snakes) > MAX_REPLAY_SNAKES:
-        raise limit_error(
-            f"there are {len(state.snakes)} snakes", "MAX_REPLAY_SNAKES", MAX_REPLAY_SNAKES
-        )
+    count = len(state.snakes)
+    check_limit(count, "MAX_REPLAY_SNAKES", f"there are {count} snakes")
     return _count_cells(state)
 
 
@@ -133,15 +150,7 @@ class SizeMeter:
         Raises:
             BoardError: If a limit is exceeded.
         """
-        if self._turns > MAX_REPLAY_TURNS:
-            raise limit_error(
-                f"the game has more than {MAX_REPLAY_TURNS} turns",
-                "MAX_REPLAY_TURNS",
-                MAX_REPLAY_TURNS,
-            )
-        if self._cells > MAX_TOTAL_CELLS:
-            raise limit_error(
-                f"the game has more than {MAX_TOTAL_CELLS} cells in its {self._turns} turns",
-                "MAX_TOTAL_CELLS",
-                MAX_TOTAL_CELLS,
-            )
+        turns = f"the game has more than {MAX_REPLAY_TURNS} turns"
+        check_limit(self._turns, "MAX_REPLAY_TURNS", turns)
+        cells = f"the game has more than {MAX_TOTAL_CELLS} cells in its {self._turns} turns"
+        check_limit(self._cells, "MAX_TOTAL_CELLS", cells)

@@ -54,7 +54,7 @@ def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
 
 def parse_game_file(
     head: dict[str, Any], lines: Iterable[dict[str, Any]], name: str
-) -> tuple[Board, list[State], dict[str, Point]]:
+) -> tuple[Board, list[tuple[State, dict[str, Any]]], dict[str, Point]]:
     """Read all positions of a file.
 
     Args:
@@ -63,8 +63,9 @@ def parse_game_file(
         name: Name of the file in error messages.
 
     Returns:
-        The first position, the later positions with the surviving snakes, and the known last head
-        cells of eliminated snakes by id.
+        The first position; the later positions with the surviving snakes, each with keyword
+        arguments of `Replay.append_frame`; and the known last head cells of eliminated snakes by
+        id.
 
     Raises:
         ReplayError: If a line cannot be read.
@@ -91,7 +92,9 @@ def parse_game_file(
         solo = len(frames[0].snakes) < 2
         game = board_json.parse_game(head, UNKNOWN_SEED, solo)
         first = Board.from_state(frames[0], game)
-    return first, frames[1:], last_heads
+    latencies = ({snake.id: snake.latency for snake in frame.snakes} for frame in frames[1:])
+    known = [{"latency": parse_latencies_ms(texts)} for texts in latencies]
+    return first, list(zip(frames[1:], known, strict=True)), last_heads
 
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
@@ -100,7 +103,7 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     Returns:
         The position, and the head of ``you`` by id if ``you`` is eliminated.
     """
-    frame = board_json.parse_request({**line, "you": None})[1]
+    frame = board_json.parse_request({**line, "you": None})[0]
     you = json_fields.child(line, "you", "")
     body = json_fields.points(you, "body", "you")
     if not body or you.get("id") in [snake.id for snake in frame.snakes]:

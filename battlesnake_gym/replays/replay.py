@@ -343,18 +343,20 @@ class Replay:
             return Replay._stream_engine_frames(
                 parsed, engine_frames.BLACKOUT_GAME, "those of Battlesnake Blackout"
             )
-        first, frames, last_heads = official_format.parse_game_file(head, lines, name)
+        first, turns, last_heads = official_format.parse_game_file(head, lines, name)
         replay = Replay(first)
-        return replay, replay._append_frames(frames, last_heads, name)
+        return replay, replay._append_frames(turns, last_heads, name, 3)
 
     def _append_frames(
-        self, frames: list[State], last_heads: dict[str, Point], name: str
+        self,
+        turns: Iterable[tuple[State, dict[str, Any]]],
+        last_heads: dict[str, Point],
+        name: str,
+        first_line: int,
     ) -> Iterator[Turn]:
-        for number, frame in enumerate(frames, 3):
+        for number, (frame, known) in enumerate(turns, first_line):
             with at_line(name, number):
-                texts = {snake.id: snake.latency for snake in frame.snakes}
-                latency = official_format.parse_latencies_ms(texts)
-                self.append_frame(frame, last_heads, latency=latency)
+                self.append_frame(frame, last_heads, **known)
             yield self.turns[-1]
 
     @staticmethod
@@ -364,14 +366,8 @@ class Replay:
         first = parsed.first_board(sent)
         info = {"fetched": parsed.name, "rules": how or "inferred from its frames"}
         replay = Replay(first, info=info)
-        return replay, replay._append_engine_frames(parsed)
-
-    def _append_engine_frames(self, parsed: EngineFrames) -> Iterator[Turn]:
-        for number, frame in enumerate(parsed.positions[1:], 1):
-            with at_line(parsed.name, number + 1):
-                options = parsed.turn_options(number, self._last)
-                self.append_frame(frame, parsed.last_heads, **options)
-            yield self.turns[-1]
+        turns = parsed.turns(first.game.timeout)
+        return replay, replay._append_frames(turns, parsed.last_heads, parsed.name, 2)
 
     @staticmethod
     def from_play(

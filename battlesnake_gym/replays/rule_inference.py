@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.maps.snail import pending_trails, trails
 from battlesnake_gym.rules.rulesets import RULESETS, grows_always, wraps
@@ -152,9 +153,11 @@ def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
     if found.crosses:
         ruleset = "wrapped_constrictor" if grows else "wrapped"
     if found.hazards == "trails":
-        return build_game_object(ruleset, "snail_mode", found.damage)
+        return build_game_object(ruleset, "snail_mode", hazard_damage_per_turn=found.damage)
     if found.hazards == "shrinking" and plain:
-        return build_game_object("royale", damage=found.damage, every=found.every)
+        return build_game_object(
+            "royale", hazard_damage_per_turn=found.damage, shrink_every_n_turns=found.every
+        )
     if found.hazards:
         raise BoardError(f"the frames do not show which map the hazards belong to; {_REMEDY}")
     if plain and len(frames[0].snakes) == 1:
@@ -168,20 +171,17 @@ def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
 
 
 def build_game_object(
-    ruleset: str, board_map: str = "standard", damage: int | None = None, every: int | None = None
+    ruleset: str, board_map: str = "standard", **settings: int | None
 ) -> dict[str, Any]:
     """Create a ``game`` object of the API.
 
-    An argument of None selects the official default.
+    Args:
+        ruleset: Name of the ruleset.
+        board_map: Name of the map.
+        **settings: Fields of `rules.Settings`; None selects the official default.
     """
-    usual = Settings()
-    settings = {
-        "foodSpawnChance": usual.food_spawn_chance,
-        "minimumFood": usual.minimum_food,
-        "hazardDamagePerTurn": usual.hazard_damage_per_turn if damage is None else damage,
-        "royale": {"shrinkEveryNTurns": every or usual.shrink_every_n_turns},
-    }
-    return {"ruleset": {"name": ruleset, "settings": settings}, "map": board_map}
+    known = {name: value for name, value in settings.items() if value is not None}
+    return board_json.game_to_dict(Game(ruleset, board_map, Settings(**known)))
 
 
 def game_object_of_mode(mode: str) -> dict[str, Any] | None:

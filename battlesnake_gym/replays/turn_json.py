@@ -144,17 +144,16 @@ def read_state(first: Mapping[str, Any]) -> State:
         BoardError: If a field is invalid or exceeds a limit of `limits`.
     """
     memory = json_fields.child(first, "memory", "first")
-    state = State(
-        turn=json_fields.integer(first, "turn", "first"),
-        width=json_fields.integer(first, "width", "first"),
-        height=json_fields.integer(first, "height", "first"),
+    width, height = limits.read_size(first, "first")
+    return State(
+        turn=limits.read_turn_number(first, "first"),
+        width=width,
+        height=height,
         snakes=_read_snakes(first, "first"),
         food=_read_cells(first, "food", "first"),
         hazards=_read_cells(first, "hazards", "first"),
         memory={key: _read_memory(memory, key) for key in memory},
     )
-    limits.check_start(state)
-    return state
 
 
 def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
@@ -165,12 +164,7 @@ def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
 
 
 def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
-    values = enumerate(json_fields.items(parent, "snakes", path))
-    location = json_fields.join_path(path, "snakes")
-    return [
-        _read_snake(json_fields.mapping(v, f"{location}[{i}]"), f"{location}[{i}]")
-        for i, v in values
-    ]
+    return [_read_snake(*found) for found in json_fields.objects(parent, "snakes", path)]
 
 
 def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
@@ -181,17 +175,15 @@ def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
     if cause not in CAUSES:
         known = ", ".join(CAUSES[1:])
         raise BoardError(f"{path}.eliminated_cause must be empty or one of {known}, got {cause!r}")
+    texts = ("eliminated_by", "name", "latency", "shout")
     return Snake(
         id=json_fields.string(value, "id", path),
         body=body,
         health=limits.read_number(value, "health", path),
         eliminated_cause=cause,
-        eliminated_by=json_fields.string(value, "eliminated_by", path, ""),
         eliminated_on=json_fields.integer(value, "eliminated_on", path, 0),
-        name=json_fields.string(value, "name", path, ""),
-        latency=json_fields.string(value, "latency", path, ""),
-        shout=json_fields.string(value, "shout", path, ""),
         customizations=_read_texts(value, "customizations", path),
+        **{name: json_fields.string(value, name, path, "") for name in texts},
     )
 
 
@@ -282,13 +274,10 @@ def read_decision(value: Mapping[str, Any], path: str) -> Decision:
     Raises:
         BoardError: If a field is invalid.
     """
-    reasons = [
-        _read_reason(json_fields.mapping(item, f"{path}.reasons[{i}]"), f"{path}.reasons[{i}]")
-        for i, item in enumerate(json_fields.items(value, "reasons", path))
-    ]
+    reasons = json_fields.objects(value, "reasons", path)
     return Decision(
         move=json_fields.string(value, "move", path, ""),
-        reasons=tuple(reasons),
+        reasons=tuple(_read_reason(*found) for found in reasons),
         scores=_read_scores(value, path),
         shout=json_fields.string(value, "shout", path, ""),
         line=_read_expected_line(value, path),
