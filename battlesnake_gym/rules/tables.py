@@ -26,12 +26,9 @@ def _encode_quadrants(lists: Iterable[Iterable[Point]]) -> bytes:
     return b"".join(_encode_cells(points).ljust(8, b"\0") for points in lists)
 
 
-_RIVER_LAYOUTS = {
-    "RIVERS": (rivers.RIVERS, rivers.RIVERS_STARTS),
-    "RIVERS_LG": (rivers.RIVERS_LARGE, rivers.RIVERS_LARGE_STARTS),
-    "RIVERS_XL": (rivers.RIVERS_EXTRA_LARGE, rivers.RIVERS_EXTRA_LARGE_STARTS),
-    "ISLANDS": (rivers.ISLANDS, rivers.ISLANDS_STARTS),
-    "ISLANDS_LG": (rivers.ISLANDS_LARGE, rivers.ISLANDS_LARGE_STARTS),
+_RIVERS_BY_NAME = {
+    map_id.removeprefix("hz_").replace("_bridges", "").upper(): layout
+    for map_id, layout in rivers.LAYOUTS.items()
 }
 _CASTLES_BY_NAME = {
     "CASTLE": castle.SMALL_CASTLE,
@@ -40,8 +37,8 @@ _CASTLES_BY_NAME = {
 }
 
 LAYOUTS: dict[str, bytes] = {
-    **{f"{name}_HAZARDS": _encode_cells(hazards) for name, (hazards, _) in _RIVER_LAYOUTS.items()},
-    **{f"{name}_STARTS": _encode_quadrants(starts) for name, (_, starts) in _RIVER_LAYOUTS.items()},
+    **{f"{name}_HAZARDS": _encode_cells(one.hazards) for name, one in _RIVERS_BY_NAME.items()},
+    **{f"{name}_STARTS": _encode_quadrants(one.starts) for name, one in _RIVERS_BY_NAME.items()},
     **{
         f"{name}_HAZARDS": _encode_cells(walls.hazards())
         for name, walls in _CASTLES_BY_NAME.items()
