@@ -109,9 +109,9 @@ class EnvConfig(GameSpec[IntPerGame]):
     def observation_encoder(self) -> observations.Observation:
         """Observation encoder with ``frame_stack`` applied."""
         encoder = observations.get(self.observation)
-        return (
-            encoder if self.frame_stack is None else replace(encoder, frame_stack=self.frame_stack)
-        )
+        if self.frame_stack is None:
+            return encoder
+        return replace(encoder, frame_stack=self.frame_stack)
 
 
 TRAINING_DEFAULTS = EnvConfig(rewards="survival-and-win", max_turns=500)

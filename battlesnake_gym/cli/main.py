@@ -98,9 +98,7 @@ _USAGE = f"""usage: {{prog}} COMMAND [options]
 
 Play, write, train and deploy snakes for Battlesnake.
 
-commands:
-{{lines}}
-
+{{commands}}
 '{{prog}} COMMAND --help' shows the options of a command.
 '{_PROGRAM_NAME} --version' shows the installed versions.
 """
@@ -115,14 +113,19 @@ Examples:
 
 def format_usage(group: str = "") -> str:
     """Return the help text of all commands, or of the commands in ``group``."""
-    listed = _commands_in_group(group) if group else _command_overview()
+    commands = _format_commands(_commands_in_group(group) if group else _command_overview())
+    prog = f"{_PROGRAM_NAME} {group}".strip()
+    return _USAGE.format(prog=prog, commands=commands) + ("" if group else _EXAMPLES)
+
+
+def _format_commands(listed: dict[str, str]) -> str:
+    """Return a heading and one line per command, from help texts by name."""
     width = max(map(len, listed))
     lines = [
-        f"  {colorize(f'{name:<{width}}', 'bold', sys.stdout)}  {text}"
+        f"  {colorize(f'{name:<{width}}', 'bold', sys.stdout)}  {text}\n"
         for name, text in listed.items()
     ]
-    prog = f"{_PROGRAM_NAME} {group}".strip()
-    return _USAGE.format(prog=prog, lines="\n".join(lines)) + ("" if group else _EXAMPLES)
+    return "commands:\n" + "".join(lines)
 
 
 def _command_overview() -> dict[str, str]:
@@ -188,9 +191,7 @@ def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
             return int(module.main(rest) or 0)
         except SystemExit as ended:
             if wants_help and not ended.code and (others := _commands_in_group(name)):
-                width = max(map(len, others))
-                lines = (f"  {other:<{width}}  {text}\n" for other, text in others.items())
-                sys.stdout.write(f"\ncommands:\n{''.join(lines)}")
+                sys.stdout.write(f"\n{_format_commands(others)}")
             raise
     except (MissingExtraError, ExtensionError) as error:
         if isinstance(error, MissingExtraError) and wants_help:

@@ -76,10 +76,8 @@ class _HelpFormatter(argparse.HelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
         default = action.default
-        shown = "default" in text or default is argparse.SUPPRESS
-        if shown or default is None or isinstance(default, bool) or not str(default):
-            return text
-        if isinstance(default, list | tuple | frozenset):
+        shown = "default" in text or default is argparse.SUPPRESS or default is None
+        if shown or isinstance(default, bool | list | tuple | frozenset) or not str(default):
             return text
         return f"{text} (default: %(default)s)".lstrip()
 

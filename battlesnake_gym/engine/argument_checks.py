@@ -71,7 +71,6 @@ class GameArrays:
 
 def check_game_arguments(
     num_games: int,
-    *,
     width: IntPerGame = EnvConfig.width,
     height: IntPerGame = EnvConfig.height,
     num_snakes: IntPerGame = EnvConfig.num_snakes,

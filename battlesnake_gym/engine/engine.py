@@ -115,12 +115,7 @@ class EngineGames(Batch, GameArrays):
     ) -> EngineGames:
         """Create the games after a check of all arguments."""
         sizes, numbers = argument_checks.check_game_arguments(
-            num_games,
-            width=width,
-            height=height,
-            num_snakes=num_snakes,
-            game=game,
-            food_rng=food_rng,
+            num_games, width, height, num_snakes, game, food_rng
         )
         games = super().__new__(cls, num_games, sizes, numbers, game.map)
         games._set_attributes(sizes, game, food_rng)

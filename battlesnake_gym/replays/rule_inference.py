@@ -33,7 +33,7 @@ _REMEDY = "give --ruleset, and --map if the game has a map"
 
 
 @dataclass(frozen=True, slots=True)
-class RuleEvidence:
+class _RuleEvidence:
     """Evidence about the rules in the frames of a game.
 
     Attributes:
@@ -52,7 +52,7 @@ class RuleEvidence:
     every: int | None
 
 
-def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
+def collect_evidence(frames: Sequence[State]) -> _RuleEvidence:
     """Collect the evidence in the frames of a game.
 
     Args:
@@ -65,7 +65,7 @@ def collect_evidence(frames: Sequence[State]) -> RuleEvidence:
         if (layers := before.hazards.count(after.head))
     }
     changed = [b.turn for a, b in itertools.pairwise(frames) if a.hazards != b.hazards]
-    return RuleEvidence(
+    return _RuleEvidence(
         # A snake with segments stacked since the start unfolds before the body grows.
         grows=frozenset(
             len(after.body) > len(snake.body)
@@ -134,7 +134,7 @@ def add_pending_trails(frames: Sequence[State]) -> Sequence[State]:
     return [replace(frame, hazards=frame.hazards + pending_trails(frame)) for frame in frames]
 
 
-def infer_game(found: RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
+def infer_game(found: _RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
     """Infer the rules from the evidence, and return the ``game`` object of the API.
 
     Raises:
@@ -193,7 +193,7 @@ def game_object_of_mode(mode: str) -> dict[str, Any] | None:
     return build_game_object(*known) if known else None
 
 
-def check_rules(played: Game, found: RuleEvidence) -> None:
+def check_rules(played: Game, found: _RuleEvidence) -> None:
     """Check that the frames are consistent with the rules of a game.
 
     Raises:
