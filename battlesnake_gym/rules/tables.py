@@ -6,6 +6,7 @@ these definitions.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable
 
@@ -26,31 +27,7 @@ def _encode_quadrants(lists: Iterable[Iterable[Point]]) -> bytes:
     return b"".join(_encode_cells(points).ljust(8, b"\0") for points in lists)
 
 
-_RIVERS_BY_NAME = {
-    map_id.removeprefix("hz_").replace("_bridges", "").upper(): layout
-    for map_id, layout in rivers.LAYOUTS.items()
-}
-_CASTLES_BY_NAME = {
-    "CASTLE": castle.SMALL_CASTLE,
-    "CASTLE_LG": castle.LARGE_CASTLE,
-    "CASTLE_XL": castle.EXTRA_LARGE_CASTLE,
-}
-
 LAYOUTS: dict[str, bytes] = {
-    **{f"{name}_HAZARDS": _encode_cells(one.hazards) for name, one in _RIVERS_BY_NAME.items()},
-    **{f"{name}_STARTS": _encode_quadrants(one.starts) for name, one in _RIVERS_BY_NAME.items()},
-    **{
-        f"{name}_HAZARDS": _encode_cells(walls.hazards())
-        for name, walls in _CASTLES_BY_NAME.items()
-    },
-    **{
-        f"{name}_STARTS": _encode_cells(place for group in walls.starts for place in group)
-        for name, walls in _CASTLES_BY_NAME.items()
-    },
-    **{
-        f"{name}_GATES": _encode_cells(walls.gate_cells())
-        for name, walls in _CASTLES_BY_NAME.items()
-    },
     "ARCADE_HAZARDS": _encode_cells(arcade.WALL_CELLS),
     "ARCADE_CORNERS": _encode_cells(arcade.CORNER_STARTS),
     "ARCADE_LATER_STARTS": _encode_cells(arcade.LATER_STARTS),
@@ -62,3 +39,13 @@ LAYOUTS: dict[str, bytes] = {
 
 Each cell is two bytes, x and y.
 """
+
+for _map_id, _river in rivers.LAYOUTS.items():
+    _name = _map_id.removeprefix("hz_").replace("_bridges", "").upper()
+    LAYOUTS[f"{_name}_HAZARDS"] = _encode_cells(_river.hazards)
+    LAYOUTS[f"{_name}_STARTS"] = _encode_quadrants(_river.starts)
+for _map_id, _castle in castle.LAYOUTS.items():
+    _name = _map_id.removeprefix("hz_").replace("_wall", "").upper()
+    LAYOUTS[f"{_name}_HAZARDS"] = _encode_cells(_castle.hazards())
+    LAYOUTS[f"{_name}_STARTS"] = _encode_cells(itertools.chain(*_castle.starts))
+    LAYOUTS[f"{_name}_GATES"] = _encode_cells(_castle.gate_cells())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from ..food import game_rand, neighbors
@@ -87,29 +88,32 @@ class _Castle:
         state.food.extend(free[:1])
 
 
-SMALL_CASTLE = _Castle(
-    11,
-    layers=(2,),
-    gates=(5,),
-    starts=(((1, 1), (1, 9), (9, 1), (9, 9)), ((1, 5), (5, 1), (5, 9), (9, 5))),
-)
-LARGE_CASTLE = _Castle(
-    19,
-    layers=(2, 3),
-    gates=(8, 10),
-    starts=(((1, 1), (1, 17), (17, 1), (17, 17)), ((1, 9), (9, 1), (9, 17), (17, 9))),
-)
-EXTRA_LARGE_CASTLE = _Castle(
-    25,
-    layers=(3, 4),
-    gates=(8, 12, 16),
-    starts=(
-        ((1, 5), (1, 19), (23, 5), (23, 19)),
-        ((5, 1), (5, 23), (19, 1), (19, 23)),
-        ((1, 12), (12, 23), (12, 1), (23, 12)),
+LAYOUTS = {
+    "hz_castle_wall": _Castle(
+        11,
+        layers=(2,),
+        gates=(5,),
+        starts=(((1, 1), (1, 9), (9, 1), (9, 9)), ((1, 5), (5, 1), (5, 9), (9, 5))),
     ),
-    max_food=4,
-)
+    "hz_castle_wall_lg": _Castle(
+        19,
+        layers=(2, 3),
+        gates=(8, 10),
+        starts=(((1, 1), (1, 17), (17, 1), (17, 17)), ((1, 9), (9, 1), (9, 17), (17, 9))),
+    ),
+    "hz_castle_wall_xl": _Castle(
+        25,
+        layers=(3, 4),
+        gates=(8, 12, 16),
+        starts=(
+            ((1, 5), (1, 19), (23, 5), (23, 19)),
+            ((5, 1), (5, 23), (19, 1), (19, 23)),
+            ((1, 12), (12, 23), (12, 1), (23, 12)),
+        ),
+        max_food=4,
+    ),
+}
+"""Layouts of the castles by id of the map."""
 
 
 def _create_map(map_id: str, castle: _Castle) -> Map:
@@ -125,8 +129,4 @@ def _create_map(map_id: str, castle: _Castle) -> Map:
     )
 
 
-CASTLES = (
-    _create_map("hz_castle_wall", SMALL_CASTLE),
-    _create_map("hz_castle_wall_lg", LARGE_CASTLE),
-    _create_map("hz_castle_wall_xl", EXTRA_LARGE_CASTLE),
-)
+CASTLES = tuple(itertools.starmap(_create_map, LAYOUTS.items()))
