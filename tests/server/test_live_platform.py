@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -357,9 +357,8 @@ def test_commands_fetch_a_game(
     assert (tmp_path / f"{game_id}.jsonl.gz").exists()
     shown: list[str] = []
 
-    def show(app: Flask, listener: socket.socket, what: str, **options: Any) -> int:
-        listener.close()
-        shown.append(options["path"])
+    def show(app: Flask, what: str, options: argparse.Namespace, path: str) -> int:
+        shown.append(path)
         return 0
 
     monkeypatch.setattr(pages, "serve", show)

@@ -208,9 +208,7 @@ def _open_site(arguments: argparse.Namespace, engine: Engine, roster: Roster) ->
     """
     from battlesnake_server.web.arena_site import ArenaSite
 
-    return ArenaSite(
-        engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host
-    )
+    return ArenaSite(engine, roster, arguments)
 
 
 def _play_and_print(

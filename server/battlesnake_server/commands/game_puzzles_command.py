@@ -13,7 +13,7 @@ from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import puzzles, scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search import search
-from battlesnake_server.address_policy import PAGE_OPTIONS, add_page_options, open_listener
+from battlesnake_server.address_policy import PAGE_OPTIONS, add_page_options
 from battlesnake_server.web.pages import serve
 from battlesnake_server.web.puzzle_pages import create_app
 
@@ -39,17 +39,9 @@ def main(argv: list[str] | None = None) -> int:
         found = _load_or_find_puzzles(options)
         if not options.web:
             return 0
-        listener = open_listener(options.host, options.port)
+        return serve(create_app(found), f"{len(found)} puzzles", options)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game puzzles", error)
-    return serve(
-        create_app(found),
-        listener,
-        f"{len(found)} puzzles",
-        host=options.host,
-        names=options.allow_host,
-        open_browser=not options.no_browser,
-    )
 
 
 def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:

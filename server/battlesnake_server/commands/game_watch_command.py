@@ -9,7 +9,7 @@ from urllib.parse import quote
 from battlesnake_gym.common.command_line import Parser, add_view_radius_option, print_error
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import address_policy
-from battlesnake_server.address_policy import AddressPolicy, open_listener
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.replay_viewer import game_fetcher, game_urls
 from battlesnake_server.replay_viewer.replay_library import has_view_radius
 from battlesnake_server.web import pages
@@ -30,20 +30,12 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.view_radius is not None and all(map(has_view_radius, paths)):
             command.reject_given(arguments, ["view_radius"], "on games with a view radius")
         app = create_app(paths, token, addresses, arguments.view_radius)
-        listener = open_listener(arguments.host, arguments.port)
+        games = app.extensions["library"].entries()
+        # The browser directly opens the page of a single game.
+        path = f"replay/{quote(games[0].key)}" if len(games) == 1 else ""
+        return pages.serve(app, f"{len(games)} recorded games", arguments, path)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game watch", error)
-    games = app.extensions["library"].entries()
-    return pages.serve(
-        app,
-        listener,
-        f"{len(games)} recorded games",
-        host=arguments.host,
-        names=arguments.allow_host,
-        # The browser directly opens the page of a single game.
-        path=f"replay/{quote(games[0].key)}" if len(games) == 1 else "",
-        open_browser=not arguments.no_browser,
-    )
 
 
 def _resolve_path(source: str, options: argparse.Namespace, addresses: AddressPolicy) -> Path:

@@ -106,16 +106,13 @@ def _run_league(
     token: str | None,
 ) -> int:
     """Run the league and serve the pages until interrupted."""
-    replays = arguments.replays.absolute()
-    replays.mkdir(parents=True, exist_ok=True)
+    arguments.replays = arguments.replays.absolute()
+    arguments.replays.mkdir(parents=True, exist_ok=True)
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
     site = ArenaSite(
         engine,
         Roster(extra_snakes, address_policy=players.address_policy),
-        replays,
-        arguments.host,
-        arguments.port,
-        arguments.allow_host,
+        arguments,
         token=token,
         league=plan,
     )
@@ -126,7 +123,7 @@ def _run_league(
             engine,
             players.find_problems,
             jobs=arguments.jobs,
-            replays=replays,
+            replays=arguments.replays,
             address_policy=players.address_policy,
         )
         log(f"{plan.name}, season {league.season.number}, ends at {league.season.ends} UTC")

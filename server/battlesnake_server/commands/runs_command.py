@@ -110,9 +110,7 @@ def main(argv: list[str] | None = None) -> int:
                 sys.stdout.write(f"wrote {module.write(run.path)}\n")
         elif options.web:
             module = load_module("battlesnake_server.web.runs_page", "server")
-            browser = not options.no_browser
-            names = options.allow_host
-            return int(module.serve(runs, options.host, options.port, names, open_browser=browser))
+            return int(module.serve(runs, options))
         elif options.json:
             print_json([run.to_dict() for run in found])
         else:

@@ -6,15 +6,14 @@ blueprints. The navigation of a site lists the registered blueprints.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import gzip
-import socket
 import sys
 import webbrowser
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, jsonify, render_template, request
@@ -24,7 +23,7 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.common.untrusted_text import parse_json
 from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_gym.rules import RulesError
-from battlesnake_server.address_policy import url_host
+from battlesnake_server.address_policy import open_listener, url_host
 from battlesnake_server.http.page_server import MAX_REQUEST_BODY_BYTES, PageServer
 from battlesnake_server.replay_viewer import embedded_player, position_formats
 from battlesnake_server.replay_viewer.analysis_queue import AnalysisQueue, BusyError
@@ -245,45 +244,71 @@ def embed_response(replay: Replay) -> Response:
     return response
 
 
-def serve(
-    app: Flask,
-    listener: socket.socket,
-    what: str,
-    *,
-    host: str = "127.0.0.1",
-    names: Iterable[str] = (),
-    path: str = "",
-    open_browser: bool,
-) -> int:
-    """Serve an application until interrupted.
-
-    Unfinished analyses are canceled.
+class Site:
+    """Web site whose server runs in background threads from the construction to `close`.
 
     Args:
         app: Application to serve.
-        listener: Listening socket.
+        options: Parsed options of `address_policy.add_page_options`.
+        threads: Number of server threads.
+
+    Raises:
+        ValueError: If the port is in use.
+    """
+
+    def __init__(self, app: Flask, options: argparse.Namespace, *, threads: int = 8) -> None:
+        self._app = app
+        listener = open_listener(options.host, options.port)
+        names = [options.host, *options.allow_host]
+        self._server = PageServer(app, listener, names=names, threads=threads)
+        self.address = f"http://{url_host(options.host)}:{self._server.port}/"
+        self._server.start()
+
+    def announce(self, what: str, output: TextIO) -> None:
+        """Print the address and, if actions require an access token, a hint.
+
+        Args:
+            what: Name of the site.
+            output: Stream to print to.
+        """
+        output.write(f"serving {what} at {self.address} (Ctrl+C to stop)\n")
+        if (token := self._app.config["TOKEN"]) is not None:
+            output.write(access_control.access_hint(self.address, token))
+        output.flush()
+
+    def wait(self) -> None:
+        """Wait until the process is interrupted."""
+        self._server.wait()
+
+    def close(self) -> None:
+        """Stop the server, and cancel unfinished analyses."""
+        self._server.stop()
+        self._app.extensions["analyses"].close()
+
+
+def serve(app: Flask, what: str, options: argparse.Namespace, path: str = "") -> int:
+    """Serve an application until interrupted.
+
+    Args:
+        app: Application to serve.
         what: Name of the site, printed with its address.
-        host: Address that ``listener`` is bound to.
-        names: Additional host names that requests may use.
+        options: Parsed options of `address_policy.add_page_options`, and ``no_browser``.
         path: Path of the printed address.
-        open_browser: Whether to open the address in a browser.
 
     Returns:
         Exit status 0.
+
+    Raises:
+        ValueError: If the port is in use.
     """
-    server = PageServer(app, listener, names=[host, *names])
-    server.start()
-    address = f"http://{url_host(host)}:{server.port}/{path}"
+    site = Site(app, options)
+    site.address += path
     try:
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C may arrive before `wait`.
-            sys.stdout.write(f"serving {what} at {address} (Ctrl+C to stop)\n")
-            if (token := app.config["TOKEN"]) is not None:
-                sys.stdout.write(access_control.access_hint(address, token))
-            sys.stdout.flush()
-            if open_browser:
-                webbrowser.open(address)
-            server.wait()
+            site.announce(what, sys.stdout)
+            if not options.no_browser:
+                webbrowser.open(site.address)
+            site.wait()
     finally:
-        server.stop()
-        app.extensions["analyses"].close()
+        site.close()
     return 0

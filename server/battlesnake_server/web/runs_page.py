@@ -5,15 +5,15 @@ The pages load new data on each request, and never write to the run directories.
 
 from __future__ import annotations
 
+import argparse
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
 from battlesnake_gym.common.command_line import plural
-from battlesnake_server.address_policy import open_listener
 from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
 from battlesnake_server.runs.run_view import (
@@ -152,22 +152,15 @@ def _requested_span() -> int:
     return asked if asked in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
 
 
-def serve(
-    runs: RunsView, host: str, port: int, names: Collection[str] = (), *, open_browser: bool
-) -> int:
+def serve(runs: RunsView, options: argparse.Namespace) -> int:
     """Serve the pages until interrupted.
 
     Args:
         runs: Runs to show.
-        host: Address to listen on.
-        port: Port to listen on; 0 chooses a free port.
-        names: Additional host names that requests may use.
-        open_browser: Whether to open the pages in a browser.
+        options: Parsed options of the command ``runs``.
 
     Raises:
         ValueError: If the port is in use.
     """
-    app = create_app(runs, create_token(host, names))
-    listener = open_listener(host, port)
-    what = plural(len(runs.refresh()), "run")
-    return pages.serve(app, listener, what, host=host, names=names, open_browser=open_browser)
+    app = create_app(runs, create_token(options.host, options.allow_host))
+    return pages.serve(app, plural(len(runs.refresh()), "run"), options)
