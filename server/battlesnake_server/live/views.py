@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from flask import Blueprint, Response, current_app, jsonify, request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from werkzeug.exceptions import BadRequest, HTTPException
+from werkzeug.exceptions import HTTPException
 
 from battlesnake_gym.boards import json_fields
+from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_server import replay_json
 from battlesnake_server.live import front_page
 from battlesnake_server.live.live_snake import LiveSnake
@@ -64,16 +65,13 @@ def move() -> Response:
     """Handle ``/move``: choose a move."""
     body = _parse_body()
     environ = request.environ
-    try:
-        decision = _get_live_snake().move(
-            _session_key(body),
-            body,
-            environ["server.arrived"],
-            environ.get("server.client"),
-            request.content_length or 0,
-        )
-    except json_fields.BoardError as error:
-        raise _bad_request(str(error)) from error
+    decision = _get_live_snake().move(
+        _session_key(body),
+        body,
+        environ["server.arrived"],
+        environ.get("server.client"),
+        request.content_length or 0,
+    )
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
     if current_app.config["SEND_DECISIONS"]:
         answer["decision"] = replay_json.decision_to_dict(decision)
@@ -101,10 +99,11 @@ def metrics() -> Response:
     return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 
-def _bad_request(reason: str) -> BadRequest:
-    """Count a malformed request and return the exception for status 400."""
+@blueprint.errorhandler(BoardError)
+def _reject_request(error: BoardError) -> tuple[Response, int]:
+    """Count a malformed request, and return status 400."""
     _get_live_snake().metrics.bad_requests.inc()
-    return BadRequest(reason)
+    return jsonify(error=str(error)), 400
 
 
 def _parse_body() -> dict[str, Any]:
@@ -114,14 +113,14 @@ def _parse_body() -> dict[str, Any]:
     except HTTPException:
         raise
     except Exception as error:  # Web servers raise different exceptions for incomplete bodies.
-        raise _bad_request(f"request cannot be read: {error}") from error
+        raise BoardError(f"request cannot be read: {error}") from error
     try:
         with _get_live_snake().parse_gate.admit(len(data)):
             body = _parse_json(data)
     except (ValueError, RecursionError) as error:
-        raise _bad_request(f"request is not JSON: {error}") from error
+        raise BoardError(f"request is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise _bad_request(f"request must be a JSON object, got {json_fields.format_value(body)}")
+        raise BoardError(f"request must be a JSON object, got {json_fields.format_value(body)}")
     return body
 
 
@@ -137,9 +136,7 @@ def _parse_json(data: bytes) -> object:
 
 def _session_key(body: dict[str, Any]) -> Key:
     """Return the game id and the snake id of a request."""
-    try:
-        game = json_fields.string(json_fields.child(body, "game", ""), "id", "game")
-        you = json_fields.string(json_fields.child(body, "you", ""), "id", "you")
-    except json_fields.BoardError as error:
-        raise _bad_request(str(error)) from error
+    game, you = (
+        json_fields.string(json_fields.child(body, key, ""), "id", key) for key in ("game", "you")
+    )
     return game, you
