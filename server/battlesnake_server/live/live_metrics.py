@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -18,14 +19,13 @@ class Metrics:
 
     def __init__(self, active_games: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(
-            registry=self.registry
-        )  # The collector adds memory, CPU time and open files.
-        self.moves = Counter(
+        # The collector adds memory, CPU time and open files.
+        ProcessCollector(registry=self.registry)
+        counter = functools.partial(Counter, registry=self.registry)
+        self.moves = counter(
             "battlesnake_moves",
             "Moves, by their source: the strategy or the fallback.",
             ["chosen_by"],
-            registry=self.registry,
         )
         self.move_seconds = Histogram(
             "battlesnake_move_seconds",
@@ -33,25 +33,18 @@ class Metrics:
             buckets=_LATENCY_BUCKETS_S,
             registry=self.registry,
         )
-        self.fallback_moves_on_timeout = Counter(
+        self.fallback_moves_on_timeout = counter(
             "battlesnake_fallback_moves_on_timeout",
             "Moves that the fallback chose because the strategy missed the deadline.",
-            registry=self.registry,
         )
-        self.strategy_errors = Counter(
+        self.strategy_errors = counter(
             "battlesnake_strategy_errors",
             "Moves that the fallback chose because the strategy raised an exception.",
-            registry=self.registry,
         )
-        self.bad_requests = Counter(
-            "battlesnake_bad_requests",
-            "Requests rejected as malformed.",
-            registry=self.registry,
-        )
-        self.ignored_fields = Counter(
+        self.bad_requests = counter("battlesnake_bad_requests", "Requests rejected as malformed.")
+        self.ignored_fields = counter(
             "battlesnake_ignored_fields",
             "Fields of requests that could not be read and were ignored.",
-            registry=self.registry,
         )
         games = Gauge("battlesnake_active_games", "Active games.", registry=self.registry)
         games.set_function(active_games)
