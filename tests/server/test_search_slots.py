@@ -10,12 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from battlesnake_server.http.connection_table import ClientState
-from battlesnake_server.live.search_slots import (
-    MAX_BUSY_SEARCH_S,
-    LoadEstimate,
-    SearchSlots,
-    _WaitingRequest,
-)
+from battlesnake_server.live.search_slots import MAX_BUSY_SEARCH_S, LoadEstimate, SearchSlots
 from tests.processes import until
 
 LONG, PATIENCE = 60.0, 10.0
@@ -123,12 +118,3 @@ def test_who_leaves_gives_up_the_wait_and_the_seat(pool: ThreadPoolExecutor) -> 
     assert taken(slots) > 0, "the one seat is free"
     with slots.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(TimeoutError):
         taken(slots, 0.1)  # One of them is this one.
-
-
-def test_the_order_outlives_one_who_goes() -> None:
-    slots = SearchSlots(1, 9, 9)
-    waiters = {until: _WaitingRequest() for until in (1, 6, 4, 9)}
-    slots._queue = [(until, 0, waiter) for until, waiter in waiters.items()]
-    slots._remove_from_queue(waiters[1])
-    slots._release_slot()
-    assert [until for until, waiter in waiters.items() if waiter.granted] == [4]

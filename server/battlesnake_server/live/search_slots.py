@@ -5,8 +5,7 @@ Slots are granted in order of deadline.
 
 from __future__ import annotations
 
-import heapq
-import itertools
+import bisect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -49,15 +48,16 @@ class LoadEstimate:
             self._inside -= 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, order=True)
 class _WaitingRequest:
-    """Request that waits for a slot.
+    """Request that waits for a slot until a time (`time.perf_counter`).
 
     The event ``woken`` is set when a slot is granted or the wait is canceled.
     """
 
-    woken: threading.Event = field(default_factory=threading.Event)
-    granted: bool = False
+    until: float
+    woken: threading.Event = field(default_factory=threading.Event, compare=False)
+    granted: bool = field(default=False, compare=False)
 
 
 class SearchSlots:
@@ -79,8 +79,7 @@ class SearchSlots:
         self._max_waiting = max_waiting
         self._lock = threading.Lock()
         self._free = num_slots
-        self._order = itertools.count()
-        self._queue: list[tuple[float, int, _WaitingRequest]] = []
+        self._queue: list[_WaitingRequest] = []  # In order of deadline.
         self._load = LoadEstimate()
 
     @contextmanager
@@ -109,35 +108,28 @@ class SearchSlots:
 
     def _wait_for_slot(self, until: float, client: ClientState) -> None:
         """Wait until a slot is granted."""
-        waiter = _WaitingRequest()
+        waiter = _WaitingRequest(until)
         with self._lock:
             if self._free and not self._queue:
                 self._free -= 1
                 return
-            heapq.heappush(self._queue, (until, next(self._order), waiter))
+            bisect.insort(self._queue, waiter)
             if len(self._queue) > self._max_waiting:
-                _, _, last = max(self._queue)
-                self._remove_from_queue(last)
-                last.woken.set()
+                self._queue.pop().woken.set()
         client.on_disconnect(waiter.woken.set)
         waiter.woken.wait(max(0.0, until - time.perf_counter()))
         with self._lock:
             if waiter.granted:
                 return
-            self._remove_from_queue(waiter)
+            self._queue = [other for other in self._queue if other is not waiter]
         raise TimeoutError
 
     def _release_slot(self) -> None:
         """Pass a slot to the request with the earliest deadline, or free the slot."""
         with self._lock:
             if self._queue:
-                _, _, waiter = heapq.heappop(self._queue)
+                waiter = self._queue.pop(0)
                 waiter.granted = True
                 waiter.woken.set()
             else:
                 self._free += 1
-
-    def _remove_from_queue(self, waiter: _WaitingRequest) -> None:
-        """Remove a request from the queue."""
-        self._queue = [entry for entry in self._queue if entry[2] is not waiter]
-        heapq.heapify(self._queue)
