@@ -31,6 +31,7 @@ from battlesnake_server.web.pages import (
 from battlesnake_server.web.roster import request_decision
 
 blueprint = Blueprint("lab", __name__)
+blueprint.register_error_handler(ValueError, error_response)
 
 _MAX_EDITOR_BOARD_SIZE = 25
 _MAX_EDITOR_SNAKES = 16
@@ -92,7 +93,7 @@ def read() -> Response:
     try:
         text = json_fields.string(parse_body(), "text", "")
         return jsonify(_parse_text(text))
-    except (ValueError, TypeError, RecursionError) as error:
+    except (TypeError, RecursionError) as error:
         return error_response(error)
 
 
@@ -102,19 +103,16 @@ def query() -> Response:
 
     ``board`` is the body of a ``/move`` request.
     """
-    try:
-        sent = parse_body()
-        entrant = current_arena().roster.find(sent.get("snake"), "snake")
-        milliseconds = json_fields.bounded_integer(
-            sent, "milliseconds", "", 10, _MAX_TIME_BUDGET_MS, default=200
-        )
-        board = _parse_board(sent.get("board"), milliseconds)
-        with what_if.acquire_search_slot():
-            started = time.perf_counter()
-            decision = request_decision(entrant, board, milliseconds / 1000)
-            elapsed_ms = 1000 * (time.perf_counter() - started)
-    except ValueError as error:
-        return error_response(error)
+    sent = parse_body()
+    entrant = current_arena().roster.find(sent.get("snake"), "snake")
+    milliseconds = json_fields.bounded_integer(
+        sent, "milliseconds", "", 10, _MAX_TIME_BUDGET_MS, default=200
+    )
+    board = _parse_board(sent.get("board"), milliseconds)
+    with what_if.acquire_search_slot():
+        started = time.perf_counter()
+        decision = request_decision(entrant, board, milliseconds / 1000)
+        elapsed_ms = 1000 * (time.perf_counter() - started)
     answer = {"move": decision.move, "inferred": False, **replay_json.decision_to_dict(decision)}
     return jsonify(next=answer, shout=decision.shout, milliseconds=round(elapsed_ms, 1))
 
@@ -125,17 +123,12 @@ def scenario() -> Response:
 
     The fields of the request are ``board``, ``name``, ``note`` and ``allowed``.
     """
-    try:
-        sent = parse_body()
-        name, note = (_parse_line(sent, key) for key in ("name", "note"))
-        allowed = [str(move) for move in json_fields.items(sent, "allowed", "")]
-        made = Scenario(
-            name or "unnamed", _parse_board(sent.get("board"), 500), tuple(allowed), note
-        )
-        text = made.to_text()
-        scenarios.from_text(text)  # Return only text that `from_text` accepts.
-    except ValueError as error:
-        return error_response(error)
+    sent = parse_body()
+    name, note = (_parse_line(sent, key) for key in ("name", "note"))
+    allowed = tuple(map(str, json_fields.items(sent, "allowed", "")))
+    board = _parse_board(sent.get("board"), 500)
+    text = Scenario(name or "unnamed", board, allowed, note).to_text()
+    scenarios.from_text(text)  # Return only text that `from_text` accepts.
     return Response(text, mimetype="text/plain")
 
 
