@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from battlesnake_gym.common.untrusted_text import path_text
@@ -37,6 +38,15 @@ class LibraryEntry:
     modified: float
     size: int
     view_radius: int | None
+
+    @property
+    def modified_text(self) -> str:
+        """Modification time as text, or "" for an invalid time."""
+        try:
+            return datetime.fromtimestamp(self.modified).strftime("%Y-%m-%d %H:%M")
+        # The modification time of a file may be any number.
+        except (ValueError, OverflowError, OSError):
+            return ""
 
     def load(self) -> Replay:
         """Load the replay.

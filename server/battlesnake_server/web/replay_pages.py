@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,8 +52,7 @@ class ReplayCard:
         winner: Id of the winner, or None.
     """
 
-    key: str
-    when: str
+    entry: LibraryEntry
     position: dict[str, Any] | None = None
     winner: str | None = None
     error: str = ""
@@ -201,11 +199,7 @@ def load_cards(entries: Sequence[LibraryEntry]) -> list[ReplayCard]:
         reader = threading.Thread(target=_read_cards, args=(missing, found), daemon=True)
         reader.start()
         reader.join(_CARDS_TIMEOUT_S)
-    unread = [
-        ReplayCard(entry.key, _format_modified_time(entry), error=_UNREAD_MESSAGE)
-        for entry in entries
-    ]
-    return [found.get(entry, other) for entry, other in zip(entries, unread, strict=True)]
+    return [found.get(entry, ReplayCard(entry, error=_UNREAD_MESSAGE)) for entry in entries]
 
 
 def _read_cards(entries: Sequence[LibraryEntry], found: dict[LibraryEntry, ReplayCard]) -> None:
@@ -225,41 +219,19 @@ def _read_cards(entries: Sequence[LibraryEntry], found: dict[LibraryEntry, Repla
 def _build_card(entry: LibraryEntry) -> ReplayCard:
     """Build and cache the card of a file; the card of an unreadable file has an error."""
     try:
-        card = _load_card(entry)
+        last = entry.load().last
+        winner = last.winner
+        card = ReplayCard(entry, replay_json.position(last), winner.id if winner else None)
     except (TooLittleMemoryError, OSError, MemoryError) as error:  # A later attempt may succeed.
         reason = str(error) or f"{entry.key} needs more memory than is available"
-        return ReplayCard(entry.key, _format_modified_time(entry), error=reason)
+        return ReplayCard(entry, error=reason)
     except Exception as error:  # A damaged file must not break the list of games.
         reason = str(error) if isinstance(error, ReplayError) else f"cannot be read: {error!r}"
-        card = ReplayCard(entry.key, _format_modified_time(entry), error=reason)
+        card = ReplayCard(entry, error=reason)
     while len(_known_cards) >= _MAX_KNOWN_CARDS:
         del _known_cards[next(iter(_known_cards))]
     _known_cards[entry] = card
     return card
-
-
-def _load_card(entry: LibraryEntry) -> ReplayCard:
-    """Load a replay, and build the card of the game."""
-    last = entry.load().last
-    winner = last.winner
-    return ReplayCard(
-        entry.key,
-        _format_modified_time(entry),
-        replay_json.position(last),
-        winner.id if winner else None,
-    )
-
-
-def _format_modified_time(entry: LibraryEntry) -> str:
-    """Format the modification time of a file, or return "" for an invalid time."""
-    try:
-        return datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
-    except (
-        ValueError,
-        OverflowError,
-        OSError,
-    ):  # The modification time of a file may be any number.
-        return ""
 
 
 def _current_library() -> Library:
