@@ -154,17 +154,19 @@ class _ManagedGame:
     """Game in progress.
 
     Attributes:
+        keyboard_player: The visitor in the first seat, or None if the visitor only watches.
         visitor: Address of the visitor who started the game.
         deadline: Time at which the game is stopped, as a value of `time.monotonic`.
         key: Secret that authorizes the keyboard player's moves.
     """
 
-    id: str
+    request: GameRequest
     keyboard_player: KeyboardPlayer | None
     visitor: str
-    deadline: float
-    stopped: bool = False
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
     key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    deadline: float = field(default_factory=lambda: time.monotonic() + _MAX_GAME_S)
+    stopped: bool = False
 
 
 class GameManager:
@@ -188,26 +190,20 @@ class GameManager:
         Raises:
             BusyError: If the maximum number of games, in total or per visitor, is reached.
         """
-        keyboard_player = (
-            None
-            if request.keyboard_player is None
-            else KeyboardPlayer(request.turn_delay_s, alone=not request.snakes)
-        )
-        game = _ManagedGame(
-            str(uuid.uuid4()), keyboard_player, visitor, time.monotonic() + _MAX_GAME_S
-        )
+        keyboard_player = None
+        if request.keyboard_player is not None:
+            keyboard_player = KeyboardPlayer(request.turn_delay_s, alone=not request.snakes)
+        game = _ManagedGame(request, keyboard_player, visitor)
         with self._lock:
-            if len(self._games) >= MAX_GAMES:
-                raise BusyError(f"{MAX_GAMES} games are in progress; stop one or wait")
-            if (
-                sum(other.visitor == visitor for other in self._games.values())
-                >= MAX_GAMES_PER_VISITOR
+            own = sum(other.visitor == visitor for other in self._games.values())
+            for number, limit, whose in (
+                (len(self._games), MAX_GAMES, "games"),
+                (own, MAX_GAMES_PER_VISITOR, "of your games"),
             ):
-                raise BusyError(
-                    f"{MAX_GAMES_PER_VISITOR} of your games are in progress; stop one or wait"
-                )
+                if number >= limit:
+                    raise BusyError(f"{limit} {whose} are in progress; stop one or wait")
             self._games[game.id] = game
-        threading.Thread(target=self._play_and_store, args=(game, request), daemon=True).start()
+        threading.Thread(target=self._play_and_store, args=(game,), daemon=True).start()
         # The caller redirects the visitor to the game's page, which must exist at that time.
         while self._broadcast.find(game.id) is None and game.id in self._games:
             time.sleep(0.005)
@@ -238,11 +234,10 @@ class GameManager:
             game.keyboard_player.stop_waiting()
         return True
 
-    def _play_and_store(self, game: _ManagedGame, request: GameRequest) -> None:
+    def _play_and_store(self, game: _ManagedGame) -> None:
         """Play and store a game, and report errors on the game's page."""
         try:
-            record = asyncio.run(self._play_game(game, request))
-            self._store_game(game, request, record)
+            self._store_game(game, asyncio.run(self._play_game(game)))
         except _GameStoppedError:
             pass  # The game's page shows the turns played so far.
         except (OSError, SQLAlchemyError) as error:  # For example, the disk is full.
@@ -260,8 +255,9 @@ class GameManager:
             with self._lock:
                 del self._games[game.id]
 
-    async def _play_game(self, game: _ManagedGame, request: GameRequest) -> GameRecord:
+    async def _play_game(self, game: _ManagedGame) -> GameRecord:
         """Play a game to the end."""
+        request = game.request
         keyboard: list[Player] = [] if game.keyboard_player is None else [game.keyboard_player]
         async with open_players(request.snakes, request.timeout / 1000, request.seed) as players:
             return await play(
@@ -280,7 +276,7 @@ class GameManager:
         if game.stopped or time.monotonic() > game.deadline:
             raise _GameStoppedError
 
-    def _store_game(self, game: _ManagedGame, request: GameRequest, record: GameRecord) -> None:
+    def _store_game(self, game: _ManagedGame, record: GameRecord) -> None:
         """Store a game under the number after the highest stored number.
 
         If another process uses the number first, the method tries again.
@@ -297,9 +293,9 @@ class GameManager:
             )
             number = 0 if last is None else last + 1
             path = replay_path(self._replays / "started-here", number, game.id)
-            scheduled = ScheduledGame(number, request.seed, tuple(range(len(record.seats))))
+            scheduled = ScheduledGame(number, game.request.seed, tuple(range(len(record.seats))))
             result = GameResult.from_record(scheduled, game.id, record, path)
-            session.add(build_game_row(result, tournament.id, request.labels))
+            session.add(build_game_row(result, tournament.id, game.request.labels))
             try:
                 Replay(record.first, record.turns).save(path)
                 session.commit()
