@@ -221,9 +221,6 @@ def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ValueError, match=rf"port {port}\b"):
             open_listener("127.0.0.1", port)
-    for port in (-1, 65536):
-        with pytest.raises(ValueError, match=rf"\b0 .*65535.* {port}\b"):
-            open_listener("127.0.0.1", port)
     assert not AddressPolicy().redirects
 
 

@@ -21,10 +21,10 @@ _FORBIDDEN_MESSAGE = (
 )
 
 
-def is_loopback_host(host: str) -> bool:
+def _is_loopback_host(host: str) -> bool:
     """Return whether only this machine can reach a server that listens on ``host``.
 
-    >>> [is_loopback_host(host) for host in ("127.0.0.1", "::1", "localhost", "::")]
+    >>> [_is_loopback_host(host) for host in ("127.0.0.1", "::1", "localhost", "::")]
     [True, True, True, False]
     """
     try:
@@ -43,7 +43,7 @@ def create_token(host: str, names: Collection[str] = ()) -> str | None:
     Returns:
         A new token, or None if only this machine can reach the server.
     """
-    return None if is_loopback_host(host) and not names else secrets.token_urlsafe(16)
+    return None if _is_loopback_host(host) and not names else secrets.token_urlsafe(16)
 
 
 def access_hint(address: str, token: str) -> str:
@@ -70,17 +70,18 @@ def _is_authorized() -> bool:
 
 
 def _reject_unauthorized_request() -> Response | tuple[Response, int] | None:
-    """Return an error response to an unauthorized request, or None."""
+    """Return an error, or a redirect that sets the cookie, or None to continue."""
+    if request.method not in ("GET", "HEAD", "OPTIONS"):
+        return None if _is_authorized() else (jsonify(error=_FORBIDDEN_MESSAGE), 403)
     token = current_app.config["TOKEN"]
-    if token is None:
+    if token is None or not _is_equal_token(request.args.get("token", ""), token):
         return None
-    if request.method in ("GET", "HEAD", "OPTIONS"):
-        return (
-            _set_token_cookie(token)
-            if _is_equal_token(request.args.get("token", ""), token)
-            else None
-        )
-    return None if _is_authorized() else (jsonify(error=_FORBIDDEN_MESSAGE), 403)
+    # Redirect to the address without the token, and set the token in a cookie.
+    response: Response = redirect(request.path)  # type: ignore[assignment]
+    response.set_cookie(
+        _cookie_name(), token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict"
+    )
+    return response
 
 
 def _cookie_name() -> str:
@@ -89,15 +90,6 @@ def _cookie_name() -> str:
     Browsers send a cookie to all ports of a host.
     """
     return f"arena-{request.environ['SERVER_PORT']}"
-
-
-def _set_token_cookie(token: str) -> Response:
-    """Redirect to the address without the token, and set the token in a cookie."""
-    response: Response = redirect(request.path)  # type: ignore[assignment]
-    response.set_cookie(
-        _cookie_name(), token, max_age=_COOKIE_MAX_AGE_S, httponly=True, samesite="Strict", path="/"
-    )
-    return response
 
 
 def _is_equal_token(given: str, token: str) -> bool:
