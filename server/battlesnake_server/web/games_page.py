@@ -137,23 +137,21 @@ def _filter_conditions(
     error = ""
     if tournament is not None:
         conditions.append(StoredGame.tournament_id == tournament)
-    this = [Seat.snake == snake] if snake else []
+    seat = [Seat.snake == snake] if snake else []
     if ending == "drawn":
         conditions += [
             StoredGame.finished.is_(True),
             _has_seat(Seat.seat == 1),
             ~_has_seat(Seat.won.is_(True)),
         ]
-        conditions += [_has_seat(*this)] if this else []
     elif ending == "won":
-        conditions.append(_has_seat(Seat.won.is_(True), *this))
+        seat.append(Seat.won.is_(True))
     elif ending in ENDING_LABELS:
-        conditions.append(
-            _has_seat(Seat.cause == ("" if ending == SURVIVED_KEY else ending), *this)
-        )
-    else:
-        conditions += [_has_seat(*this)] if this else []
-        error = f"there is no ending {ending[:40]!r}" if ending else ""
+        seat.append(Seat.cause == ("" if ending == SURVIVED_KEY else ending))
+    elif ending:
+        error = f"there is no ending {ending[:40]!r}"
+    if seat:
+        conditions.append(_has_seat(*seat))
     for name, days in (("from", 0), ("to", 1)):
         if not request.args.get(name):
             continue

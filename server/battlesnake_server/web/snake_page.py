@@ -6,7 +6,6 @@ from collections import Counter
 
 from flask import Blueprint, render_template, request
 
-from battlesnake_gym.rules import MOVES
 from battlesnake_server.arena.ratings import CI_95_Z_SCORE
 from battlesnake_server.arena.results import History
 from battlesnake_server.runs.charts import MAX_POINTS, Chart, Curve, round_values
@@ -22,8 +21,7 @@ blueprint = Blueprint("snake", __name__)
 
 _MAX_OPENINGS = 8
 
-_CLOCKWISE_MOVES = ("up", "right", "down", "left")
-_ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
+_CLOCKWISE_MOVES, _CLOCKWISE_ARROWS = "urdl", "↑→↓←"
 
 
 @blueprint.get("/snake/<path:name>")
@@ -77,6 +75,5 @@ def _rotate_to_up(moves: str) -> str:
     >>> _rotate_to_up("lluu"), _rotate_to_up("rrdd")
     ('↑↑→→', '↑↑→→')
     """
-    by_letter = {move[0]: _CLOCKWISE_MOVES.index(move) for move in MOVES}
-    first = by_letter[moves[0]]
-    return "".join(_ARROWS[_CLOCKWISE_MOVES[(by_letter[one] - first) % 4]] for one in moves)
+    first, *_ = turns = [_CLOCKWISE_MOVES.index(move) for move in moves]
+    return "".join(_CLOCKWISE_ARROWS[(turn - first) % 4] for turn in turns)
