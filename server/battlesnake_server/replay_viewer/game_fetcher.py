@@ -52,6 +52,9 @@ _MAX_GAME_WAIT_S = 7200.0
 The limit covers 5,000 turns of 1 s.
 """
 
+_UNFINISHED = ("running", "pending")
+"""States of a game in progress."""
+
 _GAME_POLL_INTERVAL_S = 2.0
 """Seconds between two requests for the state of a game in progress."""
 
@@ -141,17 +144,21 @@ def fetch(
     engines, game_id = game_urls.find_engines(source)
     address_policy = address_policy or AddressPolicy().with_typed_address(source)
     failed: dict[str, BaseException] = {}
+
+    async def fetch_from(address: str) -> Replay:
+        async with open_client(address_policy) as client:
+            return await _GameFetch(address, game_id, client, chosen).run(wait=wait)
+
     for engine in engines:
-        game_fetch = _GameFetch(f"{engine}/games/{game_id}", game_id, address_policy, chosen, wait)
+        address = f"{engine}/games/{game_id}"
         try:
-            return asyncio.run(game_fetch.run())
+            return asyncio.run(fetch_from(address))
         except _RemoteGameNotFoundError as error:
             failed[str(error)] = error
         except BoardError as error:
-            raise ReplayError(f"{game_fetch.address}: {error}") from error
+            raise ReplayError(f"{address}: {error}") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            message = f"{game_fetch.address} cannot be fetched: {error or 'no response in time'}"
-            failed[message] = error
+            failed[f"{address} cannot be fetched: {error or 'no response in time'}"] = error
     raise ReplayError("; ".join(failed)) from next(iter(failed.values()))
 
 
@@ -173,12 +180,9 @@ def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tup
 
     async def list_games() -> tuple[str, list[str]]:
         async with open_client(address_policy) as client, asyncio.timeout(_FETCH_TIMEOUT_S):
-            arena = _GameFetch(game_urls.ARENA_API_URL, snake, address_policy, None, wait=False)
-            named = (
-                {snake: ""}
-                if game_urls.is_arena_id(snake)
-                else await _find_snakes_by_name(arena, client)
-            )
+            arena = _GameFetch(game_urls.ARENA_API_URL, snake, client)
+            is_id = game_urls.is_arena_id(snake)
+            named = {snake: ""} if is_id else await _find_snakes_by_name(arena)
             if len(named) != 1:
                 ids = ", ".join(named) or "none"
                 raise ReplayError(
@@ -186,7 +190,7 @@ def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tup
                     f"give an id ({ids})"
                 )
             (snake_id,) = named
-            games = await arena.get_list(client, f"/games?snake_id={snake_id}&limit={last}")
+            games = await arena.get_list(f"/games?snake_id={snake_id}&limit={last}")
             over = [game for game in games if game.get("status") == "finished"]
             listed = (one for game in over for one in json_fields.items(game, "snakes", ""))
             names = [one.get("name") for one in listed if one.get("id") == snake_id]
@@ -200,17 +204,16 @@ def list_last_games(snake: str, last: int, address_policy: AddressPolicy) -> tup
         raise ReplayError(f"the games of {snake!r} cannot be fetched: {error}") from error
 
 
-async def _find_snakes_by_name(arena: _GameFetch, client: aiohttp.ClientSession) -> dict[str, str]:
+async def _find_snakes_by_name(arena: _GameFetch) -> dict[str, str]:
     """Search all leaderboards for a snake name.
 
     Returns:
         Names of the matching snakes, by snake id.
     """
     found = {}
-    for leaderboard in await arena.get_list(client, "/leaderboards"):
-        ranks = await arena.get_object(
-            client, f"/leaderboards/{leaderboard['id']}/rankings", lower=False
-        )
+    for leaderboard in await arena.get_list("/leaderboards"):
+        path = f"/leaderboards/{leaderboard['id']}/rankings"
+        ranks = await arena.get_object(path, lower=False)
         for row in (*json_fields.items(ranks, "ranked", ""),
                     *json_fields.items(ranks, "placement", "")):  # fmt: skip
             if row.get("snake_name") == arena.name:
@@ -240,46 +243,38 @@ class _GameFetch:
     Attributes:
         address: Address of the game, ``ENGINE/games/ID``.
         name: Id of the game, or the name of the snake to search for.
-        address_policy: Policy for the address of the engine.
+        client: HTTP session.
         chosen: ``game`` object that replaces the engine's rules, or None.
-        wait: Whether to wait for the end of a game in progress.
     """
 
     address: str
     name: str
-    address_policy: AddressPolicy
-    chosen: Mapping[str, Any] | None
-    wait: bool
+    client: aiohttp.ClientSession
+    chosen: Mapping[str, Any] | None = None
     _read: int = 0
 
-    async def run(self) -> Replay:
-        """Fetch the complete game."""
-        async with open_client(self.address_policy) as client:
-            if self.wait:
-                await self._wait_until_over(client)
-            async with asyncio.timeout(_FETCH_TIMEOUT_S):
-                status, frames, description = engine_frames.parse_description(
-                    await self.get_object(client), self.name
+    async def run(self, *, wait: bool) -> Replay:
+        """Fetch the complete game, and wait for its end if ``wait`` is true."""
+        if wait:
+            await self._wait_until_over()
+        async with asyncio.timeout(_FETCH_TIMEOUT_S):
+            status, frames, description = await self._describe()
+            if status in _UNFINISHED:
+                raise ReplayError(
+                    f"{self.name}: the game is still in progress; fetch it when it is over"
                 )
-                if status in ("running", "pending"):
-                    raise ReplayError(
-                        f"{self.name}: the game is still in progress; fetch it when it is over"
-                    )
-                num_new = _FRAMES_PER_REQUEST
-                while num_new == _FRAMES_PER_REQUEST:
-                    path = f"/frames?offset={len(frames.positions)}&limit={_FRAMES_PER_REQUEST}"
-                    shown = json_fields.items(await self.get_object(client, path), "frames", "")
-                    for frame in shown:
-                        frames.add(frame)
-                    num_new = len(shown)
-                rules = await self._find_rules(client, frames, description)
-                return Replay.from_engine_frames(frames, *rules)
+            num_new = _FRAMES_PER_REQUEST
+            while num_new == _FRAMES_PER_REQUEST:
+                path = f"/frames?offset={len(frames.positions)}&limit={_FRAMES_PER_REQUEST}"
+                shown = json_fields.items(await self.get_object(path), "frames", "")
+                for frame in shown:
+                    frames.add(frame)
+                num_new = len(shown)
+            rules = await self._find_rules(frames, description)
+            return Replay.from_engine_frames(frames, *rules)
 
     async def _find_rules(
-        self,
-        client: aiohttp.ClientSession,
-        frames: EngineFrames,
-        description: dict[str, Any] | None,
+        self, frames: EngineFrames, description: dict[str, Any] | None
     ) -> tuple[Mapping[str, Any] | None, str]:
         """Return the ``game`` object of the rules or None, and the source of the rules."""
         if self.chosen is not None:
@@ -289,54 +284,49 @@ class _GameFetch:
         for first in (snake for frame in frames.positions[:1] for snake in frame.snakes[:1]):
             turn = frames.positions[0].turn
             path = f"/move-request?turn={turn}&you={quote(first.id, safe='')}"
-            game = json_fields.child(await self._get_or_empty(client, path), "game", "move-request")
+            game = json_fields.child(await self._get_or_empty(path), "game", "move-request")
             if json_fields.child(game, "ruleset", "move-request.game").get("name"):
                 return game, "from its move requests"
-        mode = str((await self._get_or_empty(client, "/details")).get("game_type"))
+        mode = str((await self._get_or_empty("/details")).get("game_type"))
         game_of_mode = rule_inference.game_object_of_mode(mode)
         return game_of_mode, f"of mode {mode}" if game_of_mode else ""
 
-    async def _get_or_empty(self, client: aiohttp.ClientSession, path: str) -> Mapping[str, Any]:
+    async def _get_or_empty(self, path: str) -> Mapping[str, Any]:
         """Return the engine's response, or an empty mapping if the request fails."""
         try:
-            return await self.get_object(client, path, lower=False)
+            return await self.get_object(path, lower=False)
         except (ReplayError, aiohttp.ClientError, TimeoutError):
             return {}
 
-    async def get_object(
-        self, client: aiohttp.ClientSession, path: str = "", *, lower: bool = True
-    ) -> Mapping[str, Any]:
+    async def get_object(self, path: str = "", *, lower: bool = True) -> Mapping[str, Any]:
         """Return the JSON object of a response.
 
         Args:
-            client: HTTP session.
             path: Path relative to the address of the game.
             lower: Whether to convert the keys to lower case.
         """
-        response = await self._request_json(client, path, _lower_keys if lower else None)
+        response = await self._request_json(path, _lower_keys if lower else None)
         return json_fields.mapping(response, f"the response of {self.address}{path}")
 
-    async def get_list(self, client: aiohttp.ClientSession, path: str) -> list[dict[str, Any]]:
+    async def get_list(self, path: str) -> list[dict[str, Any]]:
         """Return the JSON objects of a response that contains a list."""
-        response = {"response": await self._request_json(client, path, None)}
+        response = {"response": await self._request_json(path)}
         return [dict(json_fields.mapping(one, "response[]")) for one in
                 json_fields.items(response, "response", "")]  # fmt: skip
 
-    async def _request_json(
-        self, client: aiohttp.ClientSession, path: str, hook: Callable[..., Any] | None
-    ) -> Any:
+    async def _request_json(self, path: str, hook: Callable[..., Any] | None = None) -> Any:
         """Send a GET request, and parse the JSON of the response."""
         address = self.address + path
         content = bytearray()
         async with (
             asyncio.timeout(_FETCH_REQUEST_TIMEOUT_S),
-            client.get(address, headers=_token_header(address), allow_redirects=False) as response,
+            self.client.get(
+                address, headers=_token_header(address), allow_redirects=False
+            ) as response,
         ):
             if response.status == 401:
-                raise _RemoteGameNotFoundError(
-                    f"{address} returns status 401; set {TOKEN_VARIABLE} to an API token of your "
-                    "account"
-                )
+                remedy = f"set {TOKEN_VARIABLE} to an API token of your account"
+                raise _RemoteGameNotFoundError(f"{address} returns status 401; {remedy}")
             if response.status != 200:
                 raise _RemoteGameNotFoundError(
                     f"{address} returns status {response.status}; check the id"
@@ -358,19 +348,19 @@ class _GameFetch:
                 f"{address} does not return a JSON object or list"
             ) from error
 
-    async def _wait_until_over(self, client: aiohttp.ClientSession) -> None:
+    async def _wait_until_over(self) -> None:
         """Wait for the end of the game."""
         announced = False
         async with asyncio.timeout(_MAX_GAME_WAIT_S):
-            while await self._fetch_status(client) in ("running", "pending"):
+            while (await self._describe())[0] in _UNFINISHED:
                 if not announced:
                     sys.stderr.write(f"{self.name} is in progress; waiting for its end\n")
                     announced = True
                 await asyncio.sleep(_GAME_POLL_INTERVAL_S)
 
-    async def _fetch_status(self, client: aiohttp.ClientSession) -> str:
-        """Return the status of the game."""
-        return engine_frames.parse_description(await self.get_object(client), self.name)[0]
+    async def _describe(self) -> tuple[str, EngineFrames, dict[str, Any] | None]:
+        """Return the status of the game, no frames yet, and the rules or None."""
+        return engine_frames.parse_description(await self.get_object(), self.name)
 
 
 def _lower_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -383,9 +373,7 @@ def _token_header(address: str) -> dict[str, str]:
 
     Only arena.battlesnake.com receives the API token.
     """
-    token = (
-        os.environ.get(TOKEN_VARIABLE, "")
-        if address.startswith(f"{game_urls.ARENA_API_URL}/")
-        else ""
-    )
-    return {"Authorization": f"Bearer {token}"} if token else {}
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token and address.startswith(f"{game_urls.ARENA_API_URL}/"):
+        return {"Authorization": f"Bearer {token}"}
+    return {}
