@@ -175,12 +175,12 @@ class Bundle:
                 f"{path}: {(error.strerror or 'cannot be read').lower()}; give the path of a "
                 "bundle that `battlesnake-gym pack` wrote"
             ) from error
-        read = (
-            _read_unpacked_files(path, data)
-            if path.name == BUNDLE_METADATA_FILE
-            else _unzip(path, data)
-        )
-        return cls(path, *_parse_metadata(path, read))
+        unpacked = path.name == BUNDLE_METADATA_FILE
+        try:
+            read = _read_unpacked_files(path, data) if unpacked else _unzip(data)
+            return cls(path, *_parse_metadata(read))
+        except BundleError as error:
+            raise BundleError(f"{path}: {error}") from error
 
     @property
     def customization(self) -> dict[str, str]:
@@ -341,22 +341,22 @@ def _read_unpacked_files(path: Path, metadata: bytes) -> dict[str, bytes]:
     }
 
 
-def _unzip(path: Path, data: bytes) -> dict[str, bytes]:
+def _unzip(data: bytes) -> dict[str, bytes]:
     """Return the contents of a zip file by file name."""
     # Every archive entry has this signature in the central directory.
     if data.count(b"PK\x01\x02") > _MAX_FILES:
-        raise BundleError(f"{path}: more than {_MAX_FILES} files; pack it again")
+        raise BundleError(f"more than {_MAX_FILES} files; pack it again")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _extract_files(path, archive)
+            return _extract_files(archive)
     except BundleError:
         raise
     except Exception as error:  # `zipfile` raises many types of exceptions for damaged files.
         why = sanitize_text(str(error), 200)
-        raise BundleError(f"{path}: not a zip file, or damaged ({why}); pack it again") from error
+        raise BundleError(f"not a zip file, or damaged ({why}); pack it again") from error
 
 
-def _extract_files(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
+def _extract_files(archive: zipfile.ZipFile) -> dict[str, bytes]:
     """Extract the archive's files, and return the contents by file name.
 
     Raises:
@@ -367,25 +367,21 @@ def _extract_files(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
         if not _FILE_NAME_PATTERN.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
             raise BundleError(
-                f"{path}: {sanitize_text(name, 64)!r} is not a plain file with a unique name; "
-                "pack it again"
+                f"{sanitize_text(name, 64)!r} is not a plain file with a unique name; pack it again"
             )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise BundleError(
-                f"{path}: {name} uses an unsupported compression method; pack it again"
-            )
+            raise BundleError(f"{name} uses an unsupported compression method; pack it again")
         with archive.open(info) as file:
             files[name] = file.read(left + 1)  # The size in the header may be wrong.
         left -= len(files[name])
         if left < 0:
             raise BundleError(
-                f"{path}: unpacks to more than {_MAX_UNPACKED_BYTES} bytes; pack fewer or smaller "
-                "files"
+                f"unpacks to more than {_MAX_UNPACKED_BYTES} bytes; pack fewer or smaller files"
             )
     return files
 
 
-def _parse_metadata(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _parse_metadata(read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Parse and check the metadata of a bundle.
 
     Returns:
@@ -399,26 +395,26 @@ def _parse_metadata(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any],
         version, hashes = metadata["format"], metadata["files"]
         if version not in (1, _FORMAT_VERSION):
             raise BundleError(
-                f"{path}: format is {format_value(version)}, this version reads 1 and "
-                f"{_FORMAT_VERSION}; pack it again"
+                f"format is {format_value(version)}, this version reads 1 and {_FORMAT_VERSION}; "
+                "pack it again"
             )
         if set(hashes) != set(read):
             differ = sanitize_text(", ".join(sorted(set(hashes) ^ set(read))), 200)
             raise BundleError(
-                f"{path}: {BUNDLE_METADATA_FILE} and the files differ in {differ}; pack it again"
+                f"{BUNDLE_METADATA_FILE} and the files differ in {differ}; pack it again"
             )
         for name, digest in hashes.items():
             if hashlib.sha256(read[name]).hexdigest() != digest:
-                raise BundleError(f"{path}: {name} is damaged; fetch or pack the bundle again")
+                raise BundleError(f"{name} is damaged; fetch or pack the bundle again")
         if version == 1:
             metadata, read = _upgrade_format_1(metadata, read)
         _check_metadata(metadata, read)
     except BundleError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        why = sanitize_text(str(error), 200)
         raise BundleError(
-            f"{path}: {BUNDLE_METADATA_FILE} is missing or damaged "
-            f"({sanitize_text(str(error), 200)}); pack it again"
+            f"{BUNDLE_METADATA_FILE} is missing or damaged ({why}); pack it again"
         ) from error
     return metadata, read
 

@@ -146,15 +146,6 @@ def test_a_bundle_that_lies_about_its_size_costs_little(tmp_path: Path) -> None:
     assert memory - usual_memory < 100 << 10
 
 
-def test_a_bundle_s_files_are_counted_while_they_unpack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = zipped(tmp_path / "a.zip", described({"rules.py": ZEROS}))
-    monkeypatch.setattr(bundle, "_MAX_UNPACKED_BYTES", 1 << 19)
-    with zipfile.ZipFile(path) as archive, pytest.raises(BundleError, match="524288"):
-        bundle._extract_files(path, archive)
-
-
 def test_a_bundle_is_packed_in_the_usual_way(tmp_path: Path) -> None:
     for number, method in enumerate((zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)):
         path = tmp_path / f"{number}.zip"
