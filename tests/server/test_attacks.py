@@ -110,9 +110,17 @@ def connect(address: str) -> socket.socket:
     return socket.create_connection((parts.hostname, parts.port), timeout=20)
 
 
-def post(body: bytes, path: str = "/move") -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+def post(body: bytes) -> bytes:
+    return b"POST /move HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def answered(connection: socket.socket) -> dict[str, Any]:
+    """Return the JSON object of the next response, which must be a success."""
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    assert answer.status == 200
+    body: dict[str, Any] = json.loads(answer.read())
+    return body
 
 
 @dataclass
@@ -146,11 +154,8 @@ def honest_game(
             began += 0.02
             data = data[300:]
         connection.sendall(data)
-        answer = http.client.HTTPResponse(connection)
-        answer.begin()
-        body = json.loads(answer.read())
+        body = answered(connection)
         seen.seconds.append(time.perf_counter() - began)
-        assert answer.status == 200
         assert body["move"] in board.safe_moves("snake_0")
         seen.thought.append(body["shout"] != "")
         time.sleep(0.05)
@@ -237,16 +242,12 @@ def test_a_thousand_requests_whose_clients_wait_keep_nobody_waiting(
 ) -> None:
     """All clients ask for searches of ten seconds."""
     address = loud("--snake", "minimax")
-    patient = [connect(address) for _ in range(300)]
-    try:
-        with Pace() as pace, Pace(NICE_INCREMENT) as thinkers:
-            for number, connection in enumerate(patient):
-                connection.sendall(short_request(10_000 + number, 10**9))
-            seen = honest_game(address, 15)
-            health = [healthy(address) for _ in range(5)]
-    finally:
-        for connection in patient:
-            connection.close()
+    with contextlib.ExitStack() as patient, Pace() as pace, Pace(NICE_INCREMENT) as thinkers:
+        for number in range(300):
+            connection = patient.enter_context(connect(address))
+            connection.sendall(short_request(10_000 + number, 10**9))
+        seen = honest_game(address, 15)
+        health = [healthy(address) for _ in range(5)]
     assert max(seen.seconds) < pace.patience
     assert max(health) < pace.patience
     assert sum(seen.thought) * thinkers.slowness >= 3, "it has a share of the time"
@@ -267,22 +268,19 @@ def outsized_request() -> bytes:
 def test_outsized_boards_get_no_more_than_their_share(loud: Callable[..., str], snake: str) -> None:
     address = loud(*([] if snake == "default" else ["--snake", snake]))
     sized = outsized_request()
-    numbers, answered = itertools.count(), []
+    numbers = itertools.count()
 
     def ask_again_and_again(over: threading.Event) -> None:
         with connect(address) as connection:
             while not over.is_set():
                 name = b'"id": "outsized-%d"' % next(numbers)
                 connection.sendall(post(sized.replace(b'"id": "outsized"', name)))
-                answer = http.client.HTTPResponse(connection)
-                answer.begin()
-                assert json.loads(answer.read())["move"]
-                answered.append(answer.status)
+                assert answered(connection)["move"], "they are answered too"
 
     with Pace() as pace, Pace(NICE_INCREMENT) as thinkers, meanwhile(ask_again_and_again, 8):
         seen = honest_game(address, 20)
     alone = honest_game(address, 10)
-    assert set(answered) == {200}, "they are answered too"
+    assert next(numbers) > 0
     assert max(seen.seconds) < pace.patience
     # The strategy chooses at least half as many moves as without load, adjusted for a slow machine.
     assert sum(seen.thought) * thinkers.slowness >= sum(alone.thought)
@@ -301,9 +299,7 @@ def test_large_bodies_do_not_delay_games_on_large_boards(
             while not over.is_set():
                 body = short_request(20_000 + next(numbers), 500).partition(b"\r\n\r\n")[2]
                 connection.sendall(post(body + b" " * 200_000))
-                answer = http.client.HTTPResponse(connection)
-                answer.begin()
-                assert json.loads(answer.read())["move"]
+                assert answered(connection)["move"]
 
     with Pace() as pace, meanwhile(ask_again_and_again, 16):
         seen = honest_game(address, 15, padding=1 << 14)
@@ -324,7 +320,8 @@ def lose_no_move(address: str) -> None:
 def test_clients_that_drip_lose_their_connections(cautious: str) -> None:
     """Three hundred clients send one byte per second, in the headers or in the body."""
     whole = short_request(1, 500)
-    dripping = [connect(cautious) for _ in range(300)]
+    stack = contextlib.ExitStack()
+    dripping = [stack.enter_context(connect(cautious)) for _ in range(300)]
     closed: list[float] = []
     began = time.monotonic()
 
@@ -339,37 +336,27 @@ def test_clients_that_drip_lose_their_connections(cautious: str) -> None:
                 with contextlib.suppress(OSError):
                     connection.sendall(whole[place + count : place + count + 1])
 
-    try:
-        with meanwhile(drip):
-            lose_no_move(cautious)
-            for connection in dripping:
-                with contextlib.suppress(OSError):
-                    assert not connection.recv(1)
-                closed.append(time.monotonic() - began)
-    finally:
+    with stack, meanwhile(drip):
+        lose_no_move(cautious)
         for connection in dripping:
-            connection.close()
+            with contextlib.suppress(OSError):
+                assert not connection.recv(1)
+            closed.append(time.monotonic() - began)
     assert max(closed) < 15, "the server closes them, however long they would go on"
 
 
 @pytest.mark.parametrize("served", [False, True])
 def test_idle_connections_make_room(cautious: str, served: bool) -> None:
     """Open more connections than the server keeps, new or kept alive after a response."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(most, 4096)), most))
-    idle = []
-    try:
+    with contextlib.ExitStack() as idle:
         for _ in range(2300):
-            connection = connect(cautious)
-            idle.append(connection)
+            connection = idle.enter_context(connect(cautious))
             if served:
                 connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         lose_no_move(cautious)
-    finally:
-        for connection in idle:
-            connection.close()
 
 
 def test_one_connection_cannot_hold_the_memory(cautious: str) -> None:
@@ -378,16 +365,13 @@ def test_one_connection_cannot_hold_the_memory(cautious: str) -> None:
         with contextlib.suppress(OSError):
             connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 5000)
         lose_no_move(cautious)
-    unfinished = [connect(cautious) for _ in range(200)]
-    try:
-        for connection in unfinished:
+    with contextlib.ExitStack() as unfinished:
+        connections = [unfinished.enter_context(connect(cautious)) for _ in range(200)]
+        for connection in connections:
             with contextlib.suppress(OSError):
                 connection.sendall(post(b" " * 250_000)[:-1])
         lose_no_move(cautious)
         text = fetch(f"{cautious}/metrics")
-    finally:
-        for connection in unfinished:
-            connection.close()
     memory = next(line for line in text.splitlines() if line.startswith("process_resident"))
     assert float(memory.split()[1]) < 250e6
 
@@ -407,10 +391,7 @@ def test_another_protocol_is_declined(cautious: str) -> None:
                 connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body))
                 time.sleep(0.02)
                 connection.sendall(body)
-                answer = http.client.HTTPResponse(connection)
-                answer.begin()
-                assert answer.status == 200
-                assert json.loads(answer.read())["move"]
+                assert answered(connection)["move"]
 
 
 def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str]) -> None:
@@ -421,7 +402,7 @@ def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str
     game = Game(seed=3, id="both", timeout=2000)
     board, arena = Board.new(11, 11, 4, game=game), ArenaRequestWriter()
     me, listed = "snake_0", 0
-    connections: list[Any] = [connect(address), connect(address)]
+    connections = [connect(address), connect(address)]
     while board.turn < 60 and board.snake(me).alive and not board.is_over():
         you = board.snake(me)
         forms = (
@@ -431,9 +412,7 @@ def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str
         answers = []
         for connection, body in zip(connections, forms, strict=True):
             connection.sendall(post(json.dumps(body).encode()))
-            answer = http.client.HTTPResponse(connection)
-            answer.begin()
-            answers.append(json.loads(answer.read())["move"])
+            answers.append(answered(connection)["move"])
         assert answers[0] == answers[1], f"turn {board.turn}"
         listed += len(board.snakes) - len(board.living)
         # Two opponents soon collide with something.

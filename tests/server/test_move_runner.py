@@ -74,32 +74,45 @@ def count(metrics: Metrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(name, labels) or 0.0
 
 
+class Hanging:
+    """A strategy that moves left after the event ``let_go``."""
+
+    def __init__(self) -> None:
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        self.begun.set()
+        self.let_go.wait(TIMEOUT)
+        return Decision("left")
+
+
+def move_left(board: Board, seconds: float | None = None) -> Decision:
+    return Decision("left")
+
+
+def assert_falls_back(runner: MoveRunner, session: Session, board: Board) -> None:
+    """Check that the snake plays the fallback move long before a slow strategy would end."""
+    decision, seconds = decide(runner, session, board)
+    assert decision.reasons[0].note == TIMEOUT_NOTE
+    assert decision.move in board.safe_moves()
+    assert seconds < 0.5 * TIMEOUT
+
+
 def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
     metrics: Metrics, position: Board, hurried: Board
 ) -> None:
-    let_go = threading.Event()
-
-    def hang(board: Board, seconds: float | None = None) -> Decision:
-        let_go.wait(TIMEOUT)
-        return Decision("left")
-
-    runner = MoveRunner(metrics, num_slots=1)
-    stuck, fine = Session(hang), Session(lambda board, seconds=None: Decision("right"))
+    runner, strategy = MoveRunner(metrics, num_slots=1), Hanging()
+    stuck = Session(strategy)
     try:
-        decision, seconds = decide(runner, stuck, hurried)
-        assert decision.reasons[0].note == TIMEOUT_NOTE
-        assert seconds < 0.5 * TIMEOUT
-        assert decision.move in hurried.safe_moves()
+        assert_falls_back(runner, stuck, hurried)
         # A hanging strategy is not called again, and occupies no second thread.
-        decision, seconds = decide(runner, stuck, position)
-        assert decision.reasons[0].note == TIMEOUT_NOTE
-        assert seconds < 0.5 * TIMEOUT
-        assert decide(runner, fine, position)[0].move == "right"
+        assert_falls_back(runner, stuck, position)
+        assert decide(runner, Session(move_left), position)[0].move == "left"
         assert count(metrics, "battlesnake_fallback_moves_on_timeout_total") == 2
         overrun = stuck.pending_move
         assert overrun is not None
     finally:
-        let_go.set()
+        strategy.let_go.set()
     futures.wait([overrun], TIMEOUT)
     assert stuck.pending_move is None, "nothing is kept of what is done"
     assert decide(runner, stuck, position)[0].move == "left", "it has recovered"
@@ -202,7 +215,7 @@ def test_a_session_whose_strategy_cannot_be_built_gets_fallback_moves(
 
     def hang(seed: int) -> Strategy:
         let_go.wait(TIMEOUT)
-        return lambda board, seconds=None: Decision("left")
+        return move_left
 
     runner = MoveRunner(metrics)
     try:
@@ -253,18 +266,14 @@ def test_a_network_that_loops_costs_its_moves_and_ends(metrics: Metrics, positio
     snake = strategy_factory(policy)(0)
     position.game = replace(position.game, timeout=500)
     session = Session(snake)
-    decision, seconds = decide(MoveRunner(metrics, is_instant=is_instant), session, position)
-    assert decision.reasons[0].note == TIMEOUT_NOTE
-    assert seconds < 0.5 * TIMEOUT
+    assert_falls_back(MoveRunner(metrics, is_instant=is_instant), session, position)
     until(lambda: session.pending_move is None)
 
 
 def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
-    session = Session(lambda board, seconds=None: Decision("left"))
+    session = Session(move_left)
     session.round_trip.seconds = 2 * TIMEOUT
-    decision, seconds = decide(MoveRunner(metrics, num_slots=1), session, position)
-    assert decision.reasons[0].note == TIMEOUT_NOTE
-    assert seconds < 0.5 * TIMEOUT
+    assert_falls_back(MoveRunner(metrics, num_slots=1), session, position)
 
 
 def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, position: Board) -> None:
@@ -310,40 +319,28 @@ def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board)
         left = pool.submit(runner.decide, Session(asked), position, time.perf_counter(), client)
         assert began.wait(TIMEOUT)
         client.mark_disconnected()
-        other, _ = decide(runner, Session(lambda board, seconds=None: Decision("down")), position)
+        other, _ = decide(runner, Session(move_left), position)
         assert left.result().reasons[0].note == TIMEOUT_NOTE
     # The slot was free in time for the other game, whose minute ended no later.
     assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1, other
 
 
 def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: Board) -> None:
-    begun, let_go = threading.Event(), threading.Event()
-
-    def strategy(board: Board, seconds: float | None = None) -> Decision:
-        begun.set()
-        let_go.wait(TIMEOUT)
-        return Decision("left")
-
-    runner = MoveRunner(metrics, is_instant=lambda strategy: True)
+    runner, strategy = MoveRunner(metrics, is_instant=lambda strategy: True), Hanging()
     session = Session(strategy)
     with ThreadPoolExecutor(1) as engine:
         first = engine.submit(decide, runner, session, position)
-        begun.wait(TIMEOUT)
+        strategy.begun.wait(TIMEOUT)
         try:
-            assert decide(runner, session, position)[0].reasons[0].note == TIMEOUT_NOTE
+            assert_falls_back(runner, session, position)
         finally:
-            let_go.set()
+            strategy.let_go.set()
         assert first.result()[0].move == "left"
     assert decide(runner, session, position)[0].move == "left", "and goes on afterwards"
 
 
 def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, position: Board) -> None:
-    begun, let_go = threading.Event(), threading.Event()
-
-    def strategy(board: Board, seconds: float | None = None) -> Decision:
-        begun.set()
-        let_go.wait(TIMEOUT)
-        return Decision("left")
+    runner, strategy = MoveRunner(metrics), Hanging()
 
     def asked(timeout: float) -> Decision:
         board = position.copy()
@@ -351,18 +348,17 @@ def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, positio
         board.game = replace(board.game, timeout=round(timeout * 1000))
         return decide(runner, Session(strategy), board)[0]
 
-    runner = MoveRunner(metrics)
     assert asked(0.001).reasons[0].note == TIMEOUT_NOTE
-    assert not begun.is_set(), "in no time nothing is begun"
+    assert not strategy.begun.is_set(), "in no time nothing is begun"
     with ThreadPoolExecutor(1) as engine:
         first = engine.submit(asked, TIMEOUT)
-        assert begun.wait(TIMEOUT)
-        begun.clear()
+        assert strategy.begun.wait(TIMEOUT)
+        strategy.begun.clear()
         try:
             assert asked(SHORT).reasons[0].note == TIMEOUT_NOTE
-            assert not begun.is_set(), "another one waits for no seat"
+            assert not strategy.begun.is_set(), "another one waits for no seat"
         finally:
-            let_go.set()
+            strategy.let_go.set()
         assert first.result().move == "left"
     assert asked(TIMEOUT).move == "left", "and the seat is free afterwards"
 
@@ -391,12 +387,10 @@ def test_a_search_that_is_late_gives_up_and_its_game_is_free(
 ) -> None:
     search, runner = Slow(TIMEOUT), MoveRunner(metrics, num_slots=1)
     session = Session(search)
-    decision, seconds = decide(runner, session, hurried)
-    assert decision.reasons[0].note == TIMEOUT_NOTE
+    assert_falls_back(runner, session, hurried)
     assert session.pending_move is None
     search.late = -SHORT
     assert decide(runner, session, hurried)[0].move == "left"
-    assert seconds < 0.5 * TIMEOUT
 
 
 def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurried: Board) -> None:
@@ -432,7 +426,7 @@ def test_what_is_left_for_lateness_is_waited_for(
     runner, arrived = MoveRunner(metrics, num_slots=1), time.perf_counter()
     for late in (0.0, 5.0):
         runner._overruns._late.append(late)
-        runner.decide(Session(lambda board, seconds=None: Decision("left")), position, arrived)
+        runner.decide(Session(move_left), position, arrived)
     assert ends == [pytest.approx(ends[0])] * 2
 
 

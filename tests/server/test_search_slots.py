@@ -36,11 +36,14 @@ def taken(
 
 
 @pytest.mark.parametrize(
-    ("others", "long", "share"),
-    [(0, 9, LONG), (1, 9, LONG), (3, 9, LONG / 2), (7, 9, LONG / 4), (7, 8, LONG / 4)],
+    ("others", "num_unlimited", "share"),
+    [
+        *((0, 9, LONG), (1, 9, LONG), (3, 9, LONG / 2), (7, 9, LONG / 4), (7, 8, LONG / 4)),
+        *((0, 1, LONG), (1, 1, MAX_BUSY_SEARCH_S), (3, 1, MAX_BUSY_SEARCH_S / 2)),
+    ],
 )
-def test_the_time_is_shared_by_all_who_came(others: int, long: int, share: float) -> None:
-    slots = SearchSlots(2, long, 9)
+def test_searches_share_their_time(others: int, num_unlimited: int, share: float) -> None:
+    slots = SearchSlots(2, num_unlimited, 9)
     slots._load = LoadEstimate(lambda: 0.0)
     with ExitStack() as stack:
         for _ in range(others):
@@ -53,18 +56,6 @@ def test_the_least_that_is_worth_it_is_enough(monkeypatch: pytest.MonkeyPatch) -
     assert taken(SearchSlots(1, 1, 1), seconds=0.5, least=0.5) == 0.5
     with pytest.raises(TimeoutError):
         taken(SearchSlots(1, 1, 1), seconds=0.5, least=0.625)
-
-
-@pytest.mark.parametrize(
-    ("others", "given"), [(0, LONG), (1, MAX_BUSY_SEARCH_S), (3, MAX_BUSY_SEARCH_S / 2)]
-)
-def test_no_thought_is_long_while_others_wait(others: int, given: float) -> None:
-    slots = SearchSlots(2, 1, 9)
-    slots._load = LoadEstimate(lambda: 0.0)
-    with ExitStack() as stack:
-        for _ in range(others):
-            stack.enter_context(slots._load)
-        assert taken(slots) == pytest.approx(given, rel=0.05)
 
 
 @pytest.mark.parametrize("order", [(10, 20, 30), (30, 20, 10), (20, 30, 10)])

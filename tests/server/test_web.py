@@ -79,6 +79,13 @@ def wait_until_over(client: FlaskClient, game_id: str) -> dict[str, Any]:
     return game
 
 
+def refusal(client: FlaskClient, address: str, sent: object) -> str:
+    """Send JSON that must be refused with status 400; return the error message."""
+    answer = client.post(address, json=sent)
+    assert answer.status_code == 400
+    return str(answer.get_json()["error"])
+
+
 def test_leaderboard_shows_stored_results(pages: Pages, client: FlaskClient) -> None:
     page = client.get("/").text
     lines = compute_standings(rows(pages))
@@ -332,6 +339,20 @@ def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
 GAME_REQUEST = {"snakes": ["hungry", "hungry"], "width": 7, "height": 7, "timeout": 2000, "seed": 3}
 
 
+def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int, dict[str, Any]]:
+    """Start a long game of a keyboard player from a visitor's address."""
+    game_request = {
+        "snakes": ["hungry"], "keyboard_player": "Ann", "width": 25, "height": 25, **change,
+    }  # fmt: skip
+    sent = pages.client.post("/play", json=game_request, environ_base={"REMOTE_ADDR": visitor})
+    return sent.status_code, sent.get_json()
+
+
+def play(pages: Pages, **change: Any) -> dict[str, Any]:
+    """Start a game, and return the game after its end."""
+    return wait_until_over(pages.client, begin(pages, **change)[1]["game"])
+
+
 def test_visitors_start_games_that_are_stored(empty: Pages) -> None:
     client = empty.client
     answer = client.post("/play", json=GAME_REQUEST)
@@ -343,9 +364,8 @@ def test_visitors_start_games_that_are_stored(empty: Pages) -> None:
     assert (row.uuid, row.seed, row.turns) == (game["id"], 3, len(game["frames"]) - 1)
     assert Replay.load(replay_of(row)).last.turn == row.turns
     assert client.get("/").text.count('scope="row"') == 2
-    assert (
-        client.post("/play", json=GAME_REQUEST).status_code == 201
-    )  # the second finds the first's row
+    # The second game finds the row of the first.
+    assert client.post("/play", json=GAME_REQUEST).status_code == 201
     until(lambda: len(rows(empty)) == 2)
     assert [row.number for row in rows(empty)] == [0, 1]
     assert len({row.tournament_id for row in rows(empty)}) == 1
@@ -353,7 +373,7 @@ def test_visitors_start_games_that_are_stored(empty: Pages) -> None:
 
 def test_leaderboard_prefers_tournaments_over_visitors_games(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
-    wait_until_over(pages.client, pages.client.post("/play", json=GAME_REQUEST).get_json()["game"])
+    play(pages, **GAME_REQUEST, keyboard_player=None)
     until(lambda: len(rows(pages)) == 4)
     page = pages.client.get("/").text
     assert page.count('scope="row"') == 3, "the tournament's snakes"
@@ -361,17 +381,9 @@ def test_leaderboard_prefers_tournaments_over_visitors_games(tmp_path: Path) -> 
 
 def test_keyboard_player_steers(empty: Pages) -> None:
     client = empty.client
-    game_request = {
-        **GAME_REQUEST,
-        "snakes": ["straight"],
-        "keyboard_player": "Ann",
-        "width": 11,
-        "height": 11,
-    }
-    answer = client.post("/play", json=game_request)
-    game_id = answer.get_json()["game"]
-    key = answer.get_json()["page"].partition("?key=")[2]
-    assert f'data-key="{key}"' in client.get(answer.get_json()["page"].lstrip(".")).text
+    _, begun = begin(empty, snakes=["straight"], width=11, height=11, timeout=2000, seed=3)
+    game_id, key = begun["game"], begun["page"].partition("?key=")[2]
+    assert f'data-key="{key}"' in client.get(begun["page"].lstrip(".")).text
     assert "data-key" not in client.get(f"/game/{game_id}?key=guess").text
 
     def press(move: str, with_key: str = key) -> tuple[int, dict[str, Any]]:
@@ -398,15 +410,7 @@ def test_keyboard_player_steers(empty: Pages) -> None:
 
 
 def test_game_with_turn_delay_does_not_wait_for_keys(empty: Pages) -> None:
-    game_request = {
-        "snakes": [],
-        "keyboard_player": "Ann",
-        "turn_delay_ms": 20,
-        "width": 7,
-        "height": 7,
-    }
-    game_id = empty.client.post("/play", json=game_request).get_json()["game"]
-    game = wait_until_over(empty.client, game_id)
+    game = play(empty, snakes=[], turn_delay_ms=20, width=7, height=7)
     heads = [frame["snakes"][0]["body"][0] for frame in game["frames"]]
     assert [y for _, y in heads] == list(range(heads[0][1], 8)), "straight up into the wall"
 
@@ -415,10 +419,7 @@ def test_absent_keyboard_player_moves_straight_ahead(
     empty: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyboard_player, "_KEY_TIMEOUT_S", 0.05)
-    game_request = {"snakes": ["straight"], "keyboard_player": "Ann", "width": 7, "height": 7}
-    game = wait_until_over(
-        empty.client, empty.client.post("/play", json=game_request).get_json()["game"]
-    )
+    game = play(empty, snakes=["straight"], width=7, height=7)
     assert game["deaths"][0]["cause"]
 
 
@@ -449,9 +450,7 @@ def test_absent_keyboard_player_moves_straight_ahead(
 )
 def test_invalid_game_requests(empty: Pages, change: dict[str, Any], words: str) -> None:
     for address in ("/play", "/play/preview"):
-        answer = empty.client.post(address, json={**GAME_REQUEST, **change})
-        assert answer.status_code == 400
-        assert re.search(words, answer.get_json()["error"])
+        assert re.search(words, refusal(empty.client, address, {**GAME_REQUEST, **change}))
     assert empty.client.get("/live.json").get_json() == []
 
 
@@ -474,19 +473,6 @@ def test_only_json_objects_are_accepted(empty: Pages, address: str) -> None:
         address, data=b" " * (MAX_REQUEST_BODY_BYTES + 1), content_type="application/json"
     )
     assert large.status_code in (400, 413)
-
-
-def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int, dict[str, Any]]:
-    """Start a long game from a visitor's address."""
-    game_request = {
-        "snakes": ["hungry"],
-        "keyboard_player": "Ann",
-        "width": 25,
-        "height": 25,
-        **change,
-    }
-    sent = pages.client.post("/play", json=game_request, environ_base={"REMOTE_ADDR": visitor})
-    return sent.status_code, sent.get_json()
 
 
 def test_concurrent_games_are_limited(empty: Pages) -> None:
@@ -548,9 +534,9 @@ def test_a_game_whose_number_another_server_took_is_stored_under_the_next(
                 session.commit()
         return replay_path(directory, number, game_id)
 
-    wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])  # creates the tournament
+    play(empty, **SHORT_GAME)  # creates the tournament
     monkeypatch.setattr("battlesnake_server.web.game_manager.replay_path", taken)
-    game = wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])
+    game = play(empty, **SHORT_GAME)
     assert game["problem"] == ""
     stored = rows(empty)
     assert [row.number for row in stored] == [0, 1, 2, 3]
@@ -566,25 +552,15 @@ def test_a_game_that_cannot_be_stored_says_so_on_its_page(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Replay, "save", full)
-    game = wait_until_over(empty.client, begin(empty, **SHORT_GAME)[1]["game"])
+    game = play(empty, **SHORT_GAME)
     assert game["problem"].endswith(": No space left on device")
     assert rows(empty) == []
 
 
 def test_maximum_turns_and_duration(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    game_request: dict[str, Any] = {
-        "keyboard_player": None,
-        "snakes": ["hungry", "cautious"],
-        "max_turns": 3,
-        "timeout": 5000,
-    }
-    game = wait_until_over(empty.client, begin(empty, **game_request)[1]["game"])
-    assert len(game["frames"]) == 4
+    assert len(play(empty, **SHORT_GAME)["frames"]) == 4
     monkeypatch.setattr(game_manager, "_MAX_GAME_S", -1)
-    game_request = {"keyboard_player": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
-    assert (
-        len(wait_until_over(empty.client, begin(empty, **game_request)[1]["game"])["frames"]) == 1
-    )
+    assert len(play(empty, **SHORT_GAME)["frames"]) == 1
 
 
 def test_extra_snakes_and_allowed_urls_play(
@@ -596,27 +572,17 @@ def test_extra_snakes_and_allowed_urls_play(
     assert '<option value="mine">' in pages.client.get("/play").text
     inner = misbehaving_snakes.Recorder()
     with misbehaving_snakes.snake(inner) as typed:
-        game_request = {
-            **GAME_REQUEST,
-            "snakes": ["mine", "far", typed],
-            "width": 11,
-            "height": 11,
-            "timeout": 5000,
-        }
-        game = wait_until_over(
-            pages.client, pages.client.post("/play", json=game_request).get_json()["game"]
-        )
+        mixed = {"snakes": ["mine", "far", typed], "width": 11, "height": 11, "timeout": 5000}
+        game = play(pages, keyboard_player=None, seed=3, **mixed)
         asked = {"snake": typed, "board": Board.from_text(". . .\n. A .\n. ^ .\nA: you").to_api()}
-        refused = pages.client.post("/lab/ask", json=asked)
-        assert (refused.status_code, "address" in refused.get_json()["error"]) == (400, True)
+        assert "address" in refusal(pages.client, "/lab/ask", asked)
     assert [snake["name"] for snake in game["snakes"]] == ["mine", "far", typed]
     (row,) = rows(pages)
     assert [set(seat.problems) for seat in row.seats] == [set(), set(), {"address"}]
     assert not inner.requests, "the operator named no address of this machine for visitors"
     for url in ("http://", "http://[", "http://h\n/", "http://" + "h" * 600):
-        answer = pages.client.post("/play", json={**GAME_REQUEST, "snakes": [url, "hungry"]})
-        assert answer.status_code == 400
-        assert "URL" in answer.get_json()["error"]
+        typed_request = {**GAME_REQUEST, "snakes": [url, "hungry"]}
+        assert "URL" in refusal(pages.client, "/play", typed_request)
 
 
 def request_of(board: Board) -> dict[str, Any]:
@@ -638,13 +604,9 @@ def test_query_policies_and_urls(tmp_path: Path, policy_file: Path, cautious: st
         assert bool(answer["next"]["scores"]) == (snake == "mine")
     small = Board.from_text("A < .\n. . .\n. . B")
     sent = {"snake": "mine", "board": request_of(small)}
-    answer = pages.client.post("/lab/ask", json=sent)
-    assert answer.status_code == 400
-    assert re.search(r"mine.* 11x11.* 3x3", answer.get_json()["error"])
+    assert re.search(r"mine.* 11x11.* 3x3", refusal(pages.client, "/lab/ask", sent))
     sent = {"snake": "gone", "milliseconds": 5000, "board": request_of(board)}
-    answer = pages.client.post("/lab/ask", json=sent)
-    assert answer.status_code == 400
-    assert re.match(r"gone .*\(connection\)$", answer.get_json()["error"])
+    assert re.match(r"gone .*\(connection\)$", refusal(pages.client, "/lab/ask", sent))
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -677,12 +639,10 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_invalid_queries(client: FlaskClient, sent: dict[str, Any], words: str) -> None:
-    answer = client.post("/lab/ask", json=sent)
-    assert answer.status_code == 400
-    assert re.search(words, answer.get_json()["error"])
+    assert re.search(words, refusal(client, "/lab/ask", sent))
 
 
-SENT = {
+SENT: dict[str, dict[str, Any]] = {
     "/lab/ask": {"snake": "tree", "milliseconds": 20, "board": request_of(example())},
     "/lab/scenario": {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example())},
     "/play/preview": {
@@ -715,13 +675,8 @@ def test_random_fields_never_cause_server_errors(
 
 def test_scenario_round_trip(client: FlaskClient) -> None:
     board = example()
-    sent = {
-        "name": "corner",
-        "note": "why",
-        "allowed": ["left", "down"],
-        "board": request_of(board),
-    }
-    text = client.post("/lab/scenario", json=sent).text
+    facts = {"name": "corner", "note": "why", "allowed": ["left", "down"]}
+    text = client.post("/lab/scenario", json={**facts, "board": request_of(board)}).text
     (scenario,) = scenarios.from_text(text)
     assert (scenario.name, scenario.note, scenario.allowed) == ("corner", "why", ("left", "down"))
     assert [(s.body, s.health) for s in scenario.board.snakes] == [
@@ -731,7 +686,7 @@ def test_scenario_round_trip(client: FlaskClient) -> None:
     assert scenario.board.you_id == "a"
     for form in (text, json.dumps(scenario.to_dict())):
         back = client.post("/lab/read", json={"text": form}).get_json()
-        assert back["scenario"] == {"name": "corner", "note": "why", "allowed": ["left", "down"]}
+        assert back["scenario"] == facts
         assert [s["body"] for s in back["frame"]["snakes"]] == [
             [list(cell) for cell in s.body] for s in board.snakes
         ]
@@ -748,10 +703,7 @@ def test_scenario_round_trip(client: FlaskClient) -> None:
     ],
 )
 def test_invalid_scenarios(client: FlaskClient, change: dict[str, Any], words: str) -> None:
-    sent = {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example()), **change}
-    answer = client.post("/lab/scenario", json=sent)
-    assert answer.status_code == 400
-    assert re.search(words, answer.get_json()["error"])
+    assert re.search(words, refusal(client, "/lab/scenario", SENT["/lab/scenario"] | change))
 
 
 def test_open_boards_requests_and_builtin_scenarios(client: FlaskClient) -> None:
@@ -769,9 +721,7 @@ def test_open_boards_requests_and_builtin_scenarios(client: FlaskClient) -> None
     for text, words in [
         ("scenario: x\nallowed: up\n? ?", "x: "), ("{", "Expecting"), ("[]", "no scenario"),
         ("A . ?", "?"), ("", "text"), ("[" * 10**5, "")]:  # fmt: skip
-        answer = client.post("/lab/read", json={"text": text})
-        assert answer.status_code == 400
-        assert words in answer.get_json()["error"]
+        assert words in refusal(client, "/lab/read", {"text": text})
 
 
 def lower_keys(value: dict[str, Any]) -> dict[str, Any]:
