@@ -7,7 +7,7 @@ import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from flask import Blueprint, Response, abort, jsonify, render_template, request, url_for
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, selectinload
 
@@ -27,7 +27,7 @@ from battlesnake_server.web.leaderboard import (
     requested_tournament,
 )
 from battlesnake_server.web.live_games import GameTimeline
-from battlesnake_server.web.pages import error_response, query_integer, render_missing_page
+from battlesnake_server.web.pages import error_response, query_integer
 
 GAMES_PER_PAGE = 24
 _LONG_POLL_TIMEOUT_S = 20.0
@@ -69,6 +69,14 @@ def load_game(game_id: str) -> Replay:
     """
     timeline = current_arena().broadcast.find(game_id)
     return _load_replay(_find_stored_replay(game_id)) if timeline is None else timeline.replay
+
+
+def _load_game_of_page(game_id: str) -> Replay:
+    """Return the game with this id, or respond with a page of status 404."""
+    try:
+        return load_game(game_id)
+    except (GameNotFoundError, ReplayError) as error:
+        abort(404, str(error))
 
 
 def _find_stored_replay(game_id: str) -> Path:
@@ -207,15 +215,12 @@ def live_json() -> Response:
 
 
 @blueprint.get("/game/<game_id>")
-def show(game_id: str) -> str | tuple[str, int]:
+def show(game_id: str) -> str:
     """Render the page of a live or recorded game.
 
     The parameter ``?key=`` authorizes the game's keyboard player.
     """
-    try:
-        load_game(game_id)
-    except (GameNotFoundError, ReplayError) as error:
-        return render_missing_page(str(error))
+    _load_game_of_page(game_id)
     key = request.args.get("key", "")
     manager = current_arena().game_manager
     return render_template(
@@ -250,12 +255,9 @@ def data(game_id: str) -> Response:
 
 
 @blueprint.get("/game/<game_id>/embed")
-def embed(game_id: str) -> Response | tuple[str, int]:
+def embed(game_id: str) -> Response:
     """Return the game as a page that other sites may show in a frame."""
-    try:
-        replay = load_game(game_id)
-    except (GameNotFoundError, ReplayError) as error:
-        return render_missing_page(str(error))
+    replay = _load_game_of_page(game_id)
     return pages.embed_response(Replay(replay.first, replay.turns[:]))  # A live game grows.
 
 

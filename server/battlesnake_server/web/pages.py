@@ -113,13 +113,9 @@ def _registered_pages() -> list[tuple[str, str]]:
 
 
 def _render_not_found(error: NotFound) -> tuple[str, int]:
-    """Render the page for unknown addresses."""
+    """Render the page for unknown addresses and missing games."""
     unknown = error.description == NotFound.description
-    return render_missing_page("This page does not exist." if unknown else str(error.description))
-
-
-def render_missing_page(reason: str) -> tuple[str, int]:
-    """Render the 404 page with a reason."""
+    reason = "This page does not exist." if unknown else error.description
     return render_template("missing.html", reason=reason), 404
 
 

@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, render_template, request
+from flask import Blueprint, Response, abort, jsonify, render_template, request
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards import json_fields
@@ -22,12 +22,7 @@ from battlesnake_server import replay_json
 from battlesnake_server.replay_viewer import what_if
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.games_page import GameNotFoundError, load_game
-from battlesnake_server.web.pages import (
-    error_response,
-    parse_body,
-    query_integer,
-    render_missing_page,
-)
+from battlesnake_server.web.pages import error_response, parse_body, query_integer
 from battlesnake_server.web.roster import request_decision
 
 blueprint = Blueprint("lab", __name__)
@@ -56,7 +51,7 @@ B: health=90
 
 
 @blueprint.get("/lab")
-def index() -> str | tuple[str, int]:
+def index() -> str:
     """Render the editor with an example or with a position of a game.
 
     ``?game=`` and ``?turn=`` select the position; ``?you=`` selects the snake.
@@ -64,7 +59,7 @@ def index() -> str | tuple[str, int]:
     try:
         board = _load_requested_board()
     except (GameNotFoundError, ReplayError, ValueError) as error:
-        return render_missing_page(str(error))
+        abort(404, str(error))
     return render_template(
         "arena_position_editor.html",
         board=_board_to_dict(board),

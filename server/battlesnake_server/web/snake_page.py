@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, abort, render_template, request
 
 from battlesnake_server.arena.ratings import CI_95_Z_SCORE
 from battlesnake_server.arena.results import History
@@ -15,7 +15,6 @@ from battlesnake_server.web.leaderboard import (
     list_tournaments,
     requested_tournament,
 )
-from battlesnake_server.web.pages import render_missing_page
 
 blueprint = Blueprint("snake", __name__)
 
@@ -25,13 +24,12 @@ _CLOCKWISE_MOVES, _CLOCKWISE_ARROWS = "urdl", "↑→↓←"
 
 
 @blueprint.get("/snake/<path:name>")
-def show(name: str) -> str | tuple[str, int]:
+def show(name: str) -> str:
     """Render the page of one snake, for one tournament or for all games."""
     tournament = requested_tournament()
-    found = find_history(name, tournament)
-    if found is None:
-        return render_missing_page(f"{name[:80]} has not played a game here.")
-    line, games = found
+    line, games = find_history(name, tournament) or abort(
+        404, f"{name[:80]} has not played a game here."
+    )
     against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
     return render_template(
         "arena_snake.html",
