@@ -16,14 +16,7 @@ from battlesnake_gym.common.command_line import (
 )
 from battlesnake_gym.common.extras import load_module
 from battlesnake_server import address_policy
-from battlesnake_server.runs.run_view import (
-    DIED,
-    RunsView,
-    RunView,
-    differing_settings,
-    format_remaining_time,
-    format_state,
-)
+from battlesnake_server.runs.run_view import DIED, RunsView, RunView, differing_settings
 
 _PROG = "battlesnake-gym runs"
 _DEFAULT_PORT = 8793
@@ -39,8 +32,8 @@ def _format_table(runs: Sequence[RunView]) -> str:
     rows += [
         (
             run.name,
-            format_state(run),
-            format_remaining_time(run),
+            run.state_text,
+            run.time_left_text,
             f"{run.seconds / 60:,.1f}",
             f"{run.env_steps:,}",
             str(run.strength or "-"),

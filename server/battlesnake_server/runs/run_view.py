@@ -211,6 +211,22 @@ class RunView:
         return self.seconds * (1 - fraction) / fraction
 
     @property
+    def state_text(self) -> str:
+        """State of the run as text, with the completed percentage of the training."""
+        fraction = self.progress_fraction
+        if fraction is None or self.state == _DONE:
+            return self.state
+        return f"{self.state} {100 * fraction:.0f}%"
+
+    @property
+    def time_left_text(self) -> str:
+        """Estimated remaining time as text, in minutes below two hours, otherwise in hours."""
+        seconds = self.seconds_left
+        if seconds is None:
+            return "?" if self.state == _RUNNING else "-"
+        return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+    @property
     def on_ladder(self) -> bool:
         """Whether the run reports its Elo on the ladder."""
         return "elo" in self.progress.columns
@@ -356,24 +372,3 @@ def _last_write_time(path: Path) -> float | None:
         with suppress(OSError):
             times.append((path / name).stat().st_mtime)
     return max(times, default=None)
-
-
-def format_state(run: RunView) -> str:
-    """Format the state of a run, with the completed percentage of the training."""
-    fraction = run.progress_fraction
-    return (
-        run.state
-        if fraction is None or run.state == _DONE
-        else f"{run.state} {100 * fraction:.0f}%"
-    )
-
-
-def format_remaining_time(run: RunView) -> str:
-    """Format the estimated remaining time of a run.
-
-    The unit is minutes below two hours, and hours otherwise.
-    """
-    seconds = run.seconds_left
-    if seconds is None:
-        return "?" if run.state == _RUNNING else "-"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -16,13 +16,7 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 from battlesnake_gym.common.command_line import plural
 from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
-from battlesnake_server.runs.run_view import (
-    RunsView,
-    RunView,
-    differing_settings,
-    format_remaining_time,
-    format_state,
-)
+from battlesnake_server.runs.run_view import RunsView, RunView, differing_settings
 from battlesnake_server.web import pages, replay_pages
 from battlesnake_server.web.access_control import create_token
 
@@ -132,12 +126,7 @@ def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
     """Return the template variables of the charts, which both pages use."""
     axis, span = _requested_axis(), _requested_span()
     asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SMOOTHING_SPANS}
-    return {
-        "charts": charts.build_charts(runs, axis, span),
-        "state": format_state,
-        "left": format_remaining_time,
-        **asked,
-    }
+    return asked | {"charts": charts.build_charts(runs, axis, span)}
 
 
 def _requested_axis() -> str:
