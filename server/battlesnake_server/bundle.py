@@ -217,18 +217,12 @@ class Bundle:
     ) -> StrategyFactory:
         """Make the factory of the policy, or of the search with the evaluation."""
         if POLICY_FILE in self.files:
-            policy = self._load_policy()
-            return PolicyFactory(policy, chosen, steps)
+            path = self.path / POLICY_FILE
+            text = self.files[path.with_suffix(".json").name]
+            checked = policy_file.check(self.files[POLICY_FILE], text, path)
+            return PolicyFactory(OnnxPolicy.from_contents(*checked, path), chosen, steps)
         evaluation = Evaluation.from_bytes(self.files[EVALUATION_FILE], self.path / EVALUATION_FILE)
         return lambda seed: search.Search(evaluation=evaluation, decoupled=True)
-
-    def _load_policy(self) -> OnnxPolicy:
-        """Load the policy from the bundle's files."""
-        onnx_path = self.path / POLICY_FILE
-        text = self.files[onnx_path.with_suffix(".json").name]
-        return OnnxPolicy.from_contents(
-            *policy_file.check(self.files[POLICY_FILE], text, onnx_path), onnx_path
-        )
 
 
 def bundle_customization(snake: str | None) -> dict[str, str]:

@@ -40,15 +40,10 @@ from battlesnake_server.bundle import (
     bundle_customization,
     check_customization,
 )
+from battlesnake_server.http.connection_table import Limits
 from battlesnake_server.live import front_page, views
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE, DEFAULT_SNAKE_NOTICE, strategy_factory
-
-_MAX_BODY_BYTES = 1 << 18
-"""Maximum size of a request body in bytes.
-
-The limit is five times the size of a request for the largest board in use.
-"""
 
 DEFAULT_CONFIG: Mapping[str, Any] = {
     "SNAKE": None,
@@ -62,7 +57,7 @@ DEFAULT_CONFIG: Mapping[str, Any] = {
     "PONDER": False,
     "VIEW_RADIUS": None,
     "SEND_DECISIONS": False,
-    "MAX_CONTENT_LENGTH": _MAX_BODY_BYTES,
+    "MAX_CONTENT_LENGTH": Limits().max_body_bytes,
 }
 
 _DEFAULT_SNAKE_CUSTOMIZATION = {

@@ -19,15 +19,6 @@ from battlesnake_server.strategy_loader import DEFAULT_SNAKE
 blueprint = Blueprint("front", __name__)
 
 
-def is_browser_request() -> bool:
-    """Return whether a browser sent the request.
-
-    Only browsers list ``text/html`` in the ``Accept`` header; engines accept any content type or
-    JSON.
-    """
-    return "text/html" in request.headers.get("Accept", "")
-
-
 def render_page() -> Response:
     """Render the snake's page.
 

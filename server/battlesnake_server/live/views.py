@@ -37,7 +37,8 @@ def remove_base_path(endpoint: str | None, values: dict[str, Any] | None) -> Non
 @blueprint.get("/")
 def index() -> Response:
     """Return the customization as JSON, or the snake's page for a browser."""
-    if front_page.is_browser_request():
+    # Only browsers list this type; engines accept any content type or JSON.
+    if "text/html" in request.headers.get("Accept", ""):
         return front_page.render_page()
     config = current_app.config
     answer = {
