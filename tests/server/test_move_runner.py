@@ -22,7 +22,6 @@ from battlesnake_heuristics.rule_based.filters import SAFE
 from battlesnake_heuristics.rule_based.pipeline import Filter, Pipeline, Preference, When
 from battlesnake_heuristics.rule_based.view import View
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
-from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import NICE_INCREMENT
 from battlesnake_server.live import move_runner as module
 from battlesnake_server.live.fallback import TIMEOUT_NOTE
@@ -308,7 +307,7 @@ def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: B
 
 def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board) -> None:
     """There is one search slot, and both games have a minute per move."""
-    search, runner, client = Search(), MoveRunner(metrics, num_slots=1), ClientState()
+    search, runner, client = Search(), MoveRunner(metrics, num_slots=1), futures.Future[None]()
     began = threading.Event()
 
     def asked(board: Board, seconds: float | None = None) -> Decision:
@@ -318,7 +317,7 @@ def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board)
     with ThreadPoolExecutor(1) as pool:
         left = pool.submit(runner.decide, Session(asked), position, time.perf_counter(), client)
         assert began.wait(TIMEOUT)
-        client.mark_disconnected()
+        client.set_result(None)
         other, _ = decide(runner, Session(move_left), position)
         assert left.result().reasons[0].note == TIMEOUT_NOTE
     # The slot was free in time for the other game, whose minute ended no later.
@@ -418,8 +417,8 @@ def test_what_is_left_for_lateness_is_waited_for(
 ) -> None:
     ends: list[float] = []
 
-    def result(work: futures.Future[Decision], session: Session, until: float) -> Decision:
-        ends.append(until)
+    def result(work: futures.Future[Decision], request: module._MoveRequest) -> Decision:
+        ends.append(request.late_until)
         return work.result()
 
     monkeypatch.setattr(module, "_wait_for_result", result)

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.live.search_slots import MAX_BUSY_SEARCH_S, LoadEstimate, SearchSlots
 from tests.processes import until
 
@@ -28,10 +27,10 @@ def taken(
     slots: SearchSlots,
     seconds: float = LONG,
     least: float = 0.01,
-    client: ClientState | None = None,
+    client: Future[None] | None = None,
 ) -> float:
     """Acquire and release a search slot; return the granted seconds."""
-    with slots.acquire(time.perf_counter() + seconds, least, client or ClientState()) as given:
+    with slots.acquire(time.perf_counter() + seconds, least, client or Future()) as given:
         return given
 
 
@@ -69,7 +68,7 @@ def test_the_latest_deadline_is_turned_away_and_the_first_is_served_first(
         served.append(seconds)
 
     waiting: dict[int, Future[None]] = {}
-    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()):
+    with slots.acquire(time.perf_counter() + LONG, 0, Future()):
         for seconds in order:
             waiting[seconds] = pool.submit(ask, seconds)
             until(lambda: len(slots._queue) == min(2, len(waiting)))
@@ -84,7 +83,7 @@ def test_the_latest_deadline_is_turned_away_and_the_first_is_served_first(
 def test_a_seat_is_waited_for_until_the_deadline_and_no_longer(pool: ThreadPoolExecutor) -> None:
     slots = SearchSlots(1, 9, 9)
     began = time.perf_counter()
-    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()):
+    with slots.acquire(time.perf_counter() + LONG, 0, Future()):
         late = pool.submit(taken, slots, 0.3, 0.1)
         with pytest.raises(TimeoutError):
             late.result(PATIENCE)
@@ -96,16 +95,16 @@ def test_a_seat_is_waited_for_until_the_deadline_and_no_longer(pool: ThreadPoolE
 
 
 def test_who_leaves_gives_up_the_wait_and_the_seat(pool: ThreadPoolExecutor) -> None:
-    slots, client = SearchSlots(1, 9, 9), ClientState()
-    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()):
+    slots, client = SearchSlots(1, 9, 9), Future[None]()
+    with slots.acquire(time.perf_counter() + LONG, 0, Future()):
         waiting = pool.submit(taken, slots, client=client)
         until(lambda: len(slots._queue) == 1)
-        client.mark_disconnected()
+        client.set_result(None)
         with pytest.raises(TimeoutError):
             waiting.result(PATIENCE)
-    for seconds, asked in ((LONG, client), (0.1, ClientState())):
+    for seconds, asked in ((LONG, client), (0.1, Future())):
         with pytest.raises(TimeoutError):
             taken(slots, seconds, 0.2, asked)
     assert taken(slots) > 0, "the one seat is free"
-    with slots.acquire(time.perf_counter() + LONG, 0, ClientState()), pytest.raises(TimeoutError):
+    with slots.acquire(time.perf_counter() + LONG, 0, Future()), pytest.raises(TimeoutError):
         taken(slots, 0.1)  # One of them is this one.

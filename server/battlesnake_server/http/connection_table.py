@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -67,37 +68,6 @@ class Limits:
     """
 
 
-class ClientState:
-    """Connection state of the client of one request.
-
-    All methods are thread-safe. A client disconnects at most once.
-    """
-
-    __slots__ = ("_callback", "disconnected")
-
-    def __init__(self) -> None:
-        self.disconnected = False
-        self._callback: Callable[[], object] | None = None
-
-    def mark_disconnected(self) -> None:
-        """Record that the connection is closed, and call the callback."""
-        self.disconnected = True
-        if self._callback is not None:
-            self._callback()
-
-    def on_disconnect(self, callback: Callable[[], object]) -> None:
-        """Register a callback for the client's disconnect.
-
-        If the client has disconnected, the callback runs immediately.
-
-        Args:
-            callback: Function that does not block and that any thread may call.
-        """
-        self._callback = callback
-        if self.disconnected:
-            callback()
-
-
 @dataclass(slots=True, eq=False)
 class Request:
     """Complete HTTP request.
@@ -105,6 +75,7 @@ class Request:
     Attributes:
         received_at: Arrival time of the first byte (`time.perf_counter`).
         server_port: Port on which the request arrived; 0 for a Unix socket.
+        disconnected: Future that completes if the client disconnects before the response.
     """
 
     method: str
@@ -117,7 +88,7 @@ class Request:
     keep_alive: bool
     client_address: tuple[str, int]
     server_port: int
-    client: ClientState = field(default_factory=ClientState)
+    disconnected: Future[None] = field(default_factory=Future)
 
 
 SendResponse = Callable[[str, Headers, bytes], None]

@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         self._table.remove(self)
         self._keep_alive = False
         if self._current_request is not None:
-            self._current_request.client.mark_disconnected()
+            self._current_request.disconnected.set_result(None)
         self._table.unsent_bytes -= self._unsent_bytes
         self._table.pending_body_bytes -= len(self._body) + sum(len(r.body) for r in self._requests)
         self._body.clear()

@@ -70,7 +70,7 @@ class WsgiPool:
     ) -> None:
         """Run the application on a request, in a thread of the pool."""
         status, headers, body = STATUS_TIMEOUT, TEXT_HEADERS, b"you have left"
-        if not request.client.disconnected:
+        if not request.disconnected.done():
             status, headers, body = _call_wsgi_app(self._application, request)
         with contextlib.suppress(RuntimeError):  # The event loop may be closed.
             loop.call_soon_threadsafe(self._send_response, answer, status, headers, body)
@@ -115,7 +115,7 @@ def _wsgi_environ(request: Request) -> dict[str, Any]:
     """Convert a request to a WSGI environment.
 
     Two keys are specific to this server. ``server.arrived`` is the arrival time of the first byte
-    (`time.perf_counter`). ``server.client`` is the `ClientState`.
+    (`time.perf_counter`). ``server.disconnected`` is `Request.disconnected`.
     """
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
@@ -135,7 +135,7 @@ def _wsgi_environ(request: Request) -> dict[str, Any]:
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
         "server.arrived": request.received_at,
-        "server.client": request.client,
+        "server.disconnected": request.disconnected,
     }
     for name, value in request.headers:
         key = name.decode("latin-1").upper().replace("-", "_")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,6 @@ from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.snakes import Decision, StrategyFactory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
-from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.live.fallback import is_normal_size
 from battlesnake_server.live.featured_game import FeaturedGame
 from battlesnake_server.live.live_metrics import Metrics
@@ -79,7 +79,7 @@ class LiveSnake:
         key: Key,
         body: Mapping[str, Any],
         arrived: float,
-        client: ClientState | None = None,
+        disconnected: Future[None] | None = None,
         body_bytes: int = 0,
     ) -> Decision:
         """Choose a move.
@@ -91,7 +91,7 @@ class LiveSnake:
             key: Game id and snake id.
             body: JSON object of the request.
             arrived: Arrival time of the request (`time.perf_counter`).
-            client: State of the client; a search stops if the client disconnects.
+            disconnected: Future that completes if the client disconnects; a search then stops.
             body_bytes: Size of the request's body in bytes.
 
         Raises:
@@ -116,7 +116,7 @@ class LiveSnake:
                 "%s: %s; this and other unreadable fields are ignored", session.name, others[0]
             )
         with self._ponderer.pause():
-            decision = self._move_runner.decide(session, board, arrived, client or ClientState())
+            decision = self._move_runner.decide(session, board, arrived, disconnected)
         # On oversized boards, the time that a search needs to stop is unknown.
         if self._ponders and isinstance(session.strategy, Search) and is_normal_size(board):
             self._ponderer.ponder(session.strategy, board, decision)

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy, to_decision
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
-from battlesnake_server.http.connection_table import ClientState
 from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
 from battlesnake_server.live.cpu_quota import available_cores
 from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move, is_normal_size
@@ -60,6 +60,25 @@ log = logging.getLogger(__name__)
 
 class StrategyExitError(Exception):
     """Error raised if a strategy tries to exit the process, for example by SystemExit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MoveRequest:
+    """Position for which a strategy must choose a move.
+
+    Attributes:
+        session: Session of the game.
+        board: Position, with ``you`` set.
+        deadline: Latest end of the strategy (`time.perf_counter`).
+        late_until: Time until which the response waits for a strategy that overruns the deadline.
+        disconnected: Future that completes if the client disconnects.
+    """
+
+    session: Session
+    board: Board
+    deadline: float
+    late_until: float
+    disconnected: Future[None]
 
 
 class MoveRunner:
@@ -115,29 +134,34 @@ class MoveRunner:
         self._oversized_slot = threading.Semaphore(1)
 
     def decide(
-        self, session: Session, board: Board, arrived: float, client: ClientState | None = None
+        self,
+        session: Session,
+        board: Board,
+        arrived: float,
+        disconnected: Future[None] | None = None,
     ) -> Decision:
         """Choose a move for ``board.you`` before the game's deadline.
 
         The time budget is the game's timeout minus round trip and margin. The method always returns
-        a move. If ``client`` disconnects while the request waits for a search slot, the method
-        returns immediately. If ``client`` disconnects during the search, the method returns as soon
+        a move. If the client disconnects while the request waits for a search slot, the method
+        returns immediately. If the client disconnects during the search, the method returns as soon
         as the search stops.
 
         Args:
             session: Session of the game.
             board: Position, with ``you`` set.
             arrived: Arrival time of the request (`time.perf_counter`).
-            client: State of the client.
+            disconnected: Future that completes if the client disconnects.
         """
         timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S
         with session.lock:
             session.round_trip.observe(board.you.latency)
             seconds = time_budget_s(timeout, session.round_trip.seconds)
             grace_s = grace_period_s(timeout, session.round_trip.seconds)
-        reserve = self._overruns.reserve_s(seconds)
-        deadline, grace_s = arrived + seconds - reserve, grace_s + reserve
-        decision = self._decide(session, board, deadline, grace_s, client or ClientState())
+        end = arrived + seconds
+        deadline = end - self._overruns.reserve_s(seconds)
+        request = _MoveRequest(session, board, deadline, end + grace_s, disconnected or Future())
+        decision = self._decide(request)
         spent = time.perf_counter() - arrived
         with session.lock:
             session.round_trip.record_own_time(spent)
@@ -156,20 +180,16 @@ class MoveRunner:
 
         self._threads.submit(build_strategy)
 
-    def _decide(
-        self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
-    ) -> Decision:
-        """Run the strategy until ``deadline``, and abandon a late strategy.
-
-        The strategy may overrun the deadline by ``grace_s`` seconds.
-        """
+    def _decide(self, request: _MoveRequest) -> Decision:
+        """Run the strategy until the deadline, and abandon a late strategy."""
+        session, board = request.session, request.board
         try:
             if not is_normal_size(board):
-                decision = self._run_oversized(session, board, deadline, grace_s, client)
+                decision = self._run_oversized(request)
             elif self._is_instant(session.strategy):
-                decision = self._run_inline(session, board, deadline)
+                decision = self._run_inline(request)
             else:
-                decision = self._run_in_thread(session, board, deadline, grace_s, client)
+                decision = self._run_in_thread(request)
             _check_decision(decision)
         except (TimeoutError, InterruptedError):
             self._metrics.fallback_moves_on_timeout.inc()
@@ -184,61 +204,58 @@ class MoveRunner:
         self._metrics.moves.labels("strategy").inc()
         return decision
 
-    def _run_inline(self, session: Session, board: Board, deadline: float) -> Decision:
+    def _run_inline(self, request: _MoveRequest) -> Decision:
         """Run an instant strategy, unless the request has waited too long."""
-        seconds = deadline - time.perf_counter()
+        session, seconds = request.session, request.deadline - time.perf_counter()
         # A strategy plays one move at a time. Two concurrent requests of the same game are an
         # anomaly.
         if seconds < _MIN_TIME_BUDGET_S or not session.strategy_lock.acquire(blocking=False):
             raise TimeoutError
         try:
-            return session.strategy(board, seconds)
+            return session.strategy(request.board, seconds)
         finally:
             session.strategy_lock.release()
 
-    def _run_in_thread(
-        self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
-    ) -> Decision:
+    def _run_in_thread(self, request: _MoveRequest) -> Decision:
         """Run the strategy in another thread, and wait until the time is up.
 
         The method first waits for a search slot.
         """
-        with self._slots.acquire(deadline, _MIN_TIME_BUDGET_S, client) as seconds:
+        with self._slots.acquire(
+            request.deadline, _MIN_TIME_BUDGET_S, request.disconnected
+        ) as seconds:
             end = time.perf_counter() + seconds
-            work = self._start_strategy(session, board, seconds, client)
+            work = self._start_strategy(request, seconds)
             try:
-                return _wait_for_result(work, session, deadline + grace_s)
+                return _wait_for_result(work, request)
             finally:
                 self._overruns.observe(time.perf_counter() - end)
 
-    def _run_oversized(
-        self, session: Session, board: Board, deadline: float, grace_s: float, client: ClientState
-    ) -> Decision:
+    def _run_oversized(self, request: _MoveRequest) -> Decision:
         """Run the strategy on an oversized board in another thread.
 
         The method raises ``TimeoutError`` if another oversized board is being searched.
         """
-        seconds = min(deadline - time.perf_counter(), MAX_BUSY_SEARCH_S)
+        seconds = min(request.deadline - time.perf_counter(), MAX_BUSY_SEARCH_S)
         if seconds < _MIN_TIME_BUDGET_S or not self._oversized_slot.acquire(blocking=False):
             raise TimeoutError
         try:
-            work = self._start_strategy(session, board, seconds, client)
+            work = self._start_strategy(request, seconds)
         except BaseException:
             self._oversized_slot.release()
             raise
         work.add_done_callback(lambda done: self._oversized_slot.release())
-        return _wait_for_result(work, session, deadline + grace_s)
+        return _wait_for_result(work, request)
 
-    def _start_strategy(
-        self, session: Session, board: Board, seconds: float, client: ClientState
-    ) -> Future[Decision]:
+    def _start_strategy(self, request: _MoveRequest, seconds: float) -> Future[Decision]:
         """Start the strategy on the board, unless the strategy is still busy."""
+        session = request.session
         with session.lock:
             if session.pending_move is not None:
                 raise TimeoutError
             work: Future[Decision] = Future()
             session.pending_move = work
-        run = functools.partial(_run_strategy, work, session, board, seconds, client)
+        run = functools.partial(_run_strategy, work, request, seconds)
         if self._core_permits.acquire(blocking=False):
             work.add_done_callback(lambda done: self._core_permits.release())
             self._threads.submit(run)
@@ -252,30 +269,31 @@ class MoveRunner:
         return choose_fallback_move(board, reason)
 
 
-def _wait_for_result(work: Future[Decision], session: Session, deadline: float) -> Decision:
-    """Wait for the result of ``work`` until ``deadline``.
+def _wait_for_result(work: Future[Decision], request: _MoveRequest) -> Decision:
+    """Wait for the result of ``work`` until `_MoveRequest.late_until`.
 
     A late search is stopped and abandoned.
     """
     try:
-        return work.result(max(0.0, deadline - time.perf_counter()))
+        return work.result(max(0.0, request.late_until - time.perf_counter()))
     except TimeoutError:
-        if isinstance(session.strategy, Search):
-            _clear_pending_move(session, work)
+        if isinstance(request.session.strategy, Search):
+            _clear_pending_move(request.session, work)
         raise
 
 
-def _run_strategy(
-    work: Future[Decision], session: Session, board: Board, seconds: float, client: ClientState
-) -> None:
+def _run_strategy(work: Future[Decision], request: _MoveRequest, seconds: float) -> None:
     """Run the strategy and set the result of ``work``.
 
     A search stops if the move is abandoned or the client disconnects.
     """
-    before = SHOULD_STOP.set(lambda: client.disconnected or session.pending_move is not work)
+    session = request.session
+    before = SHOULD_STOP.set(
+        lambda: request.disconnected.done() or session.pending_move is not work
+    )
     try:
         session.ensure_built()
-        decision = to_decision(session.strategy(board, seconds))
+        decision = to_decision(session.strategy(request.board, seconds))
     except Exception as error:
         _clear_pending_move(session, work)
         work.set_exception(error)

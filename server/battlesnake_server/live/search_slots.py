@@ -9,10 +9,9 @@ import bisect
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-from battlesnake_server.http.connection_table import ClientState
 
 MAX_BUSY_SEARCH_S = 0.5
 """Maximum duration of a search in seconds if there are more searches than cores.
@@ -83,22 +82,24 @@ class SearchSlots:
         self._load = LoadEstimate()
 
     @contextmanager
-    def acquire(self, deadline: float, min_seconds: float, client: ClientState) -> Iterator[float]:
+    def acquire(
+        self, deadline: float, min_seconds: float, disconnected: Future[None]
+    ) -> Iterator[float]:
         """Wait for a search slot, and yield the time budget of the search in seconds.
 
         Args:
             deadline: Latest end of the search (`time.perf_counter`).
             min_seconds: Minimum useful duration of a search, in seconds.
-            client: State of the client; the wait ends if the client disconnects.
+            disconnected: Future that completes if the client disconnects; the wait then ends.
 
         Raises:
             TimeoutError: If no slot is free in time, or the client has disconnected.
         """
         with self._load as load:
-            self._wait_for_slot(deadline - min_seconds, client)
+            self._wait_for_slot(deadline - min_seconds, disconnected)
             try:
                 left = deadline - time.perf_counter()
-                if left < min_seconds or client.disconnected:
+                if left < min_seconds or disconnected.done():
                     raise TimeoutError
                 if load > self._num_unlimited:
                     left = min(left, MAX_BUSY_SEARCH_S)
@@ -106,7 +107,7 @@ class SearchSlots:
             finally:
                 self._release_slot()
 
-    def _wait_for_slot(self, until: float, client: ClientState) -> None:
+    def _wait_for_slot(self, until: float, disconnected: Future[None]) -> None:
         """Wait until a slot is granted."""
         waiter = _WaitingRequest(until)
         with self._lock:
@@ -116,7 +117,7 @@ class SearchSlots:
             bisect.insort(self._queue, waiter)
             if len(self._queue) > self._max_waiting:
                 self._queue.pop().woken.set()
-        client.on_disconnect(waiter.woken.set)
+        disconnected.add_done_callback(lambda done: waiter.woken.set())
         waiter.woken.wait(max(0.0, until - time.perf_counter()))
         with self._lock:
             if waiter.granted:

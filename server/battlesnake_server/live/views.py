@@ -70,7 +70,7 @@ def move() -> Response:
         _session_key(body),
         body,
         environ["server.arrived"],
-        environ.get("server.client"),
+        environ.get("server.disconnected"),
         request.content_length or 0,
     )
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
