@@ -108,21 +108,13 @@ A search of 10**9 nodes lasts about half an hour.
 
 _FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
-CUSTOMIZATION_PATTERNS = {
-    "color": re.compile("#[0-9a-fA-F]{6}"),
-    "head": re.compile("[A-Za-z0-9_-]{1,64}"),
-    "tail": re.compile("[A-Za-z0-9_-]{1,64}"),
-    "author": re.compile("[^\\x00-\\x1f]{0,64}"),
+CUSTOMIZATION_FORMATS = {
+    "color": (re.compile("#[0-9a-fA-F]{6}"), "#rrggbb, such as #3366cc"),
+    "head": (re.compile("[A-Za-z0-9_-]{1,64}"), "the name of a head, such as evil"),
+    "tail": (re.compile("[A-Za-z0-9_-]{1,64}"), "the name of a tail, such as bolt"),
+    "author": (re.compile("[^\\x00-\\x1f]{0,64}"), "a name of at most 64 characters"),
 }
-"""Regular expressions for the values of a snake's customization, by key."""
-
-_CUSTOMIZATION_DESCRIPTIONS = {
-    "color": "#rrggbb, such as #3366cc",
-    "head": "the name of a head, such as evil",
-    "tail": "the name of a tail, such as bolt",
-    "author": "a name of at most 64 characters",
-}
-"""Descriptions of the valid values for error messages, by key."""
+"""Patterns and descriptions of the values of a snake's customization, by key."""
 
 _loading = threading.RLock()
 
@@ -445,8 +437,8 @@ def _check_metadata(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> 
 def check_customization(customization: Mapping[str, str]) -> None:
     """Raise ``ValueError`` if a value of the customization is invalid."""
     for name, value in customization.items():
-        if name not in CUSTOMIZATION_PATTERNS or not CUSTOMIZATION_PATTERNS[name].fullmatch(value):
-            wanted = _CUSTOMIZATION_DESCRIPTIONS.get(name, "omitted")
+        pattern, wanted = CUSTOMIZATION_FORMATS.get(name, (None, "omitted"))
+        if pattern is None or not pattern.fullmatch(value):
             raise ValueError(
                 f"{sanitize_text(name, 64)} must be {wanted}, got {sanitize_text(str(value), 64)!r}"
             )

@@ -93,22 +93,24 @@ def position(board: Board) -> dict[str, Any]:
 
 
 def customizations_to_dicts(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
-    """Return the customization of each snake of one game.
-
-    The keys are ``color``, ``head`` and ``tail``. The values of ``head`` and ``tail`` are shapes.
-    """
+    """Return the result of `customization_to_dict` for each snake of one game."""
     return [
-        {
-            "color": colour,
-            "head": customization.parts_to_dicts(
-                customization.head_parts(snake.customizations.get("head", ""))
-            ),
-            "tail": customization.parts_to_dicts(
-                customization.tail_parts(snake.customizations.get("tail", ""))
-            ),
-        }
-        for snake, colour in zip(snakes, customization.assign_colors(snakes), strict=True)
+        customization_to_dict({**snake.customizations, "color": color})
+        for snake, color in zip(snakes, customization.assign_colors(snakes), strict=True)
     ]
+
+
+def customization_to_dict(names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the color of a snake, and the shapes of its ``head`` and ``tail``.
+
+    Args:
+        names: Color of the snake, and names of the head and the tail.
+    """
+    return {
+        "color": names["color"],
+        "head": customization.parts_to_dicts(customization.head_parts(names.get("head", ""))),
+        "tail": customization.parts_to_dicts(customization.tail_parts(names.get("tail", ""))),
+    }
 
 
 def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:

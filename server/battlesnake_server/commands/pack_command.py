@@ -23,7 +23,7 @@ from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_server import bundle
 from battlesnake_server.bundle import (
-    CUSTOMIZATION_PATTERNS,
+    CUSTOMIZATION_FORMATS,
     EVALUATION_FILE,
     POLICY_FILE,
     RULES_FILE,
@@ -96,7 +96,7 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     """Build the metadata and the files of a bundle from the options."""
     customization = {
         name: getattr(options, name)
-        for name in CUSTOMIZATION_PATTERNS
+        for name in CUSTOMIZATION_FORMATS
         if getattr(options, name) is not None
     }
     bundle.check_customization(customization)

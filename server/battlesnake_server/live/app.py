@@ -36,7 +36,7 @@ from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
 from battlesnake_server.bundle import (
-    CUSTOMIZATION_PATTERNS,
+    CUSTOMIZATION_FORMATS,
     bundle_customization,
     check_customization,
 )
@@ -89,7 +89,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         {k.upper(): v for k, v in bundle_customization(config.get("SNAKE")).items()}
     )
     app.config.from_mapping(config)
-    check_customization({key: app.config[key.upper()] for key in CUSTOMIZATION_PATTERNS})
+    check_customization({key: app.config[key.upper()] for key in CUSTOMIZATION_FORMATS})
     is_default = app.config["SNAKE"] is None and app.config["POLICY"] is None
     app.config["NOTICE"] = DEFAULT_SNAKE_NOTICE if is_default else ""
     if app.config["NOTICE"]:

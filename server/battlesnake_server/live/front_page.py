@@ -11,7 +11,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template_string, request
 
-from battlesnake_gym.draw import customization
+from battlesnake_server import replay_json
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.page_files import read_board_script, read_page_file
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE
@@ -25,16 +25,12 @@ def render_page() -> Response:
     The page requests only ``/now`` from the server.
     """
     config = current_app.config
-    appearance = {
-        "color": config["COLOR"],
-        "head": customization.parts_to_dicts(customization.head_parts(config["HEAD"])),
-        "tail": customization.parts_to_dicts(customization.tail_parts(config["TAIL"])),
-    }
+    names = {key: config[key.upper()] for key in ("color", "head", "tail")}
     text = render_template_string(
         read_page_file("templates/live_snake_page.html"),
         config=config,
         style=read_page_file("static/style.css"),
-        customization=appearance,
+        customization=replay_json.customization_to_dict(names),
         script=read_board_script("static/live_snake_page.js"),
         name=config["SNAKE"] or config["POLICY"] or DEFAULT_SNAKE,
         url=request.base_url,

@@ -108,7 +108,7 @@ def create_app(
 @blueprint.get("/")
 def index() -> str:
     """Render one page of the list of games, newest game first."""
-    entries = _current_library().entries()
+    entries = current_library().entries()
     pages = max(1, -(-len(entries) // REPLAYS_PER_PAGE))
     page = query_integer("page", 1, minimum=1, maximum=pages)
     shown = entries[(page - 1) * REPLAYS_PER_PAGE : page * REPLAYS_PER_PAGE]
@@ -168,7 +168,7 @@ def fetch() -> Response:
 
     The request field ``game`` is the id or the address of the game.
     """
-    roots = [root for root in _current_library().roots if root.is_dir()]
+    roots = [root for root in current_library().roots if root.is_dir()]
     if not roots:
         return error_response("this site shows no directory in which to save the game", 409)
     if not _fetching.acquire(blocking=False):
@@ -182,7 +182,7 @@ def fetch() -> Response:
         return error_response(error)
     finally:
         _fetching.release()
-    key = next(entry.key for entry in _current_library().entries() if entry.path == path)
+    key = next(entry.key for entry in current_library().entries() if entry.path == path)
     return jsonify(page=url_for("watch.show", key=key))
 
 
@@ -234,13 +234,13 @@ def _build_card(entry: LibraryEntry) -> ReplayCard:
     return card
 
 
-def _current_library() -> Library:
+def current_library() -> Library:
     """Return the library of the current application."""
     return cast(Library, current_app.extensions["library"])
 
 
 def _find_entry(key: str) -> LibraryEntry:
     """Return the entry with this key, or respond with status 404."""
-    return _current_library().find(key) or abort(
+    return current_library().find(key) or abort(
         404, "This game does not exist; its file may have been moved."
     )

@@ -14,7 +14,6 @@ from typing import Any, cast
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
 from battlesnake_gym.common.command_line import plural
-from battlesnake_server.replay_viewer.replay_library import Library
 from battlesnake_server.runs import charts, run_view
 from battlesnake_server.runs.run_view import RunsView, RunView, differing_settings
 from battlesnake_server.web import pages, replay_pages
@@ -100,8 +99,7 @@ def _load_cards(
     games: list[run_view.RecordedGame],
 ) -> list[tuple[run_view.RecordedGame, replay_pages.ReplayCard]]:
     """Return the latest recorded games of a run with their cards."""
-    library = cast(Library, current_app.extensions["library"])
-    entries = {entry.path: entry for entry in library.entries()}
+    entries = {entry.path: entry for entry in replay_pages.current_library().entries()}
     known = [game for game in games if game.path in entries][:_MAX_CARDS]
     cards = replay_pages.load_cards([entries[game.path] for game in known if game.path is not None])
     return list(zip(known, cards, strict=True))
