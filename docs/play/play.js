@@ -1,5 +1,5 @@
 // Script of the page on which a visitor plays against the search with keys, swipes or buttons.
-import { BoardView, CAUSES, yourCause } from "./board.js";
+import { $, BoardView, CAUSES, snakeItem, yourCause } from "./board.js";
 import "./copy_button.js";
 import { readFrame } from "./frames.js";
 import { Graph } from "./graph.js";
@@ -34,7 +34,6 @@ const MAX_QUEUED_KEYS = 3;
 const LETTERS = "udlr-";
 const SETTINGS = ["size", "ruleset", "opponents", "strength", "who"];
 
-const $ = (id) => document.getElementById(id);
 const prefersReducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 const isWide = matchMedia("(min-width: 52rem)");
 const graph = new Graph($("graph"));
@@ -299,7 +298,7 @@ function go(index, previous = null) {
   $("status").textContent = statusText();
   graph.moveCursor(index);
   $("copy").dataset.copy = $("embed").dataset.copy = linkTo(index);
-  $("snakes").replaceChildren(...frame.snakes.map((snake, seat) => snakeItem(snake, seat, state.decisions[seat])));
+  $("snakes").replaceChildren(...frame.snakes.map((snake, seat) => playerItem(snake, seat, state.decisions[seat])));
   showWinProbabilities();
 }
 
@@ -314,18 +313,13 @@ function show(previous) {
   go(state.past.length - 1, previous);
 }
 
-function snakeItem(snake, seat, decision) {
-  const item = document.createElement("li");
-  const dot = document.createElement("span");
-  dot.className = "dot";
-  dot.style.background = LOOKS[seat].color;
+function playerItem(snake, seat, decision) {
   const search = decision?.depth && atEnd()
     ? `, searched ${decision.depth} turn${decision.depth === 1 ? "" : "s"} ahead, ${decision.leafEvaluations.toLocaleString("en")} positions` : "";
   const causeOf = isYou(seat) ? yourCause : (cause) => CAUSES[cause];
   const fate = snake.death ? causeOf(snake.death.cause) : snake.health === null ? `${snake.body.length} visible segments`
     : `length ${snake.length}, health ${snake.health}${search}`;
-  item.append(dot, `${nameOf(seat)}: ${fate}`);
-  return item;
+  return snakeItem(LOOKS[seat].color, `${nameOf(seat)}: ${fate}`);
 }
 
 function verdict(frame) {

@@ -6,11 +6,11 @@
 // replay_viewer/analysis_queue.py serves the analysis of a game. replay_viewer/what_if.py serves the
 // analysis of positions after other moves.
 
+import { $ } from "./board.js";
 import { ARROWS, MOVES, html } from "./decision.js";
 import { Graph, MAX_POINTS } from "./graph.js";
 import { post, readJson, sleep } from "./requests.js";
 
-const $ = (id) => document.getElementById(id);
 const POLL_MS = 1500; // interval in ms between requests for a running analysis
 const MOVES_BY_LETTER = Object.fromEntries(MOVES.map((move) => [move[0], move]));
 const PROVEN = 900; // value in cells of territory; larger absolute values are forced wins or losses

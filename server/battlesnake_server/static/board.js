@@ -18,6 +18,18 @@ const LABEL_MARGIN = 0.45; // space for the coordinates, in cells
 const MAX_LINE_TURNS = 14;
 const OFFSETS = { up: [0, 1], down: [0, -1], left: [-1, 0], right: [1, 0] };
 
+/** Returns the element with this id. */
+export const $ = (id) => document.getElementById(id);
+
+/** Returns the list item of a snake: a dot in the snake's color, and a text. */
+export function snakeItem(color, text) {
+  const [item, dot] = [document.createElement("li"), document.createElement("span")];
+  dot.className = "dot";
+  dot.style.background = color;
+  item.append(dot, text);
+  return item;
+}
+
 /** Causes of elimination, in the order of their numbers in the engine. */
 export const CAUSES = {
   "wall-collision": "hit a wall",

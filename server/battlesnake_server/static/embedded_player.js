@@ -5,9 +5,8 @@
 //   <output id="shown">, <ul id="snakes">,
 //   <script type="application/json" id="game" data-speed="TURNS PER SECOND">
 
-import { BoardView, CAUSES } from "./board.js";
+import { $, BoardView, CAUSES, snakeItem } from "./board.js";
 
-const $ = (id) => document.getElementById(id);
 const game = JSON.parse($("game").textContent);
 const view = new BoardView($("board"), game);
 const addressed = new URLSearchParams(location.hash.slice(1)).get("turn"); // #turn=53
@@ -19,14 +18,9 @@ function show() {
   view.draw(frame);
   $("shown").textContent = `turn ${frame.turn}`;
   $("snakes").replaceChildren(...frame.snakes.map((snake, i) => {
-    const item = document.createElement("li");
-    const dot = document.createElement("span");
-    dot.className = "dot";
-    dot.style.background = game.snakes[i].color;
     const fate = snake.death ? `${CAUSES[snake.death.cause] ?? snake.death.cause}, turn ${snake.death.turn}`
       : `length ${snake.body.length}, health ${snake.health}`;
-    item.append(dot, `${game.snakes[i].name}: ${fate}`);
-    return item;
+    return snakeItem(game.snakes[i].color, `${game.snakes[i].name}: ${fate}`);
   }));
 }
 function pause(paused) {

@@ -1,6 +1,7 @@
 // The page of one game of the arena: streams a live game and sends the keyboard player's moves.
 
-import { $, fetchMore, openPlayer } from "./player.js";
+import { $ } from "./board.js";
+import { fetchMore, openPlayer } from "./player.js";
 import { post, sleep } from "./requests.js";
 
 const RETRY_MS = 2000; // delay in ms after a failed request

@@ -1,8 +1,7 @@
 // The page of live games, which shows the current position of each game.
 
-import { BoardView, element } from "./board.js";
+import { $, BoardView, element } from "./board.js";
 import { html } from "./decision.js";
-import { $ } from "./player.js";
 
 const POLL_MS = 700;
 const MAX_EMPTY_POLLS = 8; // number of polls without a live game before the page reloads

@@ -1,8 +1,7 @@
 // The page of a live snake: the customization, and the current or the last game.
 
-import { BoardView } from "./board.js";
+import { $, BoardView, snakeItem } from "./board.js";
 
-const $ = (id) => document.getElementById(id);
 const POLL_MS = 500;
 const REPLAY_TURN_MS = 180; // duration in ms of a turn of a finished game
 const basePath = location.pathname.replace(/\/$/, "");
@@ -26,14 +25,9 @@ function show() {
     : `${game.id ? "Last game" : "No game yet; this is a sample game"}: ` +
       `turn ${frame.turn} of ${last}`;
   $("snakes").replaceChildren(...frame.snakes.map((snake, i) => {
-    const item = document.createElement("li");
-    const dot = document.createElement("span");
-    dot.className = "dot";
-    dot.style.background = game.snakes[i].color;
     const fate = snake.death ? `eliminated on turn ${snake.death.turn}`
       : `length ${snake.body.length}, health ${snake.health ?? "?"}`;
-    item.append(dot, `${game.snakes[i].name}: ${fate}`);
-    return item;
+    return snakeItem(game.snakes[i].color, `${game.snakes[i].name}: ${fate}`);
   }));
 }
 

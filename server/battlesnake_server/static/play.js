@@ -1,7 +1,6 @@
 // The form for a new game.
 
-import { BoardView } from "./board.js";
-import { $ } from "./player.js";
+import { $, BoardView } from "./board.js";
 import { post, readJson } from "./requests.js";
 
 const MAX_SNAKES = 8;

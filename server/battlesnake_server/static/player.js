@@ -7,7 +7,7 @@
 //   player.openAnalysis();                         // opens the analysis of a complete game
 
 import { Analysis } from "./analysis.js";
-import { BoardView, CAUSES, element } from "./board.js";
+import { $, BoardView, CAUSES, element } from "./board.js";
 import "./copy_button.js";
 import { ARROWS, html, renderDecision } from "./decision.js";
 import { Graph, MAX_POINTS } from "./graph.js";
@@ -28,9 +28,6 @@ const STEERING = {
 };
 const MAX_SMOOTH_SPEED = 16; // turns per second; higher speeds have no animation
 const prefersReducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
-
-/** Returns the element with this id. */
-export const $ = (id) => document.getElementById(id);
 
 export class Player {
   constructor(game, turnAddress) {

@@ -4,8 +4,7 @@
 // contain the position as the body of a /move request. Every change redraws the board and removes the
 // last response.
 
-import { BoardView, element } from "./board.js";
-import { $ } from "./player.js";
+import { $, BoardView, element } from "./board.js";
 import { ARROWS, MOVES, html, renderDecision } from "./decision.js";
 import { post } from "./requests.js";
 

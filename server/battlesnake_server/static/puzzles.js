@@ -1,9 +1,8 @@
 // The puzzles page: the visitor solves positions with exactly one correct move.
 
-import { BoardView, yourCause } from "./board.js";
+import { $, BoardView, snakeItem, yourCause } from "./board.js";
 import { ARROWS } from "./decision.js";
 
-const $ = (id) => document.getElementById(id);
 const KEYS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 const puzzles = JSON.parse($("puzzles").textContent);
 const FRAME_MS = 300; // duration of a turn that is played out
@@ -30,7 +29,7 @@ function show() {
   view.select(puzzle.you);
   view.draw(puzzle.frame);
   $("name").textContent = `Puzzle ${index + 1}`;
-  $("snakes").replaceChildren(...puzzle.snakes.flatMap((_, seat) => snakeItem(puzzle, seat)));
+  $("snakes").replaceChildren(...puzzle.snakes.flatMap((_, seat) => livingItem(puzzle, seat)));
   $("note").textContent = `Rated ${ratingOf(puzzle)}; from ${puzzle.name.replace(` ${puzzle.snakes[puzzle.you].name}`, "")}.`;
   $("source").hidden = !puzzle.source;
   if (puzzle.source) $("source").href = sourceAddress(puzzle);
@@ -43,14 +42,12 @@ function show() {
 }
 
 /** Returns the list item of a living snake: its color, length and health. */
-function snakeItem({ snakes, frame, you }, seat) {
+function livingItem({ snakes, frame, you }, seat) {
   const { death, length, health } = frame.snakes[seat];
   if (death) return [];
-  const [item, dot] = [document.createElement("li"), document.createElement("span")];
+  const item = snakeItem(snakes[seat].color,
+    `${seat === you ? "You" : "Opponent"}: length ${length ?? frame.snakes[seat].body.length}, health ${health}`);
   item.className = "task";
-  dot.className = "dot";
-  dot.style.background = snakes[seat].color;
-  item.append(dot, `${seat === you ? "You" : "Opponent"}: length ${length ?? frame.snakes[seat].body.length}, health ${health}`);
   return [item];
 }
 

@@ -1,7 +1,8 @@
 // The page of one recorded game. With the attribute `data-plays`, the page plays the game on load, and
 // starts the analysis if the visitor may start analyses.
 
-import { $, fetchMore, openPlayer } from "./player.js";
+import { $ } from "./board.js";
+import { fetchMore, openPlayer } from "./player.js";
 
 async function main() {
   const root = $("player");
