@@ -78,10 +78,9 @@ def empty(tmp_path: Path) -> Pages:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into Linux's /proc")
-@pytest.mark.parametrize("command", ["arena", "watch"])
-def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, command: str) -> None:
-    arguments = ["arena", "--web"] if command == "arena" else ["game", "watch", ".", "--no-browser"]
-    with showing(tmp_path, *arguments) as (process, lines), contextlib.ExitStack() as open_ones:
+def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path) -> None:
+    half_open = contextlib.ExitStack()
+    with showing(tmp_path, "arena", "--web") as (process, lines), half_open:
         port = port_of(lines[0])
 
         def threads() -> int:
@@ -91,7 +90,7 @@ def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, com
         assert ask(port)[0] == 200
         before = threads()
         for number in range(MANY):
-            half = open_ones.enter_context(socket.create_connection(("127.0.0.1", port)))
+            half = half_open.enter_context(socket.create_connection(("127.0.0.1", port)))
             half.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX" * (number % 2))
             if number % 300 == 0:
                 assert ask(port)[0] == 200

@@ -214,9 +214,16 @@ def test_death_after_a_missing_move(quiet: Browser, site: str, pages: Pages) -> 
     assert "no response" in quiet.text("#decision p")
 
 
+def prepare_game(browser: Browser, site: str, snake: str = "straight") -> None:
+    """Open the form for a game against a snake, and wait for the preview."""
+    browser.open(
+        f"{site}/play?against={snake}",
+        "document.querySelectorAll('#preview .snake').length === 2",
+    )
+
+
 def join_game(browser: Browser, site: str, snake: str = "straight") -> None:
-    browser.open(f"{site}/play?against={snake}")
-    browser.wait("document.querySelectorAll('#preview .snake').length === 2")
+    prepare_game(browser, site, snake)
     click(browser, "#start")
     browser.wait("document.body.classList.contains('seated')")
 
@@ -232,10 +239,10 @@ def test_play_with_keyboard(quiet: Browser, site: str) -> None:
             "([...document.querySelectorAll('#board [data-snake=\"0\"] circle:not([class])')])"
         )
     assert quiet.text("#turn") == "3 / 3"
-    for key in itertools.islice(itertools.cycle(["a"]), 20):
+    for _ in range(20):
         if quiet.run("document.getElementById('again').hidden") is False:
             break
-        quiet.press(key)
+        quiet.press("a")
         time.sleep(0.15)
     quiet.wait("!document.getElementById('again').hidden")
     # The own elimination can arrive before the end of the game. The rival, wherever it began, may
@@ -276,8 +283,7 @@ def test_play_with_touch(quiet: Browser, site: str) -> None:
 
 
 def test_a_player_sees_only_its_own_view(quiet: Browser, site: str) -> None:
-    quiet.open(f"{site}/play?against=straight")
-    quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
+    prepare_game(quiet, site)
     quiet.enter("#view-radius", 3)
     click(quiet, "#start")
     quiet.wait("document.body.classList.contains('seated')")
@@ -315,8 +321,7 @@ def no_games(pages: Pages) -> None:
 
 @pytest.mark.usefixtures("no_games")
 def test_stop_button(quiet: Browser, site: str) -> None:
-    quiet.open(f"{site}/play?against=straight")
-    quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
+    prepare_game(quiet, site)
     click(quiet, "#start")
     quiet.wait("document.getElementById('stop')?.hidden === false")
     click(quiet, "#stop")
