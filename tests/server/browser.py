@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
@@ -29,6 +31,14 @@ AXE = """
     const done = arguments[0];
     axe.run(document, {iframes: false}).then(result => done(result.violations.map(
       found => `${found.id} (${found.impact}): ${found.nodes[0].html}`)));"""
+
+SAVED_GIF = """
+    const [done, keep] = [arguments[0], URL.createObjectURL];
+    URL.createObjectURL = (blob) => {
+      if (blob.type === 'image/gif') blob.arrayBuffer().then(b => done([...new Uint8Array(b)]));
+      return keep(blob);
+    };
+    document.getElementById('gif').click();"""
 
 
 class Browser:
@@ -104,6 +114,13 @@ class Browser:
         self.driver.execute_script(Path(package).with_name("axe.min.js").read_text())
         found: list[str] = self.driver.execute_async_script(AXE)
         return found
+
+    def saved_gif(self) -> Image.Image:
+        """The picture that the page's button saves; its colors are those of the style sheet."""
+        self.driver.set_script_timeout(100)
+        picture = Image.open(io.BytesIO(bytes(self.driver.execute_async_script(SAVED_GIF))))
+        assert len(set(picture.convert("RGB").get_flattened_data())) > 20
+        return picture
 
     def complaints(self) -> list[str]:
         """What the browser's console has reported since the last look."""

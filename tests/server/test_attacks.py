@@ -268,19 +268,14 @@ def outsized_request() -> bytes:
 def test_outsized_boards_get_no_more_than_their_share(loud: Callable[..., str], snake: str) -> None:
     address = loud(*([] if snake == "default" else ["--snake", snake]))
     sized = outsized_request()
-    numbers = itertools.count()
 
-    def ask_again_and_again(over: threading.Event) -> None:
-        with connect(address) as connection:
-            while not over.is_set():
-                name = b'"id": "outsized-%d"' % next(numbers)
-                connection.sendall(post(sized.replace(b'"id": "outsized"', name)))
-                assert answered(connection)["move"], "they are answered too"
+    def body_of(number: int) -> bytes:
+        return sized.replace(b'"id": "outsized"', b'"id": "outsized-%d"' % number)
 
-    with Pace() as pace, Pace(NICE_INCREMENT) as thinkers, meanwhile(ask_again_and_again, 8):
+    strangers = meanwhile(asking(address, body_of), 8)
+    with Pace() as pace, Pace(NICE_INCREMENT) as thinkers, strangers:
         seen = honest_game(address, 20)
     alone = honest_game(address, 10)
-    assert next(numbers) > 0
     assert max(seen.seconds) < pace.patience
     # The strategy chooses at least half as many moves as without load, adjusted for a slow machine.
     assert sum(seen.thought) * thinkers.slowness >= sum(alone.thought)
@@ -292,18 +287,27 @@ def test_large_bodies_do_not_delay_games_on_large_boards(
 ) -> None:
     """Both have bodies over 16 KiB, whose parsing waits in line; strangers send the largest."""
     address = loud("--snake", snake)
-    numbers = itertools.count()
 
-    def ask_again_and_again(over: threading.Event) -> None:
-        with connect(address) as connection:
-            while not over.is_set():
-                body = short_request(20_000 + next(numbers), 500).partition(b"\r\n\r\n")[2]
-                connection.sendall(post(body + b" " * 200_000))
-                assert answered(connection)["move"]
+    def body_of(number: int) -> bytes:
+        body = short_request(20_000 + number, 500).partition(b"\r\n\r\n")[2]
+        return body + b" " * 200_000
 
-    with Pace() as pace, meanwhile(ask_again_and_again, 16):
+    with Pace() as pace, meanwhile(asking(address, body_of), 16):
         seen = honest_game(address, 15, padding=1 << 14)
     assert max(seen.seconds) < pace.patience
+
+
+def asking(address: str, body_of: Callable[[int], bytes]) -> Callable[[threading.Event], None]:
+    """Return the work of clients that send the bodies of all numbers, one after the other."""
+    numbers = itertools.count()
+
+    def ask(over: threading.Event) -> None:
+        with connect(address) as connection:
+            while not over.is_set():
+                connection.sendall(post(body_of(next(numbers))))
+                assert answered(connection)["move"]
+
+    return ask
 
 
 def lose_no_move(address: str) -> None:

@@ -95,13 +95,19 @@ def platform() -> Platform:
     )  # fmt: skip
 
 
-@pytest.fixture
-def site(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Replace the arena by the stand-in, and the old engine by a server without games."""
-    monkeypatch.setenv(game_fetcher.TOKEN_VARIABLE, TOKEN)
+@contextlib.contextmanager
+def standing_in(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Replace the arena by a platform, and the old engine by a server without games."""
     with web_site.serving(platform.app) as address:
         monkeypatch.setattr(game_urls, "ARENA_API_URL", f"{address}/api")
         monkeypatch.setattr(game_urls, "LEGACY_ENGINE_URL", f"{address}/old")
+        yield address
+
+
+@pytest.fixture
+def site(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv(game_fetcher.TOKEN_VARIABLE, TOKEN)
+    with standing_in(platform, monkeypatch) as address:
         yield address
 
 
@@ -155,9 +161,7 @@ def test_the_next_engine_is_asked_where_the_first_has_no_such_game(
 def alone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Platform, str]]:
     """Replace the arena by a platform with a single game; yield the platform and the game id."""
     platform = Platform(kept)
-    with web_site.serving(platform.app) as address:
-        monkeypatch.setattr(game_urls, "ARENA_API_URL", f"{address}/api")
-        monkeypatch.setattr(game_urls, "LEGACY_ENGINE_URL", f"{address}/old")
+    with standing_in(platform, monkeypatch):
         yield platform, kept.replay.game.id
 
 

@@ -25,10 +25,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
-    app = pages.create_app(RunsView(folder))
-    with web_site.serving(app) as address:
+    with web_site.serving(pages.create_app(RunsView(folder))) as address:
         yield address
-    app.extensions["analyses"].close()
 
 
 def legend(browser: Browser, chart: int = 0) -> dict[str, str]:

@@ -144,7 +144,6 @@ def test_featured_game_plays_if_no_game_is_live(
         quiet.wait("!document.getElementById('graph').hidden")
         state = "document.getElementById('analysis-state').innerText"
         quiet.wait(f"!/^(Analyzing|Waiting)/.test({state})", 400)
-    pages.app.extensions["analyses"].close()
 
 
 def test_live_game_is_streamed_to_its_end(quiet: Browser, site: str, pages: Pages) -> None:

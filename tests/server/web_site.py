@@ -59,6 +59,8 @@ def serving(app: Flask, *, names: tuple[str, ...] = ()) -> Iterator[str]:
         if "arena" in app.extensions:
             app.extensions["arena"].broadcast.close()
         server.stop()
+        if "analyses" in app.extensions:
+            app.extensions["analyses"].close()
 
 
 def make(
