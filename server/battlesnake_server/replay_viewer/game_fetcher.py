@@ -359,7 +359,7 @@ class _GameFetch:
                 await asyncio.sleep(_GAME_POLL_INTERVAL_S)
 
     async def _describe(self) -> tuple[str, EngineFrames, dict[str, Any] | None]:
-        """Return the status of the game, no frames yet, and the rules or None."""
+        """Return the status of the game, its frames without positions, and its rules or None."""
         return engine_frames.parse_description(await self.get_object(), self.name)
 
 

@@ -73,5 +73,5 @@ def _rotate_to_up(moves: str) -> str:
     >>> _rotate_to_up("lluu"), _rotate_to_up("rrdd")
     ('↑↑→→', '↑↑→→')
     """
-    first, *_ = turns = [_CLOCKWISE_MOVES.index(move) for move in moves]
-    return "".join(_CLOCKWISE_ARROWS[(turn - first) % 4] for turn in turns)
+    turns = [_CLOCKWISE_MOVES.index(move) for move in moves]
+    return "".join(_CLOCKWISE_ARROWS[(turn - turns[0]) % 4] for turn in turns)
