@@ -12,7 +12,6 @@ import contextlib
 import functools
 import itertools
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,7 +38,8 @@ from battlesnake_server.arena.players import (
     MoveResponse,
     Player,
 )
-from battlesnake_server.arena.tournament import Entrant, OpenPlayers, local_strategy_factory
+from battlesnake_server.arena.results import Standings
+from battlesnake_server.arena.tournament import Entrant, local_strategy_factory
 
 LEAGUE_ONLY_FIELDS = ("games_per_hour", "season_days", "health_check_minutes")
 """Fields of a league file that a gauntlet rejects."""
@@ -134,41 +134,40 @@ class _EqualCpuPlayer(LocalPlayer):
         return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
 
 
-def make_equal_cpu_player_opener(meter: Callable[[str], float]) -> OpenPlayers:
-    """Return a function that opens players with equal CPU time per move.
+@contextlib.asynccontextmanager
+async def open_equal_cpu_players(
+    meter: Callable[[str], float], seated: Sequence[Entrant], timeout: float, seed: int
+) -> AsyncIterator[list[Player]]:
+    """Open players with equal CPU time per move, as a `tournament.OpenPlayers` after ``meter``.
 
     The first snake may use the mean CPU time of its opponents.
 
     Args:
         meter: Function that returns the total CPU time in seconds of the program with a given name.
+        seated: The entrants, in seat order.
+        timeout: Response timeout in seconds.
+        seed: Seed of the first snake.
     """
-
-    @contextlib.asynccontextmanager
-    async def open_players(
-        seated: Sequence[Entrant], timeout: float, seed: int
-    ) -> AsyncIterator[list[Player]]:
-        async with contextlib.AsyncExitStack() as stack:
-            opponents = {}
-            for entrant in seated:
-                if entrant.is_remote:
-                    player = _CpuMeteredPlayer(
-                        entrant.source,
-                        _CPU_TIMEOUT_FACTOR * timeout,
-                        entrant.address_policy,
-                        functools.partial(meter, entrant.label),
-                    )
-                    opponents[entrant.label] = await stack.enter_async_context(player)
-            yield [
-                opponents.get(entrant.label)
-                or _EqualCpuPlayer(
-                    make_strategy(local_strategy_factory(entrant), seed),
-                    timeout,
-                    list(opponents.values()),
+    async with contextlib.AsyncExitStack() as stack:
+        opponents = {}
+        for entrant in seated:
+            if entrant.is_remote:
+                player = _CpuMeteredPlayer(
+                    entrant.source,
+                    _CPU_TIMEOUT_FACTOR * timeout,
+                    entrant.address_policy,
+                    functools.partial(meter, entrant.label),
                 )
-                for entrant in seated
-            ]
-
-    return open_players
+                opponents[entrant.label] = await stack.enter_async_context(player)
+        yield [
+            opponents.get(entrant.label)
+            or _EqualCpuPlayer(
+                make_strategy(local_strategy_factory(entrant), seed),
+                timeout,
+                list(opponents.values()),
+            )
+            for entrant in seated
+        ]
 
 
 def summarize_matchup(
@@ -180,28 +179,32 @@ def summarize_matchup(
     """
     ours, *opponents = matchup.names
     repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
-    wins = Counter(seat.snake for game in games for seat in game.seats if seat.won)
-    move_ms: dict[str, list[float]] = {name: [] for name in matchup.names}
-    problems: dict[str, Counter[str]] = {name: Counter() for name in matchup.names}
-    for seat in (seat for game in games for seat in game.seats):
-        move_ms[seat.snake] += seat.latencies
-        problems[seat.snake].update(seat.problems)
-    low, high = wilson_interval(wins[ours] / len(games), len(games))
+    standings = Standings()
+    for game in games:
+        standings.add_game(game)
+    played = {name: standings.histories[name] for name in matchup.names}
+    wins = played[ours].wins
+    low, high = wilson_interval(wins / len(games), len(games))
     board = matchup.board
     return {
         "snake": ours,
-        "opponents": {name: wins[name] for name in opponents},
+        "opponents": {name: played[name].wins for name in opponents},
         "repositories": [repositories[name] for name in opponents if repositories[name]],
         "board": f"{board.width}x{board.height} {board.ruleset} on {board.map}",
         "clock": clock,
         "timeout": plan.timeout,
-        "mean_move_ms": {name: round(float(np.mean(times)), 2) for name, times in move_ms.items()},
+        "mean_move_ms": {
+            name: round(float(np.mean(list(history.latencies.elements()))), 2)
+            for name, history in played.items()
+        },
         "games": len(games),
-        "wins": wins[ours],
+        "wins": wins,
         "ci_low": round(low, 3),
         "ci_high": round(high, 3),
-        "draws": len(games) - wins.total(),
-        "failed_moves": {name: dict(counts) for name, counts in problems.items() if counts},
+        "draws": played[ours].draws,
+        "failed_moves": {
+            name: dict(history.problems) for name, history in played.items() if history.problems
+        },
     }
 
 

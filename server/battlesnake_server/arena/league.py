@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
@@ -202,18 +202,6 @@ def load_league_snakes(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _GameInProgress:
-    """A game in progress.
-
-    ``tournament`` is the database id of the season.
-    """
-
-    settings: TournamentSettings
-    names: tuple[str, ...]
-    tournament: int
-
-
 class League:
     """Runner of a league.
 
@@ -252,7 +240,8 @@ class League:
         self._address_policy = address_policy
         self._clock = clock or SteadyClock()
         self._checked: dict[str, datetime] = {}
-        self._playing: dict[Future[GameResult], _GameInProgress] = {}
+        # The settings of the games in progress, and the database ids of their seasons.
+        self._playing: dict[Future[GameResult], tuple[TournamentSettings, int]] = {}
         self._next_game = self._clock.now()
         self._season: Season
         self._restore_season(self._load_or_create_season())
@@ -380,19 +369,24 @@ class League:
 
     def _check_health(self, rows: Mapping[str, LeagueSnake], now: datetime) -> bool:
         """Run all due health checks, and return whether a check was due."""
-        busy = {name for game in self._playing.values() for name in game.names}
         names = [
             name
-            for name, row in rows.items()
-            if name not in busy and (due := self._next_health_check(row)) is not None and due <= now
+            for name in self._free_snakes(rows)
+            if (due := self._next_health_check(rows[name])) is not None and due <= now
         ]
         for name, problem in zip(names, self._health(names) if names else (), strict=True):
             self._checked[name] = now
             if problem:
                 self._start_cooldown(name, problem)
             elif rows[name].cooldown_until is not None:
-                self._mark_healthy(name)
+                self._update_row(name, cooldown_until=None, reason="")
+                log(f"{name} is healthy again")
         return bool(names)
+
+    def _free_snakes(self, names: Iterable[str]) -> list[str]:
+        """Return the snakes that are not playing."""
+        busy = {name for settings, _ in self._playing.values() for name in settings.labels}
+        return [name for name in names if name not in busy]
 
     def _start_cooldown(self, name: str, reason: str) -> None:
         """Store a cooldown for an unhealthy snake."""
@@ -416,23 +410,12 @@ class League:
                 latest = now + _cooldown_duration(max(0, row.failures - 1))
                 row.cooldown_until = min(row.cooldown_until, latest)
 
-    def _mark_healthy(self, name: str) -> None:
-        """Store the end of a snake's cooldown."""
-
-        def write(session: Session) -> None:
-            row = _get_or_create_league_snake(session, self.plan.name, name)
-            row.cooldown_until, row.reason = None, ""
-
-        with_retries(self._engine, write)
-        log(f"{name} is healthy again")
-
-    def _reset_failures(self, name: str) -> None:
-        """Set a snake's number of consecutive failures to 0."""
-
-        def write(session: Session) -> None:
-            load_league_snakes(session, self.plan.name, [name])[name].failures = 0
-
-        with_retries(self._engine, write)
+    def _update_row(self, name: str, **values: object) -> None:
+        """Update columns of a snake's row if the row is stored."""
+        statement = update(LeagueSnake).where(
+            LeagueSnake.league == self.plan.name, LeagueSnake.snake == name
+        )
+        with_retries(self._engine, lambda session: session.execute(statement.values(values)))
 
     def _start_game(self, healthy: Sequence[str], play: StartGame) -> bool:
         """Start the next game if enough snakes are free.
@@ -440,8 +423,7 @@ class League:
         Returns:
             Whether a game was started.
         """
-        busy = {name for game in self._playing.values() for name in game.names}
-        free = [name for name in healthy if name not in busy]
+        free = self._free_snakes(healthy)
         turn = self._number % len(self.plan.boards)
         rotation = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
         # A board is skipped if too few snakes are healthy. If the healthy snakes are only busy, the
@@ -459,8 +441,8 @@ class League:
         )
         scheduled = ScheduledGame(self._number, seed, tuple(range(len(names))))
         self._number += 1
-        game = _GameInProgress(settings, tuple(names), self._season.tournament)
-        self._playing[play(settings, scheduled, self._replays)] = game
+        game = play(settings, scheduled, self._replays)
+        self._playing[game] = settings, self._season.tournament
         return True
 
     def _finish_game(self, future: Future[GameResult]) -> None:
@@ -468,7 +450,8 @@ class League:
 
         A cooldown starts for each snake that failed on at least half of its moves.
         """
-        game = self._playing.pop(future)
+        settings, tournament = self._playing.pop(future)
+        names = settings.labels
         try:
             result = future.result()
         except OSError:  # The machine caused this error, not a snake.
@@ -477,20 +460,16 @@ class League:
             log("a game's process was killed; the league continues with other games")
             return
         except Exception as error:
-            log(f"a game of {', '.join(game.names)} failed: {error}")
-            for name in game.names:
+            log(f"a game of {', '.join(names)} failed: {error}")
+            for name in names:
                 self._checked.pop(name, None)
             return
-        store_game(self._engine, result, game.tournament, game.settings)
+        store_game(self._engine, result, tournament, settings)
         self.games += 1
-        if game.tournament == self._season.tournament:
-            self._record_game(
-                [
-                    (name, not seat.cause, seat.eliminated_on)
-                    for name, seat in zip(game.names, result.seats, strict=True)
-                ]
-            )
-        for name, seat in zip(game.names, result.seats, strict=True):
+        seats = list(zip(names, result.seats, strict=True))
+        if tournament == self._season.tournament:
+            self._record_game([(name, not seat.cause, seat.eliminated_on) for name, seat in seats])
+        for name, seat in seats:
             failed, requested = sum(seat.problems.values()), len(seat.latencies)
             if 2 * failed >= requested and failed:
                 kinds = ", ".join(seat.problems)
@@ -499,7 +478,7 @@ class League:
                     name, f"failed {failed} of {requested} moves of a game ({kinds})"
                 )
             else:
-                self._reset_failures(name)
+                self._update_row(name, failures=0)
 
     def _seconds_until_due(self, rows: Mapping[str, LeagueSnake], now: datetime) -> float:
         """Return the seconds until a season end, a game start or a health check."""
@@ -513,8 +492,7 @@ class League:
 
 def _cooldown_duration(failures: int) -> timedelta:
     """Return the duration of a cooldown after ``failures`` consecutive failures."""
-    cooldown: timedelta = min(_MIN_COOLDOWN * 2 ** min(failures, 20), _MAX_COOLDOWN)
-    return cooldown
+    return min(_MIN_COOLDOWN * (1 << min(failures, 20)), _MAX_COOLDOWN)
 
 
 def _monotonic_s() -> float:

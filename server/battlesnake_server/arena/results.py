@@ -352,13 +352,28 @@ def to_dicts(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
 
 
 def store_game(
-    engine: Engine, result: GameResult, tournament: int, settings: TournamentSettings
+    engine: Engine,
+    result: GameResult,
+    tournament: int,
+    settings: TournamentSettings,
+    errors: dict[str, str] | None = None,
 ) -> StoredGame:
     """Store a game in the database.
 
     If another arena has already stored the game, the stored row does not change.
+
+    Args:
+        engine: SQLAlchemy engine of the results database.
+        result: The game.
+        tournament: Id of the tournament.
+        settings: Settings of the tournament.
+        errors: Dict to which the function adds the first exception text of each snake, by label.
     """
     labels = settings.labels
+    if errors is not None:
+        for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
+            if seat.error:
+                errors.setdefault(labels[snake], seat.error)
 
     def add(session: Session) -> StoredGame:
         game = build_game_row(result, tournament, labels)
@@ -372,19 +387,6 @@ def store_game(
             f"game {result.scheduled.number} is already stored: another arena played it\n"
         )
         return build_game_row(result, tournament, labels)
-
-
-def collect_errors(
-    errors: dict[str, str], result: GameResult, settings: TournamentSettings
-) -> None:
-    """Add the exception texts of a game to ``errors``, keyed by label.
-
-    ``errors`` contains only the first exception of each snake.
-    """
-    labels = settings.labels
-    for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
-        if seat.error:
-            errors.setdefault(labels[snake], seat.error)
 
 
 def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:

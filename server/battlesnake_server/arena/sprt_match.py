@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
 from battlesnake_heuristics.rating.match import assign_sides, side0_points
 from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo, pair_outcome
 from battlesnake_server.arena.database import StoredGame
-from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.tournament import (
     ScheduledGame,
     TournamentSettings,
     generate_match_schedule,
-    local_strategy_factory,
 )
 
 
@@ -73,43 +70,6 @@ def _side_0_score(game: StoredGame) -> float:
         return 0.5
     eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
     return side0_points(assign_sides(len(eliminated_on), game.number), eliminated_on)
-
-
-def check_settings(settings: TournamentSettings) -> None:
-    """Check the settings of a match and its search limit.
-
-    Raises:
-        ValueError: If the settings do not describe a match, or no snake supports the search limit.
-    """
-    if settings.is_match and len(settings.snakes) != 2:
-        raise ValueError(f"--sprt compares two snakes, got {len(settings.snakes)}")
-    num_snakes = settings.game_spec.num_snakes
-    if settings.is_match and (num_snakes < 2 or num_snakes % 2):
-        raise ValueError(
-            f"with --sprt two sides share the seats, so --num-snakes must be even, got "
-            f"{num_snakes}; try 2 or 4"
-        )
-    if not settings.has_search_limit:
-        return
-    if settings.nodes is not None and settings.move_time_ms is not None:
-        raise ValueError("give --nodes or --move-time, not both")
-    everybody = settings.entrants
-    if remote := [entrant.label for entrant in everybody if entrant.is_remote]:
-        raise ValueError(
-            f"{remote[0]} runs outside this process; --nodes and --move-time limit only "
-            "snakes in this process; give --timeout instead"
-        )
-    if settings.nodes is not None and not any(
-        isinstance(
-            make_strategy(local_strategy_factory(entrant), 1),
-            NodeLimitedStrategy | FixedNodesSearch,
-        )
-        for entrant in everybody
-    ):
-        raise ValueError(
-            f"none of {', '.join(entrant.label for entrant in everybody)} searches, so "
-            "--nodes has no effect; omit it, or give --move-time"
-        )
 
 
 def iter_remaining_games(

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from sqlalchemy.engine import Engine
@@ -16,6 +17,7 @@ from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import plural
 from battlesnake_gym.rules.placement import MAX_SNAKES
+from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server.arena import result_verification, sprt_match
@@ -26,15 +28,18 @@ from battlesnake_server.arena.database import (
     load_games,
     with_retries,
 )
+from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import check_responds
-from battlesnake_server.arena.results import collect_errors, store_game
+from battlesnake_server.arena.results import store_game
 from battlesnake_server.arena.snake_versions import snake_version
 from battlesnake_server.arena.tournament import (
+    Entrant,
     OnGameEvent,
     ScheduledGame,
     TournamentSettings,
     check_local_snake,
     list_missing_games,
+    local_strategy_factory,
     play_scheduled_games,
 )
 
@@ -56,13 +61,40 @@ def check_playable(setup: TournamentSettings) -> None:
             f"--num-snakes must be at most {MAX_SNAKES}, got {num_snakes}; "
             "--num-snakes 2 plays a round robin of duels"
         )
-    sprt_match.check_settings(setup)
+    if setup.is_match and len(setup.snakes) != 2:
+        raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
+    if setup.is_match and (num_snakes < 2 or num_snakes % 2):
+        raise ValueError(
+            f"with --sprt two sides share the seats, so --num-snakes must be even, got "
+            f"{num_snakes}; try 2 or 4"
+        )
+    if setup.nodes is not None and setup.move_time_ms is not None:
+        raise ValueError("give --nodes or --move-time, not both")
+    entrants = setup.entrants
+    if setup.has_search_limit and (remote := [one for one in entrants if one.is_remote]):
+        raise ValueError(
+            f"{remote[0].label} runs outside this process; --nodes and --move-time limit only "
+            "snakes in this process; give --timeout instead"
+        )
+    if setup.nodes is not None and not any_searches(
+        entrants, NodeLimitedStrategy | FixedNodesSearch
+    ):
+        raise ValueError(
+            f"none of {', '.join(setup.labels)} searches, so --nodes has no effect; omit it, or "
+            "give --move-time"
+        )
     setup.game_spec.start(setup.seed or 1)
-    for entrant in setup.entrants:
+    for entrant in entrants:
         if entrant.is_remote:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         else:
             check_local_snake(entrant, [setup.game_spec])
+
+
+def any_searches(entrants: Iterable[Entrant], kind: type | UnionType) -> bool:
+    """Return whether the strategy of any entrant in this process is of type ``kind``."""
+    local = [entrant for entrant in entrants if not entrant.is_remote]
+    return any(isinstance(make_strategy(local_strategy_factory(one), 1), kind) for one in local)
 
 
 def play_missing_games(
@@ -119,9 +151,7 @@ def play_missing_games(
         for result in results:
             if pool is not None:
                 result_verification.verify_result(setup, result)
-            game = store_game(engine, result, tournament, setup)
-            if errors is not None:
-                collect_errors(errors, result, setup)
+            game = store_game(engine, result, tournament, setup, errors)
             bar.update()
             if sprt is not None:
                 score.add_game(game)

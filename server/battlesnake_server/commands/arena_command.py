@@ -43,7 +43,6 @@ from battlesnake_server.arena.database import (
     lock_database,
     open_database,
 )
-from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.results import (
     StandingsRow,
     compute_standings,
@@ -53,13 +52,13 @@ from battlesnake_server.arena.results import (
     to_dicts,
 )
 from battlesnake_server.arena.stored_tournament import (
+    any_searches,
     check_playable,
     play_missing_games,
     start_or_resume_tournament,
 )
 from battlesnake_server.arena.tournament import (
     TournamentSettings,
-    local_strategy_factory,
     open_ray_pool,
     parse_entrants,
 )
@@ -236,11 +235,7 @@ def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
     if setup.has_search_limit or load + jobs < _MAX_LOAD_PER_CORE * max(cores, jobs):
         return
-    local = [entrant for entrant in setup.entrants if not entrant.is_remote]
-    if any(
-        isinstance(make_strategy(local_strategy_factory(entrant), 1), NodeLimitedStrategy)
-        for entrant in local
-    ):
+    if any_searches(setup.entrants, NodeLimitedStrategy):
         sys.stderr.write(
             f"this machine is busy (load {load:.1f} on {cores} cores): searches get less CPU time "
             "per move than on an idle machine; --move-time 50 limits CPU time instead\n"

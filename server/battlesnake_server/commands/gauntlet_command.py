@@ -6,6 +6,7 @@ The results are printed as a table.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import sys
@@ -27,13 +28,12 @@ from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY_FIELDS,
     format_table,
     iter_matchups,
-    make_equal_cpu_player_opener,
+    open_equal_cpu_players,
     summarize_matchup,
 )
 from battlesnake_server.arena.league_config import LeagueConfig, load_league_config
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.results import (
-    collect_errors,
     compute_standings,
     delete_games_without_replay,
     store_game,
@@ -131,8 +131,11 @@ def _play_missing_games(
     """Play one game at a time, then print the table of all stored games."""
     if arguments.replays is not None:
         arguments.replays.mkdir(parents=True, exist_ok=True)
-    equal_cpu = arguments.clock == "cpu"
-    open_seats = make_equal_cpu_player_opener(programs.cpu_seconds) if equal_cpu else open_players
+    open_seats = (
+        functools.partial(open_equal_cpu_players, programs.cpu_seconds)
+        if arguments.clock == "cpu"
+        else open_players
+    )
     sources = {entrant.name: entrant.command or entrant.source for entrant in plan.entrants}
     tournaments = {
         matchup: start_or_resume_tournament(
@@ -159,8 +162,7 @@ def _play_missing_games(
                     result = play_scheduled_game(
                         setup, scheduled, arguments.replays, open_seats=open_seats
                     )
-                    store_game(engine, result, number, setup)
-                    collect_errors(errors, result, setup)
+                    store_game(engine, result, number, setup, errors)
                     bar.update()
     finally:
         stored = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}

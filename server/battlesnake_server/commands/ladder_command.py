@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import (
@@ -47,9 +46,8 @@ from battlesnake_server.arena.database import (
     load_games,
     lock_database,
     open_database,
-    with_retries,
 )
-from battlesnake_server.arena.results import build_game_row, collect_errors, compute_standings
+from battlesnake_server.arena.results import compute_standings, store_game
 from battlesnake_server.arena.sprt_match import MatchScore, format_games_per_cpu_hour
 from battlesnake_server.arena.tournament import (
     GameResult,
@@ -283,18 +281,10 @@ class _RungMatches:
             self._tournaments[rung.name] = stored_tournament.start_or_resume_tournament(
                 self._engine, setup, resume=False
             )
-        for result in results:
-            collect_errors(self.errors, result, setup)
-        labels = setup.labels
-
-        def insert_games(session: Session) -> list[StoredGame]:
-            games = [
-                build_game_row(result, self._tournaments[rung.name], labels) for result in results
-            ]
-            session.add_all(games)
-            return games
-
-        games = with_retries(self._engine, insert_games)
+        games = [
+            store_game(self._engine, result, self._tournaments[rung.name], setup, self.errors)
+            for result in results
+        ]
         self.games += games
         return MatchScore.from_games(games)
 
