@@ -31,34 +31,28 @@ from battlesnake_server.commands import serve_command as module
 from tests.processes import COMMAND, PATIENCE, fetch, free_port, until, wait_for
 
 
-class Engine:
+class Engine(http.client.HTTPConnection):
     """A keep-alive connection to a snake."""
 
     def __init__(self, address: str) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=PATIENCE)
+        super().__init__(urlsplit(address).netloc, timeout=PATIENCE)
 
     def post(self, path: str, body: object) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self._connection.request("POST", path, data)
-        answer = self._connection.getresponse()
+        self.request("POST", path, data)
+        answer = self.getresponse()
         return answer.status, json.loads(answer.read())
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 @pytest.fixture
 def engine(cautious: str) -> Iterator[Engine]:
-    engine = Engine(cautious)
-    yield engine
-    engine.close()
+    with contextlib.closing(Engine(cautious)) as engine:
+        yield engine
 
 
 def metric(address: str, name: str) -> float:
-    for line in fetch(f"{address}/metrics").splitlines():
-        if line.startswith(f"{name} "):
-            return float(line.split()[1])
-    raise AssertionError(f"no metric {name}")
+    (value,) = re.findall(rf"^{re.escape(name)} (\S+)$", fetch(f"{address}/metrics"), re.MULTILINE)
+    return float(value)
 
 
 GOOD = Board.new(11, 11, 4, game=Game(seed=5, id="broken")).to_api("snake_0")
@@ -203,6 +197,9 @@ def test_broken_requests_do_not_disturb_a_game(cautious: str) -> None:
     going_on = threading.Event()
     going_on.set()
 
+    # The id of the game, sent by a snake that is not in it.
+    end_of_a_stranger = GOOD | {"game": {"id": "game-77"}, "you": {"id": "x"}}
+
     def storm(first: int) -> int:
         sent = 0
         engine = Engine(cautious)
@@ -210,11 +207,7 @@ def test_broken_requests_do_not_disturb_a_game(cautious: str) -> None:
             for path in ("/start", "/move", "/end"):
                 assert engine.post(path, body)[0] in (200, 400)
                 sent += 1
-            # The id of the game, sent by a snake that is not in it.
-            assert (
-                engine.post("/end", GOOD | {"game": {"id": "game-77"}, "you": {"id": "x"}})[0]
-                == 200
-            )
+            assert engine.post("/end", end_of_a_stranger)[0] == 200
             for broken in BROKEN_HTTP.values():
                 raw(cautious, broken, timeout=0.001)
             if not going_on.is_set():
@@ -238,9 +231,8 @@ def play(address: str, number: int, turns: int, timeout: int = 60_000) -> list[s
     ``timeout`` in ms is sufficient for a strategy on a busy machine.
     """
     game = Game(seed=1000 * number + 1, id=f"game-{number}", timeout=timeout)
-    board = Board.new(11, 11, 2, game=game)
-    engine, answers = Engine(address), []
-    try:
+    board, answers = Board.new(11, 11, 2, game=game), []
+    with contextlib.closing(Engine(address)) as engine:
         assert engine.post("/start", board.to_api("snake_0"))[0] == 200
         for _ in range(turns):
             if board.is_over():
@@ -253,8 +245,6 @@ def play(address: str, number: int, turns: int, timeout: int = 60_000) -> list[s
             other = (board.safe_moves("snake_1") or ["up"])[0]
             board.step({"snake_0": answer["move"], "snake_1": other})
         assert engine.post("/end", board.to_api("snake_0"))[0] == 200
-    finally:
-        engine.close()
     return answers
 
 
@@ -292,7 +282,7 @@ def slow(view, move):
     time.sleep(1)
     return 0
 
-serve_command._THREADS = 1
+serve_command._NUM_THREADS = 1
 snakes.register("slow", lambda seed: Pipeline(slow))
 sys.exit(serve_command.main(sys.argv[1:]))
 """
@@ -327,7 +317,7 @@ def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
 
 @contextlib.contextmanager
 def started(
-    folder: Path, *command: str, env: Mapping[str, str] | None = None
+    folder: Path, *command: str, env: Mapping[str, str] | None = None, host: str = "127.0.0.1"
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
     """Start a server on a free port; yield its process (leader of a group), its URL and its log.
 
@@ -338,7 +328,7 @@ def started(
         process = subprocess.Popen(
             [*command, f"--port={port}"], env=env, stderr=file, start_new_session=True
         )
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://{host}:{port}"
     try:
         wait_for(address, process)
         yield process, address, log
@@ -350,14 +340,9 @@ def started(
 
 @pytest.mark.parametrize("host", ["::1", "::", "[::1]"])
 def test_ipv6_addresses_are_served(tmp_path: Path, host: str) -> None:
-    port, log = free_port(), tmp_path / "log"
-    command = [*COMMAND, "serve", "--snake=hungry", f"--host={host}", f"--port={port}"]
-    with log.open("wb") as file, subprocess.Popen(command, stderr=file) as process:
-        try:
-            wait_for(f"http://[::1]:{port}", process)
-            assert json.loads(fetch(f"http://[::1]:{port}/"))["apiversion"] == "1"
-        finally:
-            process.terminate()
+    command = (*COMMAND, "serve", "--snake=hungry", f"--host={host}")
+    with started(tmp_path, *command, host="[::1]") as (_, address, _):
+        assert json.loads(fetch(address))["apiversion"] == "1"
 
 
 def workers(log: Path, words: str = "Booting worker") -> list[int]:
@@ -367,10 +352,9 @@ def workers(log: Path, words: str = "Booting worker") -> list[int]:
 
 def move(address: str, timeout: int = 60_000) -> str:
     """Return the move of a request on a new connection."""
-    engine = Engine(address)
     board = Board.new(11, 11, 4, game=Game(seed=5, id="a-game", timeout=timeout))
-    status, answer = engine.post("/move", board.to_api("snake_0"))
-    engine.close()
+    with contextlib.closing(Engine(address)) as engine:
+        status, answer = engine.post("/move", board.to_api("snake_0"))
     assert status == 200
     return str(answer["move"])
 
@@ -466,9 +450,7 @@ def test_a_reload_that_fails_keeps_the_old_snake(
 
 def test_development_reloads(tmp_path: Path) -> None:
     with started(tmp_path, *COMMAND, "serve", "--reload", "--snake=hungry") as (_, address, log):
-        engine = Engine(address)
-        assert engine.post("/move", GOOD)[0] == 200
-        engine.close()
+        assert move(address) in MOVES
         assert "Restarting with" in log.read_text(), "the reloader runs"
 
 

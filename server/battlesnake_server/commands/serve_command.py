@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import multiprocessing
 import os
-import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,10 @@ _NUM_THREADS = 128
 
 Most of these threads wait for a search.
 """
+
+_OPTION_SETTINGS = ("POLICY", "POLICY_RULES", "COLOR", "HEAD", "TAIL", "AUTHOR", "PONDER",
+                    "VIEW_RADIUS")  # fmt: skip
+"""Names of the settings with equally named options."""
 
 _RELOAD_TIMEOUT_S = 60.0
 """Timeout for building the application at a reload, in seconds.
@@ -145,41 +148,31 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
     def handle_hup(self) -> None:
         """Handle SIGHUP: reload if the application can be built in a child process."""
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                self.app.check()
-                status = 0
-            except BaseException as error:  # A user's code may raise any exception.
-                reason = f"{type(error).__name__}: {error}"
-                self.log.error("not reloaded; the old snake continues to play: %s", reason)
-            finally:
-                os._exit(status)
-        result = _wait_for_child(child)
-        if result is None:
+        child = multiprocessing.get_context("fork").Process(target=self._check_app)
+        child.start()
+        child.join(_RELOAD_TIMEOUT_S)
+        if child.is_alive():
+            child.kill()
+            child.join()
             self.log.error(
                 "not reloaded; the old snake continues to play: loading the new snake "
                 "took more than %g s",
                 _RELOAD_TIMEOUT_S,
             )
-        if result == 0:
+        elif child.exitcode == 0:
             super().handle_hup()
 
-
-def _wait_for_child(child: int) -> int | None:
-    """Wait for a child process; return the exit status, or None after a timeout.
-
-    The child process is killed after `_RELOAD_TIMEOUT_S` seconds.
-    """
-    end = time.monotonic() + _RELOAD_TIMEOUT_S
-    while (found := os.waitpid(child, os.WNOHANG))[0] == 0:
-        if time.monotonic() > end:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return None
-        time.sleep(0.05)
-    return os.waitstatus_to_exitcode(found[1])
+    def _check_app(self) -> None:
+        """Build the application, and exit with status 0 on success or 1 on failure."""
+        status = 1
+        try:
+            self.app.check()
+            status = 0
+        except BaseException as error:  # A user's code may raise any exception.
+            reason = f"{type(error).__name__}: {error}"
+            self.log.error("not reloaded; the old snake continues to play: %s", reason)
+        finally:
+            os._exit(status)
 
 
 def parser() -> Parser:
@@ -195,12 +188,8 @@ def parser() -> Parser:
     )
     source = parser.add_mutually_exclusive_group()
     add = parser.add_argument
-    source.add_argument(
-        "bundle",
-        nargs="?",
-        metavar="SNAKE",
-        help="my_snake.py, built-in snake or bundle, as for --snake",
-    )
+    source.add_argument("bundle", nargs="?", metavar="SNAKE",
+        help="my_snake.py, built-in snake or bundle, as for --snake")  # fmt: skip
     source.add_argument("--snake", metavar="NAME", help="built-in snake (see "
         "`battlesnake-gym snakes`), a Python file (see `battlesnake-gym snakes new`) or a bundle "
         "such as mine.zip")  # fmt: skip
@@ -217,12 +206,8 @@ def parser() -> Parser:
     add("--head", help=f"snake head, e.g. evil (default: {DEFAULT_CONFIG['HEAD']})")
     add("--tail", help=f"snake tail, e.g. bolt (default: {DEFAULT_CONFIG['TAIL']})")
     add("--author", help="your user name on arena.battlesnake.com")
-    add(
-        "--ponder",
-        action="store_true",
-        default=None,
-        help="search on one core while waiting for the opponents' moves",
-    )
+    add("--ponder", action="store_true", default=None,
+        help="search on one core while waiting for the opponents' moves")  # fmt: skip
     add_view_radius_option(parser)
     add("--send-decisions", action="store_true",
         help="include the decision (scores, reasons, line) in every /move response")  # fmt: skip
@@ -232,18 +217,10 @@ def parser() -> Parser:
 
 def _merge_configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     """Merge the options with the environment; options take precedence."""
-    typed = {
-        "SNAKE": arguments.bundle or arguments.snake,
-        "POLICY": arguments.policy,
-        "FILTERS": _select_filters(arguments.filters),
-        "POLICY_RULES": arguments.policy_rules,
-        "COLOR": arguments.color,
-        "HEAD": arguments.head,
-        "TAIL": arguments.tail,
-        "AUTHOR": arguments.author,
-        "PONDER": arguments.ponder,
-        "VIEW_RADIUS": arguments.view_radius,
-    }
+    typed = {name: getattr(arguments, name.lower()) for name in _OPTION_SETTINGS}
+    typed["SNAKE"] = arguments.bundle or arguments.snake
+    if arguments.filters is not None:  # Without names, the option selects the safe filters.
+        typed["FILTERS"] = tuple(arguments.filters) or SAFE_FILTER_NAMES
     config = from_environment()
     # The policy of the environment variables must not apply to the snake of the options.
     if typed["SNAKE"] or typed["POLICY"]:
@@ -253,11 +230,3 @@ def _merge_configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         }
     config |= {key: value for key, value in typed.items() if value is not None}
     return config | {"SEND_DECISIONS": arguments.send_decisions}
-
-
-def _select_filters(named: list[str] | None) -> tuple[str, ...] | None:
-    """Return the names of the selected filters, or None if ``--filters`` is absent.
-
-    If ``--filters`` lists no names, the result contains the safe filters.
-    """
-    return None if named is None else tuple(named) or SAFE_FILTER_NAMES
