@@ -34,9 +34,8 @@ ROOT = Path(__file__).parents[2]
 def account() -> Iterator[SimulatedAccount]:
     with SimulatedAccount() as account:
         place = account.session.client("s3").meta.endpoint_url
-        urllib.request.urlopen(
-            f"{place}/moto-api/reset", b""
-        ).close()  # Reset the state of earlier tests.
+        # Reset the state of earlier tests.
+        urllib.request.urlopen(f"{place}/moto-api/reset", b"").close()
         yield account
 
 
@@ -50,12 +49,8 @@ def make(tmp_path: Path) -> Any:
             f"{move} = snakes.Decision({move!r})\n"
             f"snakes.register('mine', lambda seed: lambda board, seconds=None: {move})\n"
         )
-        facts: dict[str, Any] = {
-            "snake": "mine",
-            "filters": [],
-            "nodes": None,
-            "customization": looks,
-        }
+        facts: dict[str, Any] = {"snake": "mine", "filters": [], "nodes": None}
+        facts["customization"] = looks
         path = tmp_path / f"{move}.zip"
         path.write_bytes(bundle.to_bytes(facts, {bundle.RULES_FILE: rules.encode()}))
         return path

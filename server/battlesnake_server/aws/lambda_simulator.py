@@ -27,6 +27,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import boto3
 from werkzeug import Request, Response
 
 from battlesnake_gym.common import extensions
@@ -62,8 +63,6 @@ class SimulatedAccount(ExitStack):
     """
 
     def __init__(self) -> None:
-        import boto3
-
         from sagemaker_rl.simulator.local_job import simulated_aws
 
         super().__init__()
@@ -135,13 +134,16 @@ class _LambdaInstance:
         self._function = function
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._resources = ExitStack()
         self._code = b""
 
     def handle_event(self, event: dict[str, Any]) -> dict[str, Any]:
         """Run the function's current code on ``event`` and return the response."""
+        from moto.awslambda.models import lambda_backends
+
         with self._lock:
-            function = self._get_function()
+            backend = lambda_backends[self._account.account_id][self._account.region]
+            function = backend.get_function(self._function)
             if self._process is None or function.code_bytes != self._code:
                 self._start_process(function)
             assert self._process is not None
@@ -158,35 +160,23 @@ class _LambdaInstance:
 
     def stop(self) -> None:
         """Stop the process and delete the unpacked code."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-
-    def _get_function(self) -> Any:
-        """Return moto's object of the function."""
-        from moto.awslambda.models import lambda_backends
-
-        backend = lambda_backends[self._account.account_id][self._account.region]
-        return backend.get_function(self._function)
+        self._resources.close()
+        self._process = None
 
     def _start_process(self, function: Any) -> None:
-        """Unpack the function's code and start a process."""
+        """Unpack the code of moto's ``function`` and start a process."""
         self.stop()
         self._code = function.code_bytes
-        self._folder = tempfile.TemporaryDirectory()
+        folder = self._resources.enter_context(tempfile.TemporaryDirectory())
         with zipfile.ZipFile(io.BytesIO(self._code)) as code:
-            code.extractall(self._folder.name)
+            code.extractall(folder)
         variables = {
-            key: str(value).replace(_TASK_DIRECTORY, self._folder.name)
+            key: str(value).replace(_TASK_DIRECTORY, folder)
             for key, value in function.environment_vars.items()
         }
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _INSTANCE_PROGRAM],
-            cwd=self._folder.name,
+            cwd=folder,
             env={k: v for k, v in os.environ.items() if k != extensions.EXTENSIONS_VARIABLE}
             | variables,
             stdin=subprocess.PIPE,
@@ -194,6 +184,8 @@ class _LambdaInstance:
             text=True,
             start_new_session=True,  # Ctrl-C in the terminal must not reach this process.
         )
+        self._resources.callback(self._process.communicate)
+        self._resources.callback(self._process.kill)
 
 
 def _gateway(instance: _LambdaInstance) -> Application:

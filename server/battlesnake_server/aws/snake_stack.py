@@ -12,7 +12,7 @@ from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.aws import layer
 from battlesnake_server.aws.publishing import DEFAULT_NAME, is_published, publish
 from battlesnake_server.aws.stacks import Account, check_name
-from battlesnake_server.bundle import Bundle, check_customization
+from battlesnake_server.bundle import CUSTOMIZATION_PATTERNS, Bundle, check_customization
 
 PROG = "battlesnake-gym aws deploy"
 
@@ -29,23 +29,14 @@ def parser() -> Parser:
     add = parser.add_argument
     add("bundle", metavar="BUNDLE", help="file written by `battlesnake-gym pack`")
     add("--name", default=DEFAULT_NAME, help="name of the stack and the function")
-    add(
-        "--color",
-        default="",
-        help="snake color, #rrggbb; overrides the color in the bundle",
-    )
+    add("--color", default="", help="snake color, #rrggbb; overrides the color in the bundle")
     add("--head", default="", help="snake head; overrides the head in the bundle")
     add("--tail", default="", help="snake tail; overrides the tail in the bundle")
     add("--author", default="", help="your user name on arena.battlesnake.com")
     add("--budget-email", default="", metavar="ADDRESS",
         help="email address that AWS notifies at 90%% of the budget")  # fmt: skip
-    add(
-        "--budget",
-        type=positive,
-        default=10,
-        metavar="DOLLARS",
-        help="budget in US dollars per month",
-    )
+    add("--budget", type=positive, default=10, metavar="DOLLARS",
+        help="budget in US dollars per month")  # fmt: skip
     add("--with-notebook", metavar="REPOSITORY", help="git repository for a notebook that can "
         "update the snake; also creates the notebook and the network of its jobs")  # fmt: skip
     add("--bucket", metavar="NAME",
@@ -66,7 +57,7 @@ def check_options(options: argparse.Namespace) -> None:
         ValueError: If an option is invalid.
     """
     check_name(options.name)
-    customization = {name: getattr(options, name) for name in ("color", "head", "tail", "author")}
+    customization = {name: getattr(options, name) for name in CUSTOMIZATION_PATTERNS}
     check_customization({key: value for key, value in customization.items() if value})
     if not SnakeSpec.parse(options.bundle).is_bundle or options.bundle.endswith(".json"):
         raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
@@ -100,10 +91,7 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
         "LayerKey": _upload_layer(account, bucket, options.layer),
         "BundleKey": account.upload_file(Path(options.bundle), bucket, "bundles"),
         "SnakeName": options.name,
-        "Color": options.color,
-        "Head": options.head,
-        "Tail": options.tail,
-        "Author": options.author,
+        **{name.capitalize(): getattr(options, name) for name in CUSTOMIZATION_PATTERNS},
         "BudgetEmail": options.budget_email,
         "BudgetDollars": str(options.budget),
     }

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import boto3
+from boto3.exceptions import Boto3Error
+from botocore.exceptions import BotoCoreError, ClientError
+
 from battlesnake_server.aws import find_deployment_file
 
 _TEMPLATE_NAMES = ("snake", "notebook", "network", "everything")
@@ -35,8 +39,6 @@ class Account:
         Raises:
             ValueError: If credentials or a region are missing.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
         if not session.region_name:
             raise ValueError("no AWS region; set AWS_DEFAULT_REGION, for example to us-west-2")
         try:
@@ -61,8 +63,6 @@ class Account:
         Raises:
             ValueError: If the bucket is missing, or belongs to another account.
         """
-        from botocore.exceptions import ClientError
-
         s3 = self.session.client("s3")
         try:
             s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=self.account_id)
@@ -75,12 +75,10 @@ class Account:
             place = {"LocationConstraint": self.region}
             extra = {} if self.region == "us-east-1" else {"CreateBucketConfiguration": place}
             s3.create_bucket(Bucket=bucket, **extra)
-            closed = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy")
+            blocks = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy",
+                      "RestrictPublicBuckets")  # fmt: skip
             s3.put_public_access_block(
-                Bucket=bucket,
-                PublicAccessBlockConfiguration=dict.fromkeys(
-                    (*closed, "RestrictPublicBuckets"), True
-                ),
+                Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(blocks, True)
             )
             s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": [_RESOURCE_TAG]})
 
@@ -89,8 +87,6 @@ class Account:
 
         The key contains the hash of the file. A file whose key exists is not uploaded again.
         """
-        from botocore.exceptions import ClientError
-
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         key = f"{folder}/{digest}{path.suffix}"
         s3 = self.session.client("s3")
@@ -139,8 +135,6 @@ class Account:
         Raises:
             ValueError: If AWS rejects the stack. The message contains the reasons given by AWS.
         """
-        from botocore.exceptions import ClientError
-
         stacks = self.session.client("cloudformation")
         request = {
             "StackName": name,
@@ -165,8 +159,6 @@ class Account:
 
     def find_stack(self, name: str) -> dict[str, Any] | None:
         """Return the ``Stack`` object of a stack, or None if the stack does not exist."""
-        from botocore.exceptions import ClientError
-
         try:
             answer = self.session.client("cloudformation").describe_stacks(StackName=name)
         except ClientError as error:
@@ -220,8 +212,6 @@ class Account:
 
     def _iter_failure_reasons(self, name: str) -> Iterator[str]:
         """Yield the reason of every failed event of a stack."""
-        from botocore.exceptions import ClientError
-
         with suppress(ClientError):
             events = self.session.client("cloudformation").describe_stack_events(StackName=name)
             for event in events["StackEvents"]:
@@ -242,21 +232,14 @@ def account_from_environment() -> Account:
     """Return the account of the environment's credentials.
 
     Raises:
-        ValueError: If boto3 or the credentials are missing.
+        ValueError: If the credentials or the region are missing.
     """
-    try:
-        import boto3
-    except ModuleNotFoundError as error:
-        raise ValueError("boto3 is missing; install the extra: pip install '.[aws]'") from error
     return Account.from_session(boto3.Session())
 
 
 @contextmanager
 def converted_errors() -> Iterator[None]:
     """Convert the errors of requests to AWS, such as missing permissions, to ``ValueError``."""
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
         yield
     except (Boto3Error, BotoCoreError, ClientError) as error:
