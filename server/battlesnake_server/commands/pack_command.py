@@ -29,10 +29,7 @@ from battlesnake_server.bundle import (
     RULES_FILE,
     Bundle,
 )
-from battlesnake_server.strategy_loader import (
-    DEFAULT_POLICY_PATH,
-    SAFE_FILTER_NAMES,
-)
+from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH, SAFE_FILTER_NAMES
 
 _PROG = "battlesnake-gym pack"
 
@@ -69,11 +66,11 @@ def main(argv: list[str] | None = None) -> int:
         write_atomically(options.output, lambda part: _write_and_test(part, data))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
-    sys.stdout.write(describe(Bundle.load(options.output), len(data)))
+    sys.stdout.write(_describe(Bundle.load(options.output), len(data)))
     return 0
 
 
-def describe(packed: Bundle, size: int) -> str:
+def _describe(packed: Bundle, size: int) -> str:
     """Format the description of a bundle: content, file hashes and customization."""
     metadata = packed.metadata
     plays = metadata["snake"] or ("the policy" if POLICY_FILE in packed.files else "the evaluation")
@@ -111,9 +108,11 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     own_snakes, own_filters, has_rules = _read_extension(options.extension, files)
     if options.policy:
         metadata["filters"] = _select_filters(options, own_filters)
-        _check_extension_used(
-            options, has_rules or not {*own_filters}.isdisjoint(metadata["filters"])
-        )
+        if given and not has_rules and {*own_filters}.isdisjoint(metadata["filters"]):
+            raise ValueError(
+                f"{given.name} defines neither `rules` nor a selected filter, so it has no effect "
+                "on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
+            )
         onnx_path = (
             DEFAULT_POLICY_PATH if options.policy == BUILTIN_POLICY_NAME else Path(options.policy)
         )
@@ -160,15 +159,6 @@ def _read_extension(
     return own_snakes, list(own_filters), has_rules
 
 
-def _check_extension_used(options: argparse.Namespace, used: bool) -> None:
-    """Raise ``ValueError`` if the extension has no effect on the policy."""
-    if options.extension and not used:
-        raise ValueError(
-            f"{options.extension.name} defines neither `rules` nor a selected filter, so it has "
-            "no effect on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
-        )
-
-
 def _select_filters(options: argparse.Namespace, registered: list[str]) -> list[str]:
     """Return the names of the policy's move filters in the bundle.
 
@@ -176,11 +166,10 @@ def _select_filters(options: argparse.Namespace, registered: list[str]) -> list[
     names, the result contains the safe filters and the filters of the extension.
     """
     if options.filters:
+        known = [*filters.FILTERS, *registered]
         for name in options.filters:
-            if name not in (*filters.FILTERS, *registered):
-                raise ValueError(
-                    unknown_name_message("filter", name, [*filters.FILTERS, *registered])
-                )
+            if name not in known:
+                raise ValueError(unknown_name_message("filter", name, known))
         return list(options.filters)
     safe = () if options.filters is None else SAFE_FILTER_NAMES
     return [*safe, *(name for name in registered if name not in safe)]
