@@ -89,13 +89,8 @@ def test_missing_reasons_are_computed_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost().save(tmp_path / "quiet.jsonl")
-    arguments = [
-        str(tmp_path / "quiet.jsonl"),
-        "--snake",
-        "mine",
-        "--output",
-        str(tmp_path / "k.txt"),
-    ]
+    target = str(tmp_path / "k.txt")
+    arguments = [str(tmp_path / "quiet.jsonl"), "--snake", "mine", "--output", target]
     assert game_coach_command.main([*arguments, "--strategy", "hungry"]) in (0, 1)
     assert "current snake" in capsys.readouterr().out
     assert game_coach_command.main(arguments) == 1
@@ -111,13 +106,12 @@ def test_a_directory_is_grouped_by_type_of_death(
 ) -> None:
     lost().save(tmp_path / "again.jsonl")
     Replay(Board.from_text("A . B")).save(tmp_path / "others.jsonl")
-    game_coach_command.main(
-        [str(tmp_path), "--snake", "mine", "--output", str(tmp_path / "kept.txt")]
-    )
+    target = str(tmp_path / "kept.txt")
+    game_coach_command.main([str(tmp_path), "--snake", "mine", "--output", target])
     told = capsys.readouterr()
     assert re.search(r"itself.* 2\b", told.out)
     assert re.search(r"'mine'.* 'a'", told.err)
-    assert len(scenarios.load(tmp_path / "kept.txt")) == 2
+    assert len(scenarios.load(target)) == 2
 
 
 def test_an_unknown_name_is_rejected(

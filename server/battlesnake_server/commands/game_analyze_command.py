@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ReplayError, ValueError, OSError) as error:
         return print_error(_PROG, error)
     if options.json:
-        print_json(to_dict(analysis, names))
+        print_json(_to_dict(analysis, names))
     elif not options.quiet:
         sys.stdout.write(_format_report(analysis, names))
         radius = "" if options.view_radius is None else f" --view-radius {options.view_radius}"
@@ -93,18 +93,14 @@ def _format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_dict(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
+def _to_dict(analysis: GameAnalysis, names: dict[str, str]) -> dict[str, Any]:
     """Convert the analysis, with all mistakes, to a dict of JSON values."""
     mistakes = [
         dataclasses.asdict(mistake)
         | {"name": names[mistake.snake_id], "annotation": mistake.annotation}
         for mistake in analysis.mistakes
     ]
-    return {
-        "turns": len(analysis.positions),
-        "nodes": analysis.nodes,
-        "mistakes": mistakes,
-    }
+    return {"turns": len(analysis.positions), "nodes": analysis.nodes, "mistakes": mistakes}
 
 
 def _format_mistake(mistake: MoveAssessment, names: dict[str, str]) -> str:
@@ -144,13 +140,8 @@ def parser() -> Parser:
     add = parser.add_argument
     add("game", metavar="GAME", help="replay file, or the id or URL of a game "
         "(arena.battlesnake.com, an engine, or this arena)")  # fmt: skip
-    add(
-        "--nodes",
-        type=positive,
-        default=ANALYSIS_NODES,
-        metavar="N",
-        help="search nodes per living snake and turn",
-    )
+    add("--nodes", type=positive, default=ANALYSIS_NODES, metavar="N",
+        help="search nodes per living snake and turn")  # fmt: skip
     add("--jobs", type=bounded_number(int, 1, 256), default=1, metavar="N",
         help="number of processes")  # fmt: skip
     add("--fetch-dir", type=output_dir, default=Path(), metavar="DIR",

@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
             return _coach_on_last_games(options)
         if Path(options.game).is_dir():
             command.reject_given(options, ["ruleset", "map"], "on directories")
-        losses = list(_iter_losses(options))
+        losses = list(_iter_losses(_iter_games(options)))
         if not losses:
             if options.json:
                 print_json([])
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
                 sys.stdout.write(f"{options.snake} lost none of these games\n")
             return 0
         if options.json:
-            print_json([to_dict(path, loss) for path, _, loss in losses])
+            print_json([_to_dict(path, loss) for path, _, loss in losses])
             with contextlib.redirect_stdout(sys.stderr):
                 return _test_snake(losses, options)
         for path, replay, loss in losses:
@@ -120,12 +120,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
         f"{sanitize_text(name, 40)}: {len(games)} games, {len(lost)} lost\n"
         f"{_format_latency_report(games)}\n"
     )
-    analyzed = [
-        (path, replay, analyze_loss(replay, snake_id))
-        for path, replay, snake_id in lost
-        if not replay.game.solo
-    ]
-    losses = [(path, replay, loss) for path, replay, loss in analyzed if loss is not None]
+    losses = list(_iter_losses(lost))
     if not losses:
         return 0
     for path, _, loss in losses:
@@ -145,9 +140,7 @@ def _format_latency_report(games: list[tuple[Path, Replay, str]]) -> str:
         for number, turn in enumerate(replay.turns, replay.first.turn):
             if turn.problems.get(snake_id) == "timeout":
                 late.append(f"{path_text(path.name.partition('.')[0])} turn {number}")
-            elif (
-                turn.latency.get(snake_id, 0) > 0
-            ):  # A latency of 0 ms means that the snake made no move.
+            elif turn.latency.get(snake_id, 0) > 0:  # At 0 ms, the snake made no move.
                 times.append(turn.latency[snake_id])
     allowed = ", ".join(sorted({f"{replay.game.timeout} ms" for _, replay, _ in games}))
     lines = [f"late moves: {len(late)}" + "".join(f"\n  {move}" for move in late[:_MAX_LATE_MOVES])]
@@ -158,8 +151,17 @@ def _format_latency_report(games: list[tuple[Path, Replay, str]]) -> str:
     return "\n".join(lines)
 
 
-def _iter_losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
+def _iter_losses(
+    games: Iterable[tuple[Path, Replay, str]],
+) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
     """Yield the analysis of each game that the snake lost."""
+    for path, replay, snake_id in games:
+        if not replay.game.solo and (loss := analyze_loss(replay, snake_id)) is not None:
+            yield path, replay, loss
+
+
+def _iter_games(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, str]]:
+    """Yield the selected games with the id of the snake."""
     directory = Path(options.game)
     is_single = not directory.is_dir()
     if is_single:
@@ -182,9 +184,7 @@ def _iter_losses(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lo
                 raise
             sys.stderr.write(f"skipped: {error}\n")
             continue
-        loss = None if replay.game.solo else analyze_loss(replay, snake_id)
-        if loss is not None:
-            yield path, replay, loss
+        yield path, replay, snake_id
 
 
 def _check_snake_name(options: argparse.Namespace, paths: list[Path]) -> None:
@@ -219,7 +219,7 @@ def _select_last_eliminated(options: argparse.Namespace, replay: Replay) -> str:
     return last
 
 
-def to_dict(path: Path, found: LossAnalysis) -> dict[str, Any]:
+def _to_dict(path: Path, found: LossAnalysis) -> dict[str, Any]:
     """Convert the analysis of a lost game to a dict of JSON values.
 
     ``turn`` is None if no single move lost the game.

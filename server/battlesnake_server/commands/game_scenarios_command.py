@@ -62,13 +62,13 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(format_result(results[-1]))
     passed = sum(result.passed for result in results)
     if options.json:
-        print_json([to_dict(result) for result in results])
+        print_json([_to_dict(result) for result in results])
     else:
         sys.stdout.write(f"{passed} of {len(scenarios)} scenarios passed\n")
     return 0 if passed == len(scenarios) else 1
 
 
-def to_dict(result: ScenarioResult) -> dict[str, Any]:
+def _to_dict(result: ScenarioResult) -> dict[str, Any]:
     """Convert the result of a scenario to a dict of JSON values."""
     return {
         "name": result.scenario.name,
@@ -140,13 +140,10 @@ def parser() -> Parser:
         "the board and the rules that applied.",
         epilog="Exit status: 0 if all scenarios pass, 1 if a scenario fails, 2 for a usage error.",
     )
-    parser.add_argument(
-        "files",
-        nargs="*",
-        metavar="FILE",
-        help="scenario files, text or JSON (default: the built-in scenarios)",
-    )
-    parser.add_argument("--snake", metavar="SNAKE", default="cautious", help=SNAKE_HELP)
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILE",
+        help="scenario files, text or JSON (default: the built-in scenarios)")  # fmt: skip
+    add("--snake", metavar="SNAKE", default="cautious", help=SNAKE_HELP)
     address_policy.add_options(parser)
     add_json_option(parser)
     return parser
