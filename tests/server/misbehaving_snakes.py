@@ -92,15 +92,9 @@ class Recorder:
         headers = dict(line.split(": ", 1) for line in lines if line)
         self.requests.append((first, headers, body))
         self.connections.add(id(connection))
-        customization = {
-            "apiversion": "1",
-            "color": "#112233",
-            "head": "evil",
-            "tail": "bolt",
-            "x": 1,
-        }
+        looks = {"color": "#112233", "head": "evil", "tail": "bolt"}
         if head.startswith(b"GET "):
-            connection.sendall(http(json.dumps(customization).encode()))
+            connection.sendall(http(json.dumps({"apiversion": "1", **looks, "x": 1}).encode()))
         elif b"/move" in head.split(b"\r\n")[0]:
             connection.sendall(http(self._answer(body)))
         else:

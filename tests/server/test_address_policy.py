@@ -171,7 +171,7 @@ def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool)
 
 
 def arena(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    small = ("--games=1", "--jobs=1", "--max-turns=3", "--width=7", "--height=7")
+    small = ("--games=1", "--jobs=1", "--max-turns=3", "--board-size=7")
     database = f"--database=sqlite:///{folder / 'arena.sqlite'}"
     return run(*COMMAND, "arena", *arguments, *small, database)
 

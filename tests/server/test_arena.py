@@ -15,9 +15,10 @@ from tests.processes import COMMAND, run
 from tests.server import misbehaving_snakes
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> str:
-    return f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is in the current directory."""
+    monkeypatch.chdir(tmp_path)
 
 
 def results(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -26,19 +27,15 @@ def results(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return {line["snake"]: line for line in json.loads(capsys.readouterr().out)}
 
 
-SMALL = ("--width=7", "--height=7", "--max-turns=60")
+SMALL = ("--board-size=7", "--max-turns=60")
 
 
 def test_urls_names_and_policies_play_together(
-    cautious: str,
-    policy_file: Path,
-    database: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    cautious: str, policy_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replays = tmp_path / "replays"
+    replays = Path("replays")
     lines = results(
-        capsys, f"{cautious}/base?x=1", f"mine={policy_file}", "hungry", "--games=3", database,
+        capsys, f"{cautious}/base?x=1", f"mine={policy_file}", "hungry", "--games=3",
         f"--replays={replays}", "--max-turns=100", "--timeout=5000",
     )  # fmt: skip
     assert set(lines) == {f"{cautious}/base?x=1", "mine", "hungry"}
@@ -51,11 +48,9 @@ def test_urls_names_and_policies_play_together(
     assert all(Replay.load(path).last.turn > 1 for path in replays.iterdir())
 
 
-def test_a_round_robin_is_played_in_parallel_and_printed_as_a_table(
-    database: str, tmp_path: Path
-) -> None:
+def test_a_round_robin_is_played_in_parallel_and_printed_as_a_table() -> None:
     amount = ("--num-snakes=2", "--games=2", "--jobs=2")
-    done = run(*COMMAND, "arena", "hungry", "cautious", "random", *amount, *SMALL, database)
+    done = run(*COMMAND, "arena", "hungry", "cautious", "random", *amount, *SMALL)
     assert done.returncode == 0, done.stderr
     heading, *rows = done.stdout.splitlines()
     assert heading.split()[0] == "snake"
@@ -63,13 +58,11 @@ def test_a_round_robin_is_played_in_parallel_and_printed_as_a_table(
     assert rows[-1].startswith("random")
 
 
-def test_a_tournament_is_resumed_and_extended(
-    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    duel = ("hungry", "cautious", *SMALL, database)
+def test_a_tournament_is_resumed_and_extended(capsys: pytest.CaptureFixture[str]) -> None:
+    duel = ("hungry", "cautious", *SMALL)
     first = results(capsys, *duel, "--games=2")
     assert first["hungry"]["games"] == 2
-    replays = tmp_path / "replays"
+    replays = Path("replays")
     grown = results(capsys, *duel, "--games=5", "--resume", f"--replays={replays}")
     assert grown["hungry"]["games"] == 5
     assert len(list(replays.iterdir())) == 3, "only the missing ones were played"
@@ -93,10 +86,9 @@ snakes.register("own", make)
 """
 
 
-def own_snake(folder: Path, body: str) -> str:
-    path = folder / "own.py"
-    path.write_text(OWN_SNAKE.format(body=body))
-    return str(path)
+def own_snake(body: str) -> str:
+    Path("own.py").write_text(OWN_SNAKE.format(body=body))
+    return "own.py"
 
 
 @pytest.mark.parametrize(
@@ -111,15 +103,9 @@ def own_snake(folder: Path, body: str) -> str:
     ("opponent", "limit"), [("hungry", "--timeout=5000"), ("minimax", "--nodes=5")]
 )
 def test_a_snake_that_raises_on_every_move_is_named_with_its_line_and_fails_the_arena(
-    body: str,
-    error: str,
-    opponent: str,
-    limit: str,
-    database: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    body: str, error: str, opponent: str, limit: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = [f"mine={own_snake(tmp_path, body)}", opponent, *SMALL, limit, database, "--games=2"]
+    call = [f"mine={own_snake(body)}", opponent, *SMALL, limit, "--games=2"]
     assert arena_command.main([*call, "--jobs=1"]) == 1
     done = capsys.readouterr()
     assert done.out.count(f"own.py, line 6: {error}\n") == 1
@@ -132,19 +118,19 @@ def test_a_snake_that_raises_on_every_move_is_named_with_its_line_and_fails_the_
 
 
 def test_a_snake_that_fails_on_few_moves_or_returns_text_does_not_fail_the_arena(
-    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     body = "return (board.safe_moves() or ['up'])[0] if board.turn else 1 / 0"
-    call = [own_snake(tmp_path, body), "--num-snakes=1", "--games=1", database, "--jobs=1"]
+    call = [own_snake(body), "--num-snakes=1", "--games=1", "--jobs=1"]
     assert arena_command.main([*call, "--max-turns=60", "--seed=3"]) == 0
     assert "line 6: ZeroDivisionError" in capsys.readouterr().out
 
 
 def test_resuming_plays_games_again_whose_replay_is_empty_or_missing(
-    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    replays = tmp_path / "replays"
-    call = ["hungry", "random", "--games=4", *SMALL, database, f"--replays={replays}", "--jobs=1"]
+    replays = Path("replays")
+    call = ["hungry", "random", "--games=4", *SMALL, f"--replays={replays}", "--jobs=1"]
     assert arena_command.main(call) == 0
     first, second, *others = sorted(replays.iterdir())
     kept = [path.read_bytes() for path in others]
@@ -160,13 +146,13 @@ def test_resuming_plays_games_again_whose_replay_is_empty_or_missing(
 
 
 def test_resuming_does_not_mix_games_of_two_versions_of_a_file(
-    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    snake = own_snake(tmp_path, "return (board.safe_moves() or ['up'])[0]")
-    call = [f"mine={snake}", "hungry", *SMALL, database, "--resume"]
+    snake = own_snake("return (board.safe_moves() or ['up'])[0]")
+    call = [f"mine={snake}", "hungry", *SMALL, "--resume"]
     assert results(capsys, *call, "--games=2")["mine"]["games"] == 2
     assert results(capsys, *call, "--games=3")["mine"]["games"] == 3
-    own_snake(tmp_path, "return (board.safe_moves() or ['up'])[-1]")
+    own_snake("return (board.safe_moves() or ['up'])[-1]")
     assert arena_command.main([*call, "--games=1", "--json", "--jobs=1"]) == 0
     done = capsys.readouterr()
     assert "mine" in done.err
@@ -175,18 +161,16 @@ def test_resuming_does_not_mix_games_of_two_versions_of_a_file(
 
 @pytest.mark.parametrize("form", ["file", "run"])
 def test_a_policy_is_rejected_on_an_unsupported_board_size(
-    policy_file: Path, database: str, capsys: pytest.CaptureFixture[str], form: str
+    policy_file: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     snake = str(policy_file if form == "file" else policy_file.parent)
-    assert arena_command.main([snake, "random", "--width=7", "--height=7", database]) == 2
+    assert arena_command.main([snake, "random", "--board-size=7"]) == 2
     assert re.search(r"11x11.* 7x7", capsys.readouterr().err)
 
 
-def test_a_url_that_is_no_snake_is_rejected(
-    database: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_url_that_is_no_snake_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with misbehaving_snakes.snake(misbehaving_snakes.answers(b"<html>")) as url:
-        assert arena_command.main([url, database]) == 2
+        assert arena_command.main([url]) == 2
     assert re.search(r"http://127\.0\.0\.1:", capsys.readouterr().err)
 
 
@@ -203,11 +187,11 @@ def match(
 
 @pytest.mark.parametrize("num_snakes", [2, 4])
 def test_a_decided_match_stops_and_is_not_played_again(
-    num_snakes: int, database: str, capsys: pytest.CaptureFixture[str]
+    num_snakes: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result, again = match(
         capsys, "tree", "random", "--sprt", "0", "200", "--move-time=5",
-        f"--num-snakes={num_snakes}", "--width=7", "--height=7", database,
+        f"--num-snakes={num_snakes}", "--board-size=7",
     )  # fmt: skip
     assert result["verdict"] == "H1"
     assert result["llr"] >= result["llr_bounds"][1]
@@ -227,20 +211,18 @@ def test_a_decided_match_stops_and_is_not_played_again(
     ],
 )
 def test_timeouts_on_a_busy_machine_print_a_warning(
-    snake: str, load: float, more: list[str], warns: bool, database: str,
+    snake: str, load: float, more: list[str], warns: bool,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    call = [snake, "random", "--games=1", "--max-turns=1", "--jobs=1", database]
+    call = [snake, "random", "--games=1", "--max-turns=1", "--jobs=1"]
     assert arena_command.main([*call, *more]) == 0
     assert ("--move-time 50" in capsys.readouterr().err) == warns
 
 
-def test_a_match_resumes_and_other_bounds_may_decide_it(
-    database: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    call = ("cautious", "minimax@5", "--nodes=5", *SMALL, database)
+def test_a_match_resumes_and_other_bounds_may_decide_it(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ("cautious", "minimax@5", "--nodes=5", *SMALL)
     first, again = match(capsys, *call, "--sprt", "0", "5", "--games=4")
     assert first["verdict"] is None
     assert first["games"] == again["games"] == 4
@@ -253,12 +235,10 @@ def test_a_match_resumes_and_other_bounds_may_decide_it(
     assert decided["verdict"] == "H1"
 
 
-def test_a_match_with_a_url_is_refereed(
-    cautious: str, database: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_match_with_a_url_is_refereed(cautious: str, capsys: pytest.CaptureFixture[str]) -> None:
     result, _ = match(
         capsys, cautious, "random", "--sprt", "0", "300", "--timeout=5000", "--max-turns=60",
-        "--width=7", "--height=7", "--games=4", database,
+        "--board-size=7", "--games=4",
     )  # fmt: skip
     assert result["games"] == 4
     assert result["score"] >= 0.5

@@ -25,7 +25,7 @@ Start = Callable[..., subprocess.Popen[str]]
 def start(tmp_path: Path) -> Iterator[Start]:
     """Return a function that starts an arena in its own process group, as a terminal does."""
     database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
-    call = (*COMMAND, "arena", "hungry", "cautious", "--width=7", "--height=7", "--json", database)
+    call = (*COMMAND, "arena", "hungry", "cautious", "--board-size=7", "--json", database)
     with contextlib.ExitStack() as stack:
         yield lambda *words: stack.enter_context(running(*call, *words, start_new_session=True))
 
@@ -76,7 +76,7 @@ def test_a_second_arena_waits_for_the_first_which_ignores_a_second_ctrl_c(
 @pytest.mark.parametrize(
     "words",
     [
-        ("arena", "hungry", "cautious", "--width=7", "--height=7", "--games=1"),
+        ("arena", "hungry", "cautious", "--board-size=7", "--games=1"),
         ("ladder", "safe-random", "--precision=400"),
     ],
     ids=["arena", "ladder"],

@@ -123,11 +123,7 @@ def test_what_is_stored_comes_back(url: str) -> None:
     setup = {"snakes": ["ä0", "ä1"], "settings": {"chance": 15}, "max_turns": None, "test": url}
     with Session(engine) as session:
         assert find_tournament(session, setup) is None
-        tournaments = [
-            Tournament(settings=setup),
-            Tournament(settings=setup),
-            Tournament(settings={}),
-        ]
+        tournaments = [Tournament(settings=settings) for settings in (setup, setup, {})]
         session.add_all(tournaments)
         session.commit()
         latest = tournaments[1].id
@@ -180,10 +176,8 @@ def test_only_the_rows_of_the_given_snakes_are_loaded(engine: Engine) -> None:
         session.expunge_all()
         event.listen(session, "loaded_as_persistent", lambda _, row: loaded.append(row.snake))
         rows = load_league_snakes(session, "Club", iter(["tree", "new"]))
-        assert [(name, row.benched) for name, row in rows.items()] == [
-            ("tree", True),
-            ("new", False),
-        ]
+        benched = [(name, row.benched) for name, row in rows.items()]
+        assert benched == [("tree", True), ("new", False)]
     assert loaded == ["tree"]
 
 
@@ -198,12 +192,9 @@ def test_a_game_is_stored_once(engine: Engine) -> None:
 
 
 def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
-    for url in (
-        "results.db",
-        "nosuch://host/name",
-        f"sqlite:///{tmp_path}/no/such/folder/arena.sqlite",
-        f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/nothing",
-    ):
+    missing = f"sqlite:///{tmp_path}/no/such/folder/arena.sqlite"
+    nobody = f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/nothing"
+    for url in ("results.db", "nosuch://host/name", missing, nobody):
         with pytest.raises(ValueError, match="sqlite:///"):
             open_database(url)
 

@@ -16,9 +16,13 @@ from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
 
-def test_without_a_snake_the_ladder_is_printed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is in the current directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_without_a_snake_the_ladder_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert ladder_command.main(["--num-snakes=4", "--json"]) == 0
     rungs = json.loads(capsys.readouterr().out)
     assert {rung["name"] for rung in rungs} == set(RUNG_NAMES)
@@ -27,22 +31,19 @@ def test_without_a_snake_the_ladder_is_printed(
     assert len(capsys.readouterr().out.splitlines()) == len(RUNG_NAMES) + 1
 
 
-def test_a_snake_is_placed_and_the_games_are_stored(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    call = ["weak=safe-random", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--jobs=1"]
-    assert ladder_command.main([*call, "--json", "--precision=250"]) == 0
+def test_a_snake_is_placed_and_the_games_are_stored(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["weak=safe-random", "--jobs=1", "--json", "--precision=250"]
+    assert ladder_command.main(call) == 0
     placed = json.loads(capsys.readouterr().out)
     assert (placed["snake"], placed["num_snakes"]) == ("weak", 2)
     assert placed["low"] <= placed["elo"] <= placed["high"] <= placed["low"] + 500
     assert placed["games"] == sum(result["games"] for result in placed["results"])
-    assert ladder_command.main([*call, "--resume", "--precision=250", "--json"]) == 0
+    assert ladder_command.main([*call, "--resume"]) == 0
     assert json.loads(capsys.readouterr().out) == placed
 
 
-def test_an_interrupted_ladder_reports_and_resumes(tmp_path: Path) -> None:
+def test_an_interrupted_ladder_reports_and_resumes() -> None:
     call = [*COMMAND, "ladder", "hungry", "--precision=1", "--jobs=1", "--json"]
-    call.append(f"--database=sqlite:///{tmp_path / 'games.sqlite'}")
     with running(*call) as first:
         assert first.stderr is not None
         assert any(line.startswith("4 games") for line in first.stderr)
@@ -70,20 +71,15 @@ def test_a_resumed_ladder_plays_only_missing_pairs(engine: Engine) -> None:
     assert [[game.number for game in pair] for pair in scheduled] == [[0, 1], [4, 5]]
 
 
-def test_a_ladder_without_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["hungry", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--max-minutes=0"]
-    assert ladder_command.main(call) == 1
+def test_a_ladder_without_time_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ladder_command.main(["hungry", "--max-minutes=0"]) == 1
     assert re.search(r"--max-minutes 0.* 1", capsys.readouterr().err)
 
 
-def test_a_snake_that_fails_is_named_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = tmp_path / "own.py"
-    own.write_text(
+def test_a_snake_that_fails_is_named_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text(
         "from battlesnake_gym import snakes\n"
         "snakes.register('own', lambda seed: lambda board, seconds=None: 1 / 0)\n"
     )
-    call = [f"mine={own}", "--precision=5000", "--jobs=1"]
-    assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 1
+    assert ladder_command.main(["mine=own.py", "--precision=5000", "--jobs=1"]) == 1
     assert "own.py, line 2: ZeroDivisionError" in capsys.readouterr().out

@@ -27,6 +27,7 @@ from battlesnake_server.arena.database import LeagueSnake, load_games
 from battlesnake_server.arena.league import (
     NUM_RECENT_OPPONENTS,
     League,
+    StartGame,
     end_season,
     load_seasons,
     pair_entrants,
@@ -74,20 +75,30 @@ def make_league(engine: Engine) -> Iterator[MakeLeague]:
         yield make
 
 
+def run_until(league: League, clock: FastClock, hours: float, play: StartGame = play_here) -> None:
+    while clock.hours < hours:
+        league.run_once(play)
+
+
+def bench(engine: Engine, benched: bool, *snakes: str) -> None:
+    with Session(engine) as session:
+        for snake in snakes:
+            set_benched(session, "Club", snake, benched)
+        session.commit()
+
+
 def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["league", "--print-example"]) == 0
     file = tmp_path / "league.yaml"
     file.write_text(capsys.readouterr().out)
     plan = load_league_config(file)
     assert [entrant.name for entrant in plan.entrants] == ["hungry", "cautious", "search"]
-    assert [(board.map, board.num_snakes) for board in plan.boards] == [
-        ("standard", 2),
-        ("royale", 3),
-    ]
-    whole = yaml.safe_load(re.sub(r"^  # (.*)", r"  \1", EXAMPLE_LEAGUE_FILE, flags=re.MULTILINE))
-    assert parse_league_config(whole, tmp_path).entrants[-1] == LeagueEntrant(
-        "written", command="python my_snake.py --port {port}"
-    )
+    assert [(one.map, one.num_snakes) for one in plan.boards] == [("standard", 2), ("royale", 3)]
+    text = re.sub(r"^  # (.*)", r"  \1", EXAMPLE_LEAGUE_FILE, flags=re.MULTILINE)
+    file.write_text(text.replace("timeout: 500", "timeout: 4e2"))
+    plan = load_league_config(file)
+    assert plan.entrants[-1] == LeagueEntrant("written", command="python my_snake.py --port {port}")
+    assert plan.timeout == 400
 
 
 def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
@@ -117,10 +128,7 @@ def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
         ({"snakes": {"a": "hungry", "b": "hungri"}}, "hungry"),
         ({"snakes": {"a": "hungry", "b": {"comand": "x"}}}, "command"),
         ({"boards": [{"widht": 7}]}, r"boards\[0\].* 'widht'.* width"),
-        (
-            {"boards": [{"num_snakes": 3}]},
-            r"boards\[0\]\.num_snakes.* 2.* 2",
-        ),
+        ({"boards": [{"num_snakes": 3}]}, r"boards\[0\]\.num_snakes.* 2.* 2"),
         ({"boards": [{"map": "royal"}]}, "royale"),
         (
             {"boards": [{"shrink_every_n_turns": 5}]},
@@ -170,10 +178,8 @@ def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
             ratings.add_game([(better, 0), (worse, 1)])
     names = ["a", "b", "c", "d"]
     assert set(pair_entrants(names, 2, ratings, {}, {"a": []})) == {"a", "b"}
-    assert pair_entrants(names, 2, ratings, {"a": 2, "b": 2, "c": 1, "d": 2}, {"c": []}) == [
-        "c",
-        "d",
-    ]
+    played = {"a": 2, "b": 2, "c": 1, "d": 2}
+    assert pair_entrants(names, 2, ratings, played, {"c": []}) == ["c", "d"]
     recent_opponents: dict[str, list[str]] = {name: [] for name in names}
     played = dict.fromkeys(names, 0)
     for _ in range(100):
@@ -207,9 +213,7 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
             return play_here(setup, scheduled, replays)
 
         for hour in range(1, 26):  # each hour, a new object restores its state from the database
-            league = make_league(plan, clock)
-            while clock.hours < hour:
-                league.run_once(play)
+            run_until(make_league(plan, clock), clock, hour, play)
     with Session(engine) as session:
         second, first = load_seasons(session, "Club")
         assert session.scalars(select(LeagueSnake.cooldown_until)).all() == [None]
@@ -270,11 +274,10 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
     assert log.count("system clock") == 1
     with Session(engine) as session:
         (season,) = load_seasons(session, "Club")
-        set_benched(session, "Club", "c", True)
-        session.commit()
+    bench(engine, True, "c")
     assert games_in(5) <= 1
+    bench(engine, False, "c")
     with Session(engine) as session:
-        set_benched(session, "Club", "c", False)
         end_season(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
         session.commit()
     assert games_in(5) >= 4
@@ -293,65 +296,47 @@ def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(
         )  # fmt: skip
         session.commit()
     league = make_league(plan, clock)
-    while clock.hours < 0.1:
-        league.run_once(play_here)
+    run_until(league, clock, 0.1)
     assert league.games >= 3, "the second cooldown in a row is 2 minutes long"
 
 
 def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(
     make_league: MakeLeague, engine: Engine
 ) -> None:
-    clock = FastClock()
+    clock, recorder = FastClock(), misbehaving_snakes.Recorder()
 
     def only_introduces(connection: Any, head: bytes, body: bytes) -> bool | None:
-        return (
-            misbehaving_snakes.Recorder()(connection, head, body)
-            if head.startswith(b"GET")
-            else None
-        )
+        return recorder(connection, head, body) if head.startswith(b"GET") else None
 
     with misbehaving_snakes.snake(only_introduces) as url:
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
         league = make_league(plan, clock)
-        while clock.hours < 0.1:
-            league.run_once(play_here)
+        run_until(league, clock, 0.1)
         games = load_games(engine, league.season.tournament)
         with Session(engine) as session:
             row = session.scalars(select(LeagueSnake)).one()
             assert (row.snake, row.failures >= 2) == ("mute", True)
             assert re.fullmatch(r".*?(\d+) of \1 .*\(connection\)", row.reason)
-            set_benched(session, "Club", "h", True)
-            set_benched(session, "Club", "mute", True)
-            session.commit()
-        while clock.hours < 2:
-            league.run_once(play_here)
+        bench(engine, True, "h", "mute")
+        run_until(league, clock, 2)
         assert len(load_games(engine, league.season.tournament)) == len(games)
-        with Session(engine) as session:
-            set_benched(session, "Club", "h", False)
-            session.commit()
-        while clock.hours < 2.1:
-            league.run_once(play_here)
+        bench(engine, False, "h")
+        run_until(league, clock, 2.1)
         assert len(load_games(engine, league.season.tournament)) > len(games)
 
 
+def right_mover(folder: Path) -> str:
+    """Return the command of a program that moves right."""
+    (folder / "snake.py").write_text(misbehaving_snakes.PROGRAM)
+    return f"{sys.executable} {folder / 'snake.py'} 0 nobody {{port}}"
+
+
 def test_a_killed_league_leaves_no_process_and_resumes(tmp_path: Path) -> None:
-    (tmp_path / "snake.py").write_text(misbehaving_snakes.PROGRAM)
-    (tmp_path / "league.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "name": "Club",
-                "snakes": {
-                    "hungry": "hungry",
-                    "mine": {
-                        "command": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"
-                    },
-                },
-                "boards": [SMALL],
-                "games_per_hour": 1_000_000,
-                "timeout": 5000,
-            }
-        )
-    )
+    plan = {
+        "name": "Club", "boards": [SMALL], "games_per_hour": 1_000_000, "timeout": 5000,
+        "snakes": {"hungry": "hungry", "mine": {"command": right_mover(tmp_path)}},
+    }  # fmt: skip
+    (tmp_path / "league.yaml").write_text(yaml.safe_dump(plan))
     command = [sys.executable, "-m", "battlesnake_gym", "league", "league.yaml", "--jobs=1",
                "--port=0"]  # fmt: skip
 
@@ -373,10 +358,7 @@ def test_a_killed_league_leaves_no_process_and_resumes(tmp_path: Path) -> None:
 
 
 def test_a_program_that_ends_is_restarted(tmp_path: Path) -> None:
-    (tmp_path / "snake.py").write_text(misbehaving_snakes.PROGRAM)
-    with ProgramSupervisor(
-        {"mine": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"}
-    ) as programs:
+    with ProgramSupervisor({"mine": right_mover(tmp_path)}) as programs:
         plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
         players = SnakeHealthChecker(plan, programs, AddressPolicy())
         assert players.find_problems(["mine", "h"]) == ["", ""]
@@ -452,9 +434,3 @@ def test_the_page_shows_the_season_and_obeys_the_token(
 
 def states(client: Any) -> dict[str, str]:
     return {one["snake"]: one["state"] for one in client.get("/league.json").get_json()["snakes"]}
-
-
-def test_numbers_with_exponent_are_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_text("name: A\nsnakes: {a: hungry, b: random}\ntimeout: 5e2\n")
-    assert load_league_config(path).timeout == 500

@@ -31,10 +31,5 @@ def test_a_solo_game_changes_nothing() -> None:
     assert (rating.mu, rating.sigma) == (25, 25 / 3)
 
 
-def test_longer_survival_ranks_higher() -> None:
-    ranks = rank_snakes([("first out", False, 3), ("winner", True, 0), ("second", False, 9)])
-    assert dict(ranks) == {"winner": 0, "second": 1, "first out": 2}
-
-
 def test_survivors_at_the_turn_limit_tie() -> None:
     assert rank_snakes([("a", True, 0), ("b", True, 0)]) == [("a", 0), ("b", 0)]

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -23,16 +24,12 @@ from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player
 from battlesnake_server.arena.referee import GameRecord, play
 from tests.server import misbehaving_snakes
 
-Table = Sequence[str | Callable[..., Decision]]
+Table = Sequence[str | misbehaving_snakes.Recorder | Callable[..., Decision]]
 
 
 def game_of(**settings: Any) -> Game:
-    defaults: dict[str, Any] = {
-        "seed": 11,
-        "id": "7b1e4f6c-8f0e-4a7e-9d53-0c6d1c8b5a10",
-        "timeout": 60_000,
-    }
-    return Game(**defaults | settings)
+    defaults = Game(seed=11, id="7b1e4f6c-8f0e-4a7e-9d53-0c6d1c8b5a10", timeout=60_000)
+    return replace(defaults, **settings)
 
 
 def referee(
@@ -43,7 +40,10 @@ def referee(
     hurried: str = "",
     **options: Any,
 ) -> GameRecord:
-    """Play a game between URLs and strategies; ``hurried`` has half a second per move."""
+    """Play a game between URLs, served recorders and strategies.
+
+    The URL ``hurried`` has half a second per move.
+    """
     game = game or game_of()
 
     async def run() -> GameRecord:
@@ -51,6 +51,8 @@ def referee(
             players: list[Player] = []
             for who in table:
                 timeout = 0.5 if who == hurried else game.timeout / 1000
+                if isinstance(who, misbehaving_snakes.Recorder):
+                    who = stack.enter_context(misbehaving_snakes.snake(who))
                 if isinstance(who, str):
                     player = HttpPlayer(who, timeout, AddressPolicy(frozenset({LOOPBACK})))
                     players.append(await stack.enter_async_context(player))
@@ -152,11 +154,8 @@ def test_eliminated_snakes_leave_the_board_but_stay_you() -> None:
 
 
 def test_the_map_advances_once_more_before_the_end() -> None:
-    with misbehaving_snakes.snake(misbehaving_snakes.Recorder(always("up"))) as first:
-        survivor = misbehaving_snakes.Recorder(safe)
-        with misbehaving_snakes.snake(survivor) as second:
-            full = Settings(food_spawn_chance=100)
-            referee([first, second], game_of(settings=full))
+    doomed, survivor = misbehaving_snakes.Recorder(always("up")), misbehaving_snakes.Recorder(safe)
+    referee([doomed, survivor], game_of(settings=Settings(food_spawn_chance=100)))
     before, after = survivor.told("move")[-1], survivor.told("end")[0]
     assert before["board"]["snakes"][0]["body"] == after["board"]["snakes"][0]["body"]
     assert len(after["board"]["food"]) == len(before["board"]["food"]) + 1
@@ -164,8 +163,7 @@ def test_the_map_advances_once_more_before_the_end() -> None:
 
 def test_a_solo_game_ends_with_its_snake() -> None:
     recorder = misbehaving_snakes.Recorder(always("left"))
-    with misbehaving_snakes.snake(recorder) as url:
-        record = referee([url])
+    record = referee([recorder])
     assert record.winner is None
     assert record.finished
     assert [body["turn"] for body in recorder.told("move")] == list(range(len(record.turns)))
@@ -174,8 +172,7 @@ def test_a_solo_game_ends_with_its_snake() -> None:
 
 def test_the_reported_ruleset_is_the_one_that_is_played() -> None:
     recorder = misbehaving_snakes.Recorder(always("up"))
-    with misbehaving_snakes.snake(recorder) as url:
-        referee([url], game_of(ruleset="squad"))
+    referee([recorder], game_of(ruleset="squad"))
     assert recorder.told("move")[0]["game"]["ruleset"]["name"] == "standard"
 
 
@@ -188,9 +185,7 @@ def test_latency_is_of_the_previous_turn_and_moves_are_requested_concurrently() 
         return safe(body)
 
     recorders = [misbehaving_snakes.Recorder(slow) for _ in range(3)]
-    with contextlib.ExitStack() as stack:
-        urls = [stack.enter_context(misbehaving_snakes.snake(recorder)) for recorder in recorders]
-        referee(urls, max_turns=5)
+    referee(recorders, max_turns=5)
     latencies = [int(body["you"]["latency"]) for body in recorders[0].told("move")]
     assert latencies[0] == 0
     assert len(latencies) > 1
@@ -213,8 +208,8 @@ def test_a_misbehaving_snake_goes_up_and_harms_only_itself(
     bad: misbehaving_snakes.Behavior,
 ) -> None:
     good = misbehaving_snakes.Recorder(safe)
-    with misbehaving_snakes.snake(bad) as first, misbehaving_snakes.snake(good) as second:
-        record = referee([first, second, circling], None, 19, 19, hurried=first, max_turns=3)
+    with misbehaving_snakes.snake(bad) as first:
+        record = referee([first, good, circling], None, 19, 19, hurried=first, max_turns=3)
     ids = [snake.id for snake in record.first.snakes]
     assert [turn.moves.get(ids[0], "up") for turn in record.turns] == ["up"] * 3
     assert sum(record.seats[0].problems.values()) == len(record.seats[0].latencies) > 0
@@ -233,8 +228,8 @@ def test_the_last_valid_move_is_repeated() -> None:
         asked.append("left" if head["x"] > 9 else "right")
         return next(answers).replace(b"%s", asked[-1].encode())
 
-    with misbehaving_snakes.snake(misbehaving_snakes.Recorder(move)) as url:
-        record = referee([url, circling], game_of(seed=3), 19, 19, max_turns=5)
+    table: Table = [misbehaving_snakes.Recorder(move), circling]
+    record = referee(table, game_of(seed=3), 19, 19, max_turns=5)
     you = record.first.snakes[0].id
     moves = [turn.moves[you] for turn in record.turns]
     assert moves == ["up", asked[1], asked[1], asked[3], asked[3]]
@@ -243,8 +238,7 @@ def test_the_last_valid_move_is_repeated() -> None:
 
 def test_a_game_can_be_cut_short() -> None:
     recorder = misbehaving_snakes.Recorder(safe)
-    with misbehaving_snakes.snake(recorder) as url:
-        record = referee([url, circling], max_turns=3)
+    record = referee([recorder, circling], max_turns=3)
     assert (len(record.turns), record.finished, record.winner) == (3, False, None)
     assert [body["turn"] for body in recorder.told("end")] == [3]
 

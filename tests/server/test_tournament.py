@@ -65,23 +65,13 @@ def test_stored_settings_have_the_form_of_earlier_databases() -> None:
     rules = Settings(view_radius=3)
     spec = GameSpec(2, 9, 7, "wrapped", "royale", rules, max_turns=50)
     stored = {
-        "snakes": ["hungry", "random"],
-        "num_snakes": 2,
-        "width": 9,
-        "height": 7,
-        "ruleset": "wrapped",
-        "map": "royale",
+        "snakes": ["hungry", "random"], "num_snakes": 2, "width": 9, "height": 7,
+        "ruleset": "wrapped", "map": "royale", "seed": 4, "timeout": 500, "max_turns": 50,
         "settings": {
-            "food_spawn_chance": 15,
-            "minimum_food": 1,
-            "hazard_damage_per_turn": 14,
-            "shrink_every_n_turns": 25,
-            "view_radius": 3,
+            "food_spawn_chance": 15, "minimum_food": 1, "hazard_damage_per_turn": 14,
+            "shrink_every_n_turns": 25, "view_radius": 3,
         },
-        "seed": 4,
-        "timeout": 500,
-        "max_turns": 50,
-    }
+    }  # fmt: skip
     settings = TournamentSettings(("hungry", "random"), spec, seed=4)
     assert settings.to_dict() == stored
     match = replace(settings, nodes=5, is_match=True, game_spec=replace(spec, settings=None))

@@ -769,7 +769,7 @@ def test_content_security_policy(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize("tournament", [True, False])
 def test_arena_command_with_pages(tmp_path: Path, tournament: bool) -> None:
-    games = ["hungry", "straight", "--games=2", "--width=7", "--height=7", "--jobs=1"]
+    games = ["hungry", "straight", "--games=2", "--board-size=7", "--jobs=1"]
     database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
     call = (*COMMAND, "arena", *(games if tournament else []), "--web", "--port=0", database)
     with running(*call, cwd=tmp_path) as process:

@@ -78,7 +78,7 @@ def test_it_is_evaluated_served_and_sent_to_the_arena(
     board = battlesnake_gym.Board.new(7, 7, 2)
     board.you_id = board.snakes[0].id
     assert strategy_factory(path)(0)(board).move in ("up", "down", "left", "right")
-    games = ["--games", "2", "--width", "7", "--height", "7", "--jobs", "1", "--max-turns", "30"]
+    games = ["--games", "2", "--board-size", "7", "--jobs", "1", "--max-turns", "30"]
     database = ["--database", f"sqlite:///{tmp_path}/arena.db"]
     assert command.main([f"{path}+{rules}", "safe-random", *games, *database, "--json"]) == 0
     assert "my_rules.py" in capsys.readouterr().out

@@ -105,7 +105,7 @@ def policy(mine: Workplace) -> str:
     return "runs/my-experiment/model/policy.onnx"
 
 
-BOARD = ["--width", "5", "--height", "5", "--map", "corners", "--max-turns", "20"]
+BOARD = ["--board-size", "5", "--map", "corners", "--max-turns", "20"]
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -40,12 +40,7 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.pool import NullPool, Pool
 
-from battlesnake_gym.common.file_locks import (
-    missing_message,
-    read_owner,
-    try_lock,
-    write_owner,
-)
+from battlesnake_gym.common.file_locks import missing_message, read_owner, try_lock, write_owner
 
 _T = TypeVar("_T")
 
@@ -59,8 +54,8 @@ The value lists the `snake_versions.snake_version` of every snake, in the order 
 """
 
 
-class _TolerantColumnType(TypeDecorator[Any]):
-    """Column type that returns None for a value that cannot be converted.
+class _TolerantJson(TypeDecorator[Any]):
+    """Column type of JSON values that returns None for a value that cannot be converted.
 
     Other programs may write any value into an SQLite database. One damaged row must not prevent
     reading the other rows.
@@ -82,13 +77,7 @@ class _TolerantColumnType(TypeDecorator[Any]):
         return convert_or_none
 
 
-class _TolerantJson(_TolerantColumnType):
-    """Column type of JSON values; None for damaged JSON."""
-
-    cache_ok = True
-
-
-class _TolerantDateTime(_TolerantColumnType):
+class _TolerantDateTime(_TolerantJson):
     """Column type of times; None for a damaged time."""
 
     impl = DateTime
@@ -117,13 +106,12 @@ _RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
 """Current names of the columns of `LeagueSnake` that version 0.1 created."""
 
 
-class _SettingsColumnType(_TolerantColumnType):
+class _SettingsColumnType(_TolerantJson):
     """Column type of tournament settings, stored as JSON.
 
     Reading a value renames the keys in `_RENAMED_SETTINGS`.
     """
 
-    impl = JSON
     cache_ok = True
 
     def process_result_value(
@@ -254,7 +242,7 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
         raise ValueError(
             f"database {url!r} needs the package {error.name!r}; install the package"
         ) from error
-    except (ArgumentError, NoSuchModuleError, SQLAlchemyError) as error:
+    except SQLAlchemyError as error:
         raise ValueError(
             f"database {url!r}: {error}; give a URL like {DEFAULT_DATABASE_URL} or "
             "postgresql+psycopg://user@host/name"
@@ -340,6 +328,17 @@ def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
                     f"{engine.url.database} is locked by another program; waiting for the lock"
                 )
             reported = True
+
+
+def insert_row(engine: Engine, build: Callable[[], _T]) -> _T:
+    """Insert the row that ``build`` creates, and return the row."""
+
+    def insert(session: Session) -> _T:
+        row = build()
+        session.add(row)
+        return row
+
+    return with_retries(engine, insert)
 
 
 def _print_status(text: str) -> None:

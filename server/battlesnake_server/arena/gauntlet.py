@@ -31,13 +31,7 @@ from battlesnake_server.arena.guarded_strategy import (
     make_strategy,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
-from battlesnake_server.arena.players import (
-    Body,
-    HttpPlayer,
-    LocalPlayer,
-    MoveResponse,
-    Player,
-)
+from battlesnake_server.arena.players import Body, HttpPlayer, LocalPlayer, MoveResponse, Player
 from battlesnake_server.arena.results import Standings
 from battlesnake_server.arena.tournament import Entrant, local_strategy_factory
 
@@ -179,31 +173,28 @@ def summarize_matchup(
     """
     ours, *opponents = matchup.names
     repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
-    standings = Standings()
-    for game in games:
-        standings.add_game(game)
-    played = {name: standings.histories[name] for name in matchup.names}
-    wins = played[ours].wins
+    histories = Standings(games).histories
+    wins = histories[ours].wins
     low, high = wilson_interval(wins / len(games), len(games))
     board = matchup.board
     return {
         "snake": ours,
-        "opponents": {name: played[name].wins for name in opponents},
+        "opponents": {name: histories[name].wins for name in opponents},
         "repositories": [repositories[name] for name in opponents if repositories[name]],
         "board": f"{board.width}x{board.height} {board.ruleset} on {board.map}",
         "clock": clock,
         "timeout": plan.timeout,
         "mean_move_ms": {
-            name: round(float(np.mean(list(history.latencies.elements()))), 2)
-            for name, history in played.items()
+            name: round(float(np.mean(list(histories[name].latencies.elements()))), 2)
+            for name in matchup.names
         },
         "games": len(games),
         "wins": wins,
         "ci_low": round(low, 3),
         "ci_high": round(high, 3),
-        "draws": played[ours].draws,
+        "draws": histories[ours].draws,
         "failed_moves": {
-            name: dict(history.problems) for name, history in played.items() if history.problems
+            name: dict(problems) for name in matchup.names if (problems := histories[name].problems)
         },
     }
 

@@ -29,6 +29,7 @@ from battlesnake_server.arena.database import (
     Seat,
     StoredGame,
     Tournament,
+    insert_row,
     utc_now,
     with_retries,
 )
@@ -292,13 +293,8 @@ class League:
     def _add_season(self, number: int, starts: datetime) -> Season:
         """Store a new season that starts at ``starts``."""
         season = Season(0, number, starts, starts + timedelta(days=self.plan.season_days))
-
-        def add_row(session: Session) -> Tournament:
-            row = Tournament(settings=season.tournament_settings(self.plan.name))
-            session.add(row)
-            return row
-
-        return Season.from_row(with_retries(self._engine, add_row))
+        settings = season.tournament_settings(self.plan.name)
+        return Season.from_row(insert_row(self._engine, lambda: Tournament(settings=settings)))
 
     def _update_season(self) -> None:
         """Start a new season if the current season has ended.
@@ -354,8 +350,7 @@ class League:
     def _load_league_snakes(self) -> dict[str, LeagueSnake]:
         """Load the rows of the entrants, keyed by name."""
         return with_retries(
-            self._engine,
-            lambda session: load_league_snakes(session, self.plan.name, self._sources),
+            self._engine, lambda session: load_league_snakes(session, self.plan.name, self._sources)
         )
 
     def _next_health_check(self, row: LeagueSnake) -> datetime | None:

@@ -58,7 +58,7 @@ Longer texts are truncated.
 _MAX_REDIRECTS = 5
 
 
-class InvalidResponseError(ValueError):
+class _InvalidResponseError(ValueError):
     """Error raised if a snake's response is invalid."""
 
 
@@ -180,7 +180,7 @@ class HttpPlayer:
                 decision = parse_decision(content)
             else:
                 problem = "status"
-        except InvalidResponseError:
+        except _InvalidResponseError:
             problem = "answer"
         except _REQUEST_ERRORS as error:
             problem = _classify_error(error)
@@ -221,7 +221,9 @@ class HttpPlayer:
 
         If an earlier request used the connection, the method appends True to ``reused``.
         """
-        data = None if body is None else _serialize_body(body)
+        data = None
+        if body is not None:
+            data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         async with self._client.request(
             method,
             url,
@@ -324,32 +326,27 @@ async def check_responds(
         raise ValueError(f"{url} does not respond with a JSON object; is it a Battlesnake?")
 
 
-def _serialize_body(body: Body) -> bytes:
-    """Serialize a request body as compact JSON in UTF-8."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def parse_move(content: bytes) -> tuple[str, str]:
     """Parse the move and the shout from a response body.
 
     Raises:
-        InvalidResponseError: If the official engine would reject the response.
+        _InvalidResponseError: If the official engine would reject the response.
 
     >>> parse_move(b'{"move": "up", "shout": "hi", "more": 1}')
     ('up', 'hi')
     >>> parse_move(b'{"move": "UP"}')
     Traceback (most recent call last):
-    battlesnake_server.arena.players.InvalidResponseError: no move in b'{"move": "UP"}'
+    battlesnake_server.arena.players._InvalidResponseError: no move in b'{"move": "UP"}'
     """
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InvalidResponseError(f"no JSON in {content[:60]!r}") from error
+        raise _InvalidResponseError(f"no JSON in {content[:60]!r}") from error
     if not isinstance(answer, dict) or answer.get("move") not in MOVES:
-        raise InvalidResponseError(f"no move in {content[:60]!r}")
+        raise _InvalidResponseError(f"no move in {content[:60]!r}")
     shout = answer.get("shout")
     if shout is not None and not isinstance(shout, str):
-        raise InvalidResponseError(f"shout must be text, got {shout!r:.60}")
+        raise _InvalidResponseError(f"shout must be text, got {shout!r:.60}")
     return answer["move"], sanitize_text(shout or "", MAX_SHOUT_CHARS)
 
 

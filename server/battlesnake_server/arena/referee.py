@@ -120,11 +120,7 @@ async def play(
     Raises:
         rules.RulesError: If the map does not support the board size or the number of snakes.
     """
-    game = replace(
-        game,
-        ruleset=rules.ruleset_name(game.ruleset),
-        solo=game.solo or len(names) < 2,
-    )
+    game = replace(game, ruleset=rules.ruleset_name(game.ruleset), solo=game.solo or len(names) < 2)
     ids = [str(uuid.uuid5(uuid.NAMESPACE_OID, f"{game.id}/{seat}")) for seat in range(len(names))]
     state = rules.start(game, width, height, ids)
     for snake, name, player in zip(state.snakes, names, players, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections import Counter
@@ -15,15 +16,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from battlesnake_gym import snakes
 from battlesnake_gym.common.command_line import align_columns
-from battlesnake_server.arena.database import Seat, StoredGame, load_games, with_retries
+from battlesnake_server.arena.database import Seat, StoredGame, insert_row, load_games, with_retries
 from battlesnake_server.arena.ratings import Rating, Ratings, rank_snakes
-from battlesnake_server.arena.tournament import (
-    Entrant,
-    GameResult,
-    TournamentSettings,
-)
+from battlesnake_server.arena.tournament import GameResult, TournamentSettings
 
 SURVIVED_KEY = "alive"
 """Key of `StandingsRow.endings` for games that the snake survived."""
@@ -149,10 +145,12 @@ class Standings:
     ``histories`` maps the name of each snake to its results.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, games: Iterable[StoredGame] = ()) -> None:
         self.games = 0
         self.histories: dict[str, History] = {}
         self._ratings = Ratings()
+        for game in games:
+            self.add_game(game)
 
     def add_game(self, game: StoredGame) -> None:
         """Add the result of a game."""
@@ -190,11 +188,9 @@ def compute_standings(
 
     ``errors`` maps labels to exception texts.
     """
-    standings = Standings()
-    for game in games:
-        standings.add_game(game)
     return [
-        replace(line, error=(errors or {}).get(line.snake, "")) for line in standings.sorted_rows()
+        replace(line, error=(errors or {}).get(line.snake, ""))
+        for line in Standings(games).sorted_rows()
     ]
 
 
@@ -246,20 +242,8 @@ def _percentile(values: Counter[float], percent: float) -> float | None:
     return round(float(low + (high - low) * (position % 1)), 2)
 
 
-_POINTS_HEADING = "points"
-
-_TABLE_HEADINGS = (
-    "snake",
-    "rating",
-    "games",
-    "wins",
-    "draws",
-    _POINTS_HEADING,
-    "turns",
-    "p50 ms",
-    "p99 ms",
-    "endings",
-)
+_TABLE_HEADINGS = ("snake", "rating", "games", "wins", "draws", "points", "turns", "p50 ms",
+                   "p99 ms", "endings")  # fmt: skip
 
 
 def format_table(lines: Sequence[StandingsRow], points: bool = False) -> str:
@@ -273,7 +257,7 @@ def format_table(lines: Sequence[StandingsRow], points: bool = False) -> str:
         lines = sorted(lines, key=lambda line: -line.points)
     rows: list[tuple[str, ...]] = [_TABLE_HEADINGS, *(_format_row(line) for line in lines)]
     if not points:
-        column = _TABLE_HEADINGS.index(_POINTS_HEADING)
+        column = _TABLE_HEADINGS.index("points")
         rows = [row[:column] + row[column + 1 :] for row in rows]
     return align_columns(rows, right=range(1, len(rows[0]) - 1))
 
@@ -297,43 +281,6 @@ def _format_row(line: StandingsRow) -> tuple[str, ...]:
         "-" if line.p99 is None else f"{line.p99:.1f}",
         endings,
     )
-
-
-_MAX_FAILED_MOVE_FRACTION = 0.05
-"""Maximum fraction of failed moves.
-
-Above this fraction, the results do not measure the strength of a snake.
-"""
-
-
-def describe_failures(
-    lines: Iterable[StandingsRow], entrants: Iterable[Entrant]
-) -> tuple[str, bool]:
-    """Describe the failed moves of snakes that ran in this process.
-
-    Args:
-        lines: The results.
-        entrants: The snakes; snakes behind a URL are ignored.
-
-    Returns:
-        A line for each snake with failed moves, and whether a snake failed on more than
-        `_MAX_FAILED_MOVE_FRACTION` of its moves. The fraction excludes late moves of built-in
-        snakes, because only a busy machine causes them.
-    """
-    local = {entrant.label: entrant for entrant in entrants if not entrant.is_remote}
-    texts, too_many = [], False
-    for line in lines:
-        failed = sum(line.problems.values())
-        if line.snake not in local or not failed:
-            continue
-        kinds = ", ".join(f"{kind} {count}" for kind, count in line.problems.items())
-        texts.append(
-            f"{line.snake} failed on {failed} of {line.moves} moves, which the fallback played: "
-            f"{line.error or kinds}\n"
-        )
-        late = 0 if snakes.is_path(local[line.snake]) else line.problems.get("timeout", 0)
-        too_many |= failed - late > _MAX_FAILED_MOVE_FRACTION * line.moves
-    return "".join(texts), too_many
 
 
 def to_dicts(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
@@ -374,19 +321,14 @@ def store_game(
         for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
             if seat.error:
                 errors.setdefault(labels[snake], seat.error)
-
-    def add(session: Session) -> StoredGame:
-        game = build_game_row(result, tournament, labels)
-        session.add(game)
-        return game
-
+    build = functools.partial(build_game_row, result, tournament, labels)
     try:
-        return with_retries(engine, add)
+        return insert_row(engine, build)
     except IntegrityError:
         sys.stderr.write(
             f"game {result.scheduled.number} is already stored: another arena played it\n"
         )
-        return build_game_row(result, tournament, labels)
+        return build()
 
 
 def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +16,7 @@ from tqdm import tqdm
 from battlesnake_heuristics.rating.match import assign_sides, side0_points
 from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo, pair_outcome
 from battlesnake_server.arena.database import StoredGame
-from battlesnake_server.arena.tournament import (
-    ScheduledGame,
-    TournamentSettings,
-    generate_match_schedule,
-)
+from battlesnake_server.arena.tournament import TournamentSettings
 
 
 @dataclass(slots=True)
@@ -70,16 +65,6 @@ def _side_0_score(game: StoredGame) -> float:
         return 0.5
     eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
     return side0_points(assign_sides(len(eliminated_on), game.number), eliminated_on)
-
-
-def iter_remaining_games(
-    settings: TournamentSettings, max_games: int | None, score: MatchScore
-) -> Iterator[ScheduledGame]:
-    """Yield the scheduled games of a match that have not been played."""
-    schedule = itertools.islice(
-        generate_match_schedule(settings.game_spec.num_snakes, settings.seed), max_games
-    )
-    return (scheduled for scheduled in schedule if scheduled.number not in score.points)
 
 
 def is_over(score: MatchScore, sprt: Sprt, max_games: int | None) -> bool:

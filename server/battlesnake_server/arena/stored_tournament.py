@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import sys
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ from battlesnake_server.arena.database import (
     SNAKE_VERSIONS_KEY,
     Tournament,
     find_tournament,
+    insert_row,
     load_games,
     with_retries,
 )
@@ -38,6 +40,7 @@ from battlesnake_server.arena.tournament import (
     ScheduledGame,
     TournamentSettings,
     check_local_snake,
+    generate_match_schedule,
     list_missing_games,
     local_strategy_factory,
     play_scheduled_games,
@@ -140,7 +143,12 @@ def play_missing_games(
         score = sprt_match.MatchScore.from_games(stored)
         if sprt_match.is_over(score, sprt, games):
             return
-        scheduled_games = sprt_match.iter_remaining_games(setup, games, score)
+        schedule = generate_match_schedule(setup.game_spec.num_snakes, setup.seed)
+        scheduled_games = (
+            scheduled
+            for scheduled in itertools.islice(schedule, games)
+            if scheduled.number not in score.points
+        )
     playing = play_scheduled_games(setup, scheduled_games, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
@@ -175,13 +183,7 @@ def start_or_resume_tournament(
     if found is not None:
         return found
     stored = _settings_with_versions(setup) | more
-
-    def insert_tournament(session: Session) -> Tournament:
-        tournament = Tournament(settings=stored)
-        session.add(tournament)
-        return tournament
-
-    return with_retries(engine, insert_tournament).id
+    return insert_row(engine, lambda: Tournament(settings=stored)).id
 
 
 def find_resumable_tournament(

@@ -45,13 +45,7 @@ from battlesnake_heuristics.rating.process_pool import (
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player
-from battlesnake_server.arena.referee import (
-    GameRecord,
-    OnEvent,
-    SeatRecord,
-    move_letters,
-    play,
-)
+from battlesnake_server.arena.referee import GameRecord, OnEvent, SeatRecord, move_letters, play
 from battlesnake_server.arena.snake_versions import snake_files
 from battlesnake_server.bundle import bundle_customization
 from battlesnake_server.strategy_loader import PolicyFactory, load_factory

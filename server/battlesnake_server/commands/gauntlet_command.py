@@ -19,11 +19,7 @@ from tqdm import tqdm
 from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
-from battlesnake_server.arena.database import (
-    load_games,
-    lock_database,
-    open_database,
-)
+from battlesnake_server.arena.database import load_games, lock_database, open_database
 from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY_FIELDS,
     format_table,

@@ -41,12 +41,7 @@ from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, ru
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, stored_tournament
-from battlesnake_server.arena.database import (
-    StoredGame,
-    load_games,
-    lock_database,
-    open_database,
-)
+from battlesnake_server.arena.database import StoredGame, load_games, lock_database, open_database
 from battlesnake_server.arena.results import compute_standings, store_game
 from battlesnake_server.arena.sprt_match import MatchScore, format_games_per_cpu_hour
 from battlesnake_server.arena.tournament import (

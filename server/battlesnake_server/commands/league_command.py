@@ -135,11 +135,8 @@ def _run_league(
                     pool.terminate()
                     raise
         finally:
-            number = league.season.tournament
-            print_standings(
-                compute_standings(load_games(engine, number)),
-                arguments.json,
-            )
+            played = load_games(engine, league.season.tournament)
+            print_standings(compute_standings(played), arguments.json)
     finally:
         site.close()
     return 0
@@ -281,13 +278,8 @@ def parser() -> Parser:
     add("--games", type=positive, default=None, metavar="N",
         help="stop after N games (default: run until interrupted)")  # fmt: skip
     add_jobs_option(parser)
-    add(
-        "--replays",
-        type=output_dir,
-        default=DEFAULT_REPLAY_DIR,
-        metavar="DIR",
-        help="directory for replays",
-    )
+    add("--replays", type=output_dir, default=DEFAULT_REPLAY_DIR, metavar="DIR",
+        help="directory for replays")  # fmt: skip
     add_database_option(parser)
     add("--json", action="store_true", help="print the season's standings as JSON on exit")
     address_policy.add_page_options(parser, DEFAULT_PORT)
