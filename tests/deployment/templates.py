@@ -13,23 +13,19 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/battlesnake-snake:1"
 
+NOTEBOOK = {
+    "BucketName": "battlesnake-test",
+    "RepositoryUrl": "https://example.org/battlesnake.git",
+}
+SNAKE = {
+    "CodeBucket": "battlesnake-code",
+    "LayerKey": "layers/1a2b.zip",
+    "BundleKey": "bundles/3c4d.zip",
+}
 PARAMETERS: dict[str, dict[str, str]] = {
-    "notebook": {
-        "BucketName": "battlesnake-test",
-        "RepositoryUrl": "https://example.org/battlesnake.git",
-    },
-    "snake": {
-        "CodeBucket": "battlesnake-code",
-        "LayerKey": "layers/1a2b.zip",
-        "BundleKey": "bundles/3c4d.zip",
-    },
-    "everything": {
-        "CodeBucket": "battlesnake-code",
-        "LayerKey": "layers/1a2b.zip",
-        "BundleKey": "bundles/3c4d.zip",
-        "BucketName": "battlesnake-test",
-        "RepositoryUrl": "https://example.org/battlesnake.git",
-    },
+    "notebook": NOTEBOOK,
+    "snake": SNAKE,
+    "everything": SNAKE | NOTEBOOK,
     "network": {"BucketName": "battlesnake-test", "RoleName": "battlesnake-Role-1"},
     "container": {"ImageUri": IMAGE, "VpcId": "vpc-1", "Subnets": "subnet-1,subnet-2"},
 }

@@ -161,7 +161,7 @@ def test_jobs_may_run_on_the_instances_that_were_named() -> None:
         statement = allowed("notebook")[f"sagemaker:{action}"]
         assert statement["Condition"] == {
             "ForAllValues:StringEquals": {
-                "sagemaker:InstanceTypes": {"Ref": "TrainingInstanceTypes"},
+                "sagemaker:InstanceTypes": {"Ref": "TrainingInstanceTypes"}
             }
         }
 

@@ -86,9 +86,7 @@ def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Co
         (home / "config.json").write_text(json.dumps(settings))
         with (home / "log").open("wb") as log:
             process = subprocess.Popen(
-                ["runc", "run", "--bundle", home, name],
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                ["runc", "run", "--bundle", home, name], stdout=log, stderr=subprocess.STDOUT
             )
         containers.append(Container(name, home, process))
     return containers

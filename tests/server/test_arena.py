@@ -87,8 +87,9 @@ snakes.register("own", make)
 
 
 def own_snake(body: str) -> str:
-    Path("own.py").write_text(OWN_SNAKE.format(body=body))
-    return "own.py"
+    path = Path("own.py").absolute()  # Factories are cached by path.
+    path.write_text(OWN_SNAKE.format(body=body))
+    return str(path)
 
 
 @pytest.mark.parametrize(

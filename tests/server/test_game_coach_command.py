@@ -29,9 +29,14 @@ from tests.server import web_site
 from tests.server.browser import Browser
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
-def game(tmp_path: Path) -> Path:
-    path = tmp_path / "lost.jsonl"
+def game() -> Path:
+    path = Path("lost.jsonl")
     lost(reasons=True).save(path)
     return path
 
@@ -48,10 +53,10 @@ def test_the_better_moves_are_the_scores_of_the_mistake() -> None:
 
 
 def test_the_coach_reports_saves_and_tests_again(
-    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    game: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = tmp_path / "kept.txt"
-    arguments = [str(game), "--snake", "mine", "--output", str(target)]
+    target = "kept.txt"
+    arguments = [str(game), "--snake", "mine", "--output", target]
     status = game_coach_command.main([*arguments, "--strategy", "cautious"])
     out = capsys.readouterr().out
     assert "lost.jsonl: mine " in out
@@ -72,9 +77,9 @@ def test_the_coach_reports_saves_and_tests_again(
 
 
 def test_the_coach_assumes_the_view_radius_of_a_game_without_one(
-    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    game: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target, limited = tmp_path / "kept.txt", tmp_path / "limited.jsonl"
+    target, limited = Path("kept.txt"), Path("limited.jsonl")
     radius = ["--snake", "mine", "--strategy", "cautious", "--view-radius", "3"]
     game_coach_command.main([str(game), "--output", str(target), *radius])
     assert scenarios.load(target)[0].board.game.settings.view_radius == 3
@@ -85,43 +90,37 @@ def test_the_coach_assumes_the_view_radius_of_a_game_without_one(
     assert "omit --view-radius" in capsys.readouterr().err
 
 
-def test_missing_reasons_are_computed_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lost().save(tmp_path / "quiet.jsonl")
-    target = str(tmp_path / "k.txt")
-    arguments = [str(tmp_path / "quiet.jsonl"), "--snake", "mine", "--output", target]
+def test_missing_reasons_are_computed_again(capsys: pytest.CaptureFixture[str]) -> None:
+    lost().save("quiet.jsonl")
+    arguments = ["quiet.jsonl", "--snake", "mine", "--output", "k.txt"]
     assert game_coach_command.main([*arguments, "--strategy", "hungry"]) in (0, 1)
     assert "current snake" in capsys.readouterr().out
     assert game_coach_command.main(arguments) == 1
     assert "'mine'" in capsys.readouterr().out
-    broken = tmp_path / "broken.py"
+    broken = Path("broken.py")
     broken.write_text("def move(state):\n    return {}[0]\n")
     assert game_coach_command.main([*arguments, "--strategy", str(broken)]) == 1
     assert re.search(r"broken\.py, line 2: KeyError", capsys.readouterr().out)
 
 
 def test_a_directory_is_grouped_by_type_of_death(
-    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    game: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lost().save(tmp_path / "again.jsonl")
-    Replay(Board.from_text("A . B")).save(tmp_path / "others.jsonl")
-    target = str(tmp_path / "kept.txt")
-    game_coach_command.main([str(tmp_path), "--snake", "mine", "--output", target])
+    lost().save("again.jsonl")
+    Replay(Board.from_text("A . B")).save("others.jsonl")
+    game_coach_command.main([".", "--snake", "mine", "--output", "kept.txt"])
     told = capsys.readouterr()
     assert re.search(r"itself.* 2\b", told.out)
     assert re.search(r"'mine'.* 'a'", told.err)
-    assert len(scenarios.load(target)) == 2
+    assert len(scenarios.load("kept.txt")) == 2
 
 
-def test_an_unknown_name_is_rejected(
-    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_name_is_rejected(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 0 would say that the snake passes everything."""
-    assert game_coach_command.main([str(tmp_path), "--snake", "minne"]) == 2
+    assert game_coach_command.main([".", "--snake", "minne"]) == 2
     assert re.search(r"'minne'.* mine", capsys.readouterr().err)
-    (tmp_path / "empty").mkdir()
-    assert game_coach_command.main([str(tmp_path / "empty"), "--snake", "mine"]) == 2
+    Path("empty").mkdir()
+    assert game_coach_command.main(["empty", "--snake", "mine"]) == 2
     assert "empty" in capsys.readouterr().err
 
 
@@ -130,13 +129,12 @@ HOSTILE_NAME = "mi\ud83dne \x1b]0;title\x07\r\n\u2028<&"
 
 
 def test_names_of_strangers_are_shown_and_saved_in_all_forms(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     text = json.dumps(lost(reasons=True).to_lines())
     for name in ("a", "b", "mine", "other"):
         text = text.replace(f'"{name}"', json.dumps(f"{HOSTILE_NAME}{name}"))
-    path = tmp_path / "caf\udce9\x1b]0;title\x07.jsonl"
+    path = Path("caf\udce9\x1b]0;title\x07.jsonl")
     path.write_text("\n".join(map(json.dumps, json.loads(text))))
     assert game_coach_command.main([str(path), "--output", "kept.txt"]) == 1
     (kept,) = scenarios.load("kept.txt")
@@ -159,26 +157,23 @@ def test_names_of_strangers_are_shown_and_saved_in_all_forms(
         assert "\x1b" not in capsys.readouterr().err
 
 
-def test_puzzles_are_found_in_games(
-    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "puzzles.txt"
-    assert game_puzzles_command.main([str(game.parent), "--output", str(out)]) == 0
+def test_puzzles_are_found_in_games(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = "puzzles.txt"
+    assert game_puzzles_command.main([str(game.parent), "--output", out]) == 0
     (made,) = scenarios.load(out)  # the other positions have no saving move, or several
     assert made.allowed == ("right",)
     assert made.note.startswith("grade ")
-    assert re.search(rf"\b1 .*{re.escape(str(out))}", capsys.readouterr().out)
-    assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
-    assert game_puzzles_command.main([str(out)]) == 2
+    assert re.search(rf"\b1 .*{re.escape(out)}", capsys.readouterr().out)
+    assert game_puzzles_command.main(["nothing"]) == 2
+    assert game_puzzles_command.main([out]) == 2
     assert "--web" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        game_puzzles_command.main([str(game.parent), "--output", str(tmp_path)])
+        game_puzzles_command.main([str(game.parent), "--output", "."])
 
 
-def test_the_built_in_puzzles_are_saved_as_scenarios(tmp_path: Path) -> None:
-    out = tmp_path / "puzzles.txt"
-    assert game_puzzles_command.main(["--output", str(out)]) == 0
-    assert len(scenarios.load(out)) >= 200
+def test_the_built_in_puzzles_are_saved_as_scenarios() -> None:
+    assert game_puzzles_command.main([]) == 0
+    assert len(scenarios.load("puzzles.txt")) >= 200
 
 
 def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:

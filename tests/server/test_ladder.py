@@ -81,5 +81,6 @@ def test_a_snake_that_fails_is_named_with_its_line(capsys: pytest.CaptureFixture
         "from battlesnake_gym import snakes\n"
         "snakes.register('own', lambda seed: lambda board, seconds=None: 1 / 0)\n"
     )
-    assert ladder_command.main(["mine=own.py", "--precision=5000", "--jobs=1"]) == 1
+    call = [f"mine={Path('own.py').absolute()}", "--precision=5000", "--jobs=1"]
+    assert ladder_command.main(call) == 1
     assert "own.py, line 2: ZeroDivisionError" in capsys.readouterr().out

@@ -23,7 +23,7 @@ Handler = Callable[[Event, object], Event]
 
 def http_api(method: str, path: str, body: str | None = None) -> Event:
     """Build an event of payload format 2.0 (HTTP APIs and function URLs)."""
-    event: Event = {
+    return {
         "version": "2.0",
         "routeKey": "$default",
         "rawPath": path,
@@ -41,28 +41,17 @@ def http_api(method: str, path: str, body: str | None = None) -> Event:
         },
         "queryStringParameters": {"key": "x"},
         "requestContext": {
-            "accountId": "123456789012",
-            "apiId": "abc123",
+            "accountId": "123456789012", "apiId": "abc123", "domainPrefix": "abc123",
             "domainName": "abc123.execute-api.us-west-2.amazonaws.com",
-            "domainPrefix": "abc123",
             "http": {
-                "method": method,
-                "path": path,
-                "protocol": "HTTP/1.1",
-                "sourceIp": "205.255.255.176",
-                "userAgent": "Go-http-client/2.0",
+                "method": method, "path": path, "protocol": "HTTP/1.1",
+                "sourceIp": "205.255.255.176", "userAgent": "Go-http-client/2.0",
             },
-            "requestId": "JKJaXmPLvHcESHA=",
-            "routeKey": "$default",
-            "stage": "$default",
-            "time": "10/Mar/2020:05:16:23 +0000",
-            "timeEpoch": 1583817383220,
+            "requestId": "JKJaXmPLvHcESHA=", "routeKey": "$default", "stage": "$default",
+            "time": "10/Mar/2020:05:16:23 +0000", "timeEpoch": 1583817383220,
         },
         "isBase64Encoded": False,
-    }
-    if body is not None:
-        event["body"] = body
-    return event
+    } | ({} if body is None else {"body": body})  # fmt: skip
 
 
 @pytest.fixture

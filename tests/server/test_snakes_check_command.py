@@ -58,37 +58,39 @@ REGRESSIONS = {
 """Ten harmful edits: a text of the snake's file, and its replacement."""
 
 
-def written(folder: Path, name: str, text: str) -> str:
-    path = folder / f"{name}.py"
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written(name: str, text: str) -> str:
+    path = Path(f"{name}.py")
     path.write_text(text)
     return str(path)
 
 
 @pytest.mark.parametrize("name", REGRESSIONS)
-def test_a_planted_regression_is_refused(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_planted_regression_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = REGRESSIONS[name]
     assert GOOD.count(old) == 1
     worse = GOOD.replace(old, new)
     if new == FLOOD:
         worse = worse.replace("[space, distance]", "[crowd, distance]")
-    words = [written(tmp_path, "new", worse), "--against", written(tmp_path, "old", GOOD)]
+    words = [written("new", worse), "--against", written("old", GOOD)]
     assert snakes_check_command.main(words) == 1
     assert "REJECTED: " in capsys.readouterr().out
 
 
 def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = tmp_path / "mine.py"
+    path = Path("mine.py")
     snakes_check_command.write_template(path)
     assert snakes_check_command.main([str(path)]) == 0
     assert "filters.dead_ends" in capsys.readouterr().out
     better = path.read_text().replace("filters.neck,", "filters.neck, filters.bodies,")
-    assert (
-        snakes_check_command.main([written(tmp_path, "new", better), "--against", str(path)]) == 0
-    )
+    new = written("new", better)
+    assert snakes_check_command.main([new, "--against", str(path)]) == 0
     with pytest.raises(ValueError, match="exists"):
         snakes_check_command.write_template(path)
 
@@ -112,13 +114,13 @@ def with_tools(path: Path, rand: random.Random, capsys: pytest.CaptureFixture[st
     """Edit a snake by the command's advice, then at random; undo edits without a gain."""
     tried: set[str] = set()
     for edit in range(EDITS):
-        old = written(path.parent, f"{path.stem}_{edit}", path.read_text())
+        old = written(f"{path.stem}_{edit}", path.read_text())
         snakes_check_command.main([old])
         advised = [*re.findall(r"filters\.\w+", capsys.readouterr().out), *rand.sample(EDITED, 9)]
         rule = next(one for one in advised if one not in tried)
         tried.add(rule)
         place = 2 if rule.startswith("filters") else rand.randrange(2, 9)
-        new = written(path.parent, f"{path.stem}_{edit}_new", edited(path, rule, place))
+        new = written(f"{path.stem}_{edit}_new", edited(path, rule, place))
         fit = snakes_check_command.main([new, "--against", old]) == 0
         share = re.search(r"score (\d+)% in \d+ two-snake games", capsys.readouterr().out)
         if fit and share and int(share[1]) > 50:
@@ -132,13 +134,11 @@ def without(path: Path, rand: random.Random) -> None:
 
 
 @pytest.mark.slow
-def test_edits_by_the_tools_are_150_elo_better(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_edits_by_the_tools_are_150_elo_better(capsys: pytest.CaptureFixture[str]) -> None:
     """Compare five scripted agents that use the tools with five that edit at random."""
     counts = [0] * len(PAIR_SCORES)
     for seed in range(5):
-        guided, alone = tmp_path / f"guided_{seed}.py", tmp_path / f"alone_{seed}.py"
+        guided, alone = Path(f"guided_{seed}.py"), Path(f"alone_{seed}.py")
         for path in (guided, alone):
             snakes_check_command.write_template(path)
         with_tools(guided, random.Random(seed), capsys)
@@ -152,30 +152,22 @@ def test_edits_by_the_tools_are_150_elo_better(
     sys.stdout.write(f"{points:.3f} of the points, {elo:.0f} Elo, {counts}\n")
 
 
-def test_a_snake_that_exits_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    leaving = GOOD.replace("return pipeline(board, seconds)", "raise SystemExit(0)")
-    assert snakes_check_command.main([written(tmp_path, "mine", leaving)]) == 1
-    assert "SystemExit: 0" in capsys.readouterr().out
-
-
-def test_a_factory_that_fails_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("before", "after", "error"),
+    [
+        ("return pipeline(board, seconds)", "raise SystemExit(0)", "SystemExit: 0"),
+        ("pipeline = ", "pipeline = 1 / 0; ", "ZeroDivisionError"),
+    ],
+)
+def test_a_snake_that_exits_or_fails_is_named_with_its_line(
+    before: str, after: str, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new snake is rejected; an earlier version that cannot play is an invalid option."""
-    broken = written(tmp_path, "mine", GOOD.replace("pipeline = ", "pipeline = 1 / 0; ", 1))
+    broken = written("mine", GOOD.replace(before, after, 1))
     assert snakes_check_command.main([broken]) == 1
-    assert re.search(r"raises .*mine\.py, line \d+: ZeroDivision", capsys.readouterr().out)
+    assert re.search(rf"raises .*mine\.py, line \d+: {error}", capsys.readouterr().out)
     assert snakes_check_command.main(["hungry-blackout", "--against", broken]) == 2
-    assert re.search(r"mine\.py, line \d+: ZeroDivisionError", capsys.readouterr().err)
-
-
-def test_an_earlier_version_that_exits_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    leaving = GOOD.replace("return pipeline(board, seconds)", "raise SystemExit(0)")
-    leaving = written(tmp_path, "mine", leaving)
-    assert snakes_check_command.main(["hungry-blackout", "--against", leaving]) == 2
-    assert re.search(r"mine\.py, line \d+: SystemExit: 0", capsys.readouterr().err)
+    assert re.search(rf"mine\.py, line \d+: {error}", capsys.readouterr().err)
 
 
 def test_a_snake_may_return_the_name_of_its_move() -> None:
@@ -195,13 +187,13 @@ def test_a_snake_may_return_the_name_of_its_move() -> None:
         ("RULES =", "while True: time.sleep(1)\nRULES ="),
     ],
 )
-def test_a_snake_that_never_returns_is_rejected(before: str, after: str, tmp_path: Path) -> None:
+def test_a_snake_that_never_returns_is_rejected(before: str, after: str) -> None:
     """CPU time does not pass; the limit is on wall-clock time."""
     code = (
         "import sys; from battlesnake_server.commands import snakes_check_command as command; "
         "command._MAX_CALL_S = 1; sys.exit(command.main(sys.argv[1:]))"
     )
-    path = written(tmp_path, "mine", GOOD.replace(before, after))
+    path = written("mine", GOOD.replace(before, after))
     ran = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60
     )
