@@ -98,7 +98,7 @@ def _make_resource_limiter(seconds: float) -> Callable[[], None]:
     return set_limits
 
 
-def shorten(text: str, max_chars: int = MAX_REPLY_CHARS) -> str:
+def _shorten(text: str, max_chars: int = MAX_REPLY_CHARS) -> str:
     """Shorten ``text`` in the middle to at most ``max_chars`` characters."""
     if len(text) <= max_chars:
         return text
@@ -109,7 +109,7 @@ def shorten(text: str, max_chars: int = MAX_REPLY_CHARS) -> str:
 def _format_reply(text: str, following: str) -> str:
     """Format a tool's reply, followed by the suggested next step."""
     next_step = f"\n\nNext: {following}"
-    return shorten(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
+    return _shorten(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
 
 
 def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
@@ -134,7 +134,7 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             try:
                 return await work(*given, **named)
             except (ValueError, OSError) as error:
-                raise ToolError(shorten(str(error), 300)) from error
+                raise ToolError(_shorten(str(error), 300)) from error
 
         app.add_tool(with_errors)
 
@@ -181,29 +181,28 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             start_new_session=True,
             preexec_fn=_make_resource_limiter(seconds),
         )
-        assert process.stdout is not None
-        began, output = time.monotonic(), b""
-        reported = 0.0
+        began, output, stdout = time.monotonic(), b"", process.stdout
+        assert stdout is not None
+
+        async def read_output() -> None:
+            nonlocal output
+            while chunk := await stdout.read(65536):
+                output = (output + chunk)[-1_000_000:]
+
+        reading = asyncio.create_task(read_output())
         try:
             while True:
+                await asyncio.wait([reading], timeout=1)
+                if reading.done():
+                    break
                 elapsed = time.monotonic() - began
-                if elapsed >= reported + 1:
-                    reported = elapsed
-                    last = output.decode(errors="replace").strip().rpartition("\n")[2]
-                    await ctx.report_progress(elapsed, seconds, shorten(last, 200))
+                last = output.decode(errors="replace").strip().rpartition("\n")[2]
+                await ctx.report_progress(elapsed, seconds, _shorten(last, 200))
                 if elapsed > seconds:
                     output += f"\nSTOPPED after {seconds:g} s: it hangs or is too slow".encode()
                     break
-                try:
-                    chunk = await asyncio.wait_for(
-                        process.stdout.read(65536), reported + 1 - elapsed
-                    )
-                except TimeoutError:
-                    continue
-                if not chunk:
-                    break
-                output = (output + chunk)[-1_000_000:]
         finally:
+            reading.cancel()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
