@@ -6,6 +6,7 @@ is read-only, and only the other instances can be reached.
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def network() -> Iterator[Any]:
 def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Container]:
     """Start a job's instances."""
     from sagemaker_rl.job.source_files import PROJECT_DEPENDENCIES, merge_source_dir
-    from sagemaker_rl.simulator.local_job import Instance, pack_folder
+    from sagemaker_rl.simulator.local_job import Instance
 
     sources = merge_source_dir(
         source_dir=ROOT / "rllib_src", dependencies=[ROOT / one for one in PROJECT_DEPENDENCIES]
@@ -80,7 +81,7 @@ def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Co
         home = folder / f"{host}-container"
         instance = Instance(host, home / host, hosts, values, set(), ["code"])
         instance.prepare()
-        pack_folder(Path(sources), instance.channel_folder("code") / "sourcedir.tar.gz")
+        shutil.make_archive(str(instance.channel_folder("code") / "sourcedir"), "gztar", sources)
         name = f"{network.tag}-{host}"
         settings = config(name, host, instance.folder, one.namespace)
         (home / "config.json").write_text(json.dumps(settings))

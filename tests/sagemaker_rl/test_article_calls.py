@@ -117,7 +117,7 @@ def test_unchanged_calls_train(
             assert said.count("warning: in an AWS account, this job would fail: torch has no") == 1
     while estimators[0].latest_training_job is None:
         last.join(0.1)
-    job = session._jobs.get_job(estimators[0].latest_training_job.name)
+    job = session._jobs.jobs[estimators[0].latest_training_job.name]
     log = job.iter_log(wait=True)
     before = [*itertools.takewhile(lambda line: "training_iteration=2 " not in line, log)]
     assert job.describe()["TrainingJobStatus"] == "InProgress", "\n".join(before[-30:])

@@ -141,7 +141,7 @@ def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
     """Stop a job after a line of its log, and return its description."""
     estimator.fit(wait=False)
     name = estimator.latest_training_job.name
-    for line in session.sagemaker_client.get_job(name).iter_log(wait=True):
+    for line in session.sagemaker_client.jobs[name].iter_log(wait=True):
         if word in line:
             estimator.latest_training_job.stop()
     described: dict[str, Any] = estimator.latest_training_job.describe()
@@ -282,12 +282,12 @@ def test_a_tuner_can_be_stopped(tuner: Any, session: Any) -> None:
     one = tuner(hyperparameters={"wait": True}, max_jobs=3)
     one.fit(wait=False)
     first = next(
-        session.sagemaker_client.get_tuning_job(one.latest_tuning_job.name).iter_log(wait=True)
+        session.sagemaker_client.tuning_jobs[one.latest_tuning_job.name].iter_log(wait=True)
     )
     name = first.partition(":")[0]
     next(
         line
-        for line in session.sagemaker_client.get_job(name).iter_log(wait=True)
+        for line in session.sagemaker_client.jobs[name].iter_log(wait=True)
         if "waiting" in line
     )
     one.stop_tuning_job()

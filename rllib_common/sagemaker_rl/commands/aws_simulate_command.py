@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, log_lin
 from sagemaker_rl.job.process_environment import quiet_sagemaker_sdk
 from sagemaker_rl.job.source_files import copy_project_sources, training_image_uri
 from sagemaker_rl.job.stop_signals import handled_signals
-from sagemaker_rl.simulator.local_job import parse_channels, parse_hyperparameters
+from sagemaker_rl.simulator.local_job import parse_hyperparameters
 
 _INSTANCE_TYPE = "ml.c5.xlarge"
 """Instance type of the jobs, which has no effect in a simulation."""
@@ -41,7 +42,7 @@ def parser() -> Parser:
         help="number of instances of a secondary job that runs env runners")  # fmt: skip
     add("--hyperparameters", nargs="+", default=[], metavar="NAME=VALUE",
         help="hyperparameters as NAME=VALUE, JSON objects or .json files")  # fmt: skip
-    add("--channels", nargs="+", default=[], metavar="NAME=PATH",
+    add("--channels", nargs="+", type=_parse_channel, default=[], metavar="NAME=PATH",
         help="file or directory of each data channel, such as policy=runs/first/model")  # fmt: skip
     add("--job-dir", type=output_dir, default=Path("sagemaker-local") / "job",
         help="job directory; the job resumes from existing checkpoints")  # fmt: skip
@@ -59,10 +60,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         hyperparameters = parse_hyperparameters(arguments.hyperparameters)
-        channels = parse_channels(arguments.channels)
-        for name, data in channels.items():
-            if not data.exists():
-                raise HyperparameterError(f"--channels {name}: there is no {data}; check its path")
         sources = copy_project_sources(arguments.dependencies, arguments.source_dir)
         if not Path(sources["source_dir"], arguments.entry_point).is_file():
             raise HyperparameterError(
@@ -71,7 +68,18 @@ def main(argv: list[str] | None = None) -> int:
             )
     except ValueError as error:
         return print_error("battlesnake-gym aws simulate", error)
-    return _run_jobs(arguments, {"hyperparameters": hyperparameters, **sources}, channels)
+    options = {"hyperparameters": hyperparameters, **sources}
+    return _run_jobs(arguments, options, dict(arguments.channels))
+
+
+def _parse_channel(text: str) -> tuple[str, Path]:
+    """Parse ``NAME=PATH``, the name and the data of a channel."""
+    name, _, path = text.partition("=")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or not path:
+        raise argparse.ArgumentTypeError(f"must be NAME=PATH, got {text!r}")
+    if not Path(path).exists():
+        raise argparse.ArgumentTypeError(f"{name}: there is no {path}; check its path")
+    return name, Path(path)
 
 
 def _run_jobs(
@@ -141,7 +149,7 @@ def _start_jobs(
             max_run=_MAX_RUNTIME_S,
             **{**options, "hyperparameters": cluster | role | options["hyperparameters"]},
         ).fit(inputs or None, wait=False, job_name=name)
-    return [session.sagemaker_client.get_job(name) for name in instances]
+    return [session.sagemaker_client.jobs[name] for name in instances]
 
 
 def _stopper(jobs: Sequence[Any]) -> Callable[[int], None]:

@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.untrusted_text import read_text
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
 from sagemaker_rl.job.job_environment import FAILURE_FILE
@@ -182,25 +179,6 @@ class Instance:
                 os.killpg(self.process.pid, number)
 
 
-def pack_folder(folder: Path, target: Path) -> None:
-    """Pack the content of ``folder`` into the ``.tar.gz`` file ``target``."""
-
-    def write(draft: Path) -> None:
-        with tarfile.open(draft, "w:gz") as archive:
-            archive.add(folder, arcname=".")
-
-    write_atomically(target, write)
-
-
-def cpus_of_instance(position: int, instances: int) -> set[int]:
-    """Return the CPU numbers of the instance with index ``position``.
-
-    The job's ``instances`` instances share the CPUs of this machine.
-    """
-    cpus = sorted(os.sched_getaffinity(0))
-    return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
-
-
 @contextmanager
 def simulated_aws() -> Iterator[dict[str, str]]:
     """Simulate AWS on this machine for the duration of the block.
@@ -258,19 +236,3 @@ def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
                 f"hyperparameters must be NAME=VALUE, a JSON object or a .json file, got {word!r}"
             )
     return values
-
-
-def parse_channels(words: Sequence[str]) -> dict[str, Path]:
-    """Parse data channels from ``NAME=PATH`` arguments.
-
-    Returns:
-        Path of each channel's data, keyed by channel name.
-
-    Raises:
-        HyperparameterError: If an argument is malformed.
-    """
-    pairs = [word.partition("=") for word in words]
-    for word, (name, _, path) in zip(words, pairs, strict=True):
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or not path:
-            raise HyperparameterError(f"--channels must be NAME=PATH, got {word!r}")
-    return {name: Path(path) for name, _, path in pairs}

@@ -25,7 +25,6 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ import boto3
 
 from sagemaker_rl.job.source_files import IMAGE_REPOSITORY
 from sagemaker_rl.simulator.local_job import REGION, simulated_aws
-from sagemaker_rl.simulator.training_jobs import JOB_FAILED, Services
+from sagemaker_rl.simulator.training_jobs import JOB_FAILED, BackgroundJob, Services
 from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
 
 # On import, SDK 2 warns that SDK 3 exists; docs/how-to/run-sagemaker-jobs.md covers both SDKs.
@@ -120,7 +119,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
     @property
     def newest_job(self) -> str:
         """Name of the most recently created training job."""
-        return self._jobs.newest_job_name
+        return next(reversed(self._jobs.jobs))
 
     def interrupt(self, job_name: str, after: str = "") -> None:
         """Replace a job's instances with new instances.
@@ -132,7 +131,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
             after: Text of a log line, or "". Before the interruption, the method waits until the
                 job logs this text or ends.
         """
-        job = self._jobs.get_job(job_name)
+        job = self._jobs.jobs[job_name]
         if not after or any(after in line for line in job.iter_log(wait=True)):
             job.interrupt()
 
@@ -159,11 +158,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
         Raises:
             UnexpectedStatusException: If the job has failed.
         """
-        sys.stdout.writelines(f"{line}\n" for line in self._jobs.get_job(job_name).iter_log(wait))
-        description = self._jobs.describe_training_job(job_name)
-        if wait:
-            _raise_if_failed(f"training job {job_name}", "TrainingJobStatus", description)
-        return description
+        return _print_log("training job", self._jobs.jobs[job_name], wait)
 
     def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
         """Print a line for each training job that a tuning job starts or ends.
@@ -176,22 +171,24 @@ class SimulatedSession(Session):  # type: ignore[misc]
         Raises:
             UnexpectedStatusException: If no training job reported the objective metric.
         """
-        sys.stdout.writelines(
-            f"{line}\n" for line in self._jobs.get_tuning_job(job).iter_log(wait=True)
-        )
-        description = self._jobs.describe_hyper_parameter_tuning_job(job)
-        _raise_if_failed(f"tuning job {job}", "HyperParameterTuningJobStatus", description)
-        return description
+        return _print_log("tuning job", self._jobs.tuning_jobs[job], wait=True)
 
 
-def _raise_if_failed(what: str, status: str, description: Mapping[str, Any]) -> None:
-    """Raise the SDK's error if a job has failed."""
-    if description[status] == JOB_FAILED:
+def _print_log(kind: str, job: BackgroundJob, wait: bool) -> dict[str, Any]:
+    """Print the log lines of a job, and return the description of the job.
+
+    If ``wait`` is True, the function waits for the end of the job, and raises the SDK's error if
+    the job has failed.
+    """
+    sys.stdout.writelines(f"{line}\n" for line in job.iter_log(wait))
+    description = job.describe()
+    if wait and (reason := description.get("FailureReason")):
         raise UnexpectedStatusException(
-            message=f"{what} has failed: {description['FailureReason']}",
+            message=f"{kind} {job.name} has failed: {reason}",
             allowed_statuses=["Completed", "Stopped"],
             actual_status=JOB_FAILED,
         )
+    return description
 
 
 class _SimulatedBotoSession(boto3.Session):  # type: ignore[misc]

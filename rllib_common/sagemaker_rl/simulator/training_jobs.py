@@ -5,7 +5,10 @@ The simulator runs SageMaker's requests as processes on this machine.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+import shutil
 import signal
 import threading
 import traceback
@@ -14,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 from botocore.session import Session as Models
@@ -29,7 +32,7 @@ from sagemaker_rl.job.job_environment import (
     log_line,
 )
 from sagemaker_rl.job.source_files import split_s3_uri
-from sagemaker_rl.simulator.local_job import REGION, Instance, cpus_of_instance, pack_folder
+from sagemaker_rl.simulator.local_job import REGION, Instance
 
 _METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 """CloudWatch namespace of the metrics of training jobs."""
@@ -61,26 +64,21 @@ class _ChannelDataError(Exception):
     """
 
 
-class BackgroundJob:
+class BackgroundJob(threading.Thread):
     """Job that runs in its own thread; other threads can read the log of the job."""
 
     def __init__(self, name: str, request: Mapping[str, Any]) -> None:
-        self.name = name
+        super().__init__(name=name, daemon=True)
         self._request = request
         self._status, self._failure = JOB_IN_PROGRESS, ""
         self._stop_requested = False
         self._created = self._changed = datetime.now(UTC)
         self._lines: list[str] = []
         self._condition = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Start the thread of the job."""
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Wait until the job has ended."""
-        self._thread.join()
+    def describe(self) -> dict[str, Any]:
+        """Return the description of the job in the format of AWS."""
+        raise NotImplementedError
 
     def iter_log(self, wait: bool) -> Iterator[str]:
         """Yield the log lines of the job.
@@ -99,10 +97,6 @@ class BackgroundJob:
             if over and seen == len(self._lines):
                 return
 
-    def _run(self) -> None:
-        """Run the job to its end, in the thread of the job."""
-        raise NotImplementedError
-
     def _append_log_line(self, line: str) -> None:
         """Append a line to the log, and wake the threads that read the log."""
         with self._condition:
@@ -114,6 +108,33 @@ class BackgroundJob:
         with self._condition:
             self._status, self._changed = status, datetime.now(UTC)
             self._condition.notify_all()
+
+
+_JobT = TypeVar("_JobT", bound=BackgroundJob)
+
+
+class JobRegistry(dict[str, _JobT]):
+    """Jobs of one kind, keyed by name, oldest first."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def __missing__(self, name: str) -> _JobT:
+        raise client_error("ValidationException", f"there is no {self._kind} {name}")
+
+    def start(self, job: _JobT) -> None:
+        """Add and start a job.
+
+        Raises:
+            ClientError: If the job's name is in use.
+        """
+        if job.name in self:
+            raise client_error(
+                "ResourceInUse", f"there is a {self._kind} {job.name} already; use another name"
+            )
+        self[job.name] = job
+        job.start()
 
 
 class TrainingJob(BackgroundJob):
@@ -201,7 +222,8 @@ class TrainingJob(BackgroundJob):
         self._timers.append(timer)
         timer.start()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Run the job to its end."""
         limits = self._request.get("StoppingCondition", {})
         self._start_timer(
             limits.get("MaxRuntimeInSeconds", _DEFAULT_MAX_RUNTIME_S), self._stop_at_max_runtime
@@ -250,7 +272,7 @@ class TrainingJob(BackgroundJob):
             reader.join()
         statuses = [one.process.wait() for one in self._instances if one.process]
         for instance in self._instances:
-            self._transfer_checkpoints(instance, upload_folder)
+            self._transfer_checkpoints(instance, _upload_folder)
         return statuses
 
     def _send_signal(self, number: int) -> None:
@@ -303,10 +325,10 @@ class TrainingJob(BackgroundJob):
         """Upload ``model.tar.gz`` and ``output.tar.gz`` to S3."""
         first = self._instances[0].folder
         for source, name in (("model", "model.tar.gz"), ("output/data", "output.tar.gz")):
-            packed = self._folder / name
-            pack_folder(first / source, packed)
+            stem = str(self._folder / name.removesuffix(".tar.gz"))
+            packed = shutil.make_archive(stem, "gztar", first / source)
             bucket, key = split_s3_uri(f"{self._output_uri}/{name}")
-            self._services.s3.upload_file(str(packed), bucket, key)
+            self._services.s3.upload_file(packed, bucket, key)
 
     def _download_channels(self, instance: Instance) -> None:
         """Download the data of all channels to an instance."""
@@ -339,9 +361,7 @@ class TrainingJobs:
     def __init__(self, folder: Path, services: Services) -> None:
         self._folder = folder
         self._services = services
-        self._jobs: dict[str, TrainingJob] = {}
-        model = Models().get_service_model("sagemaker").operation_model("CreateTrainingJob")
-        self._shape = model.input_shape
+        self.jobs = JobRegistry[TrainingJob]("training job")
 
     def create_training_job(self, **request: Any) -> dict[str, str]:
         """Start a training job.
@@ -351,13 +371,12 @@ class TrainingJobs:
             ClientError: If the request has no instances, or the job name is in use.
             ValueError: If the request needs a feature that the simulator does not support.
         """
-        validate_parameters(request, self._shape)
+        validate_request("CreateTrainingJob", request)
         if request["AlgorithmSpecification"].get("AlgorithmName"):
             raise ValueError(
                 "AlgorithmSpecification.AlgorithmName cannot be simulated; use image_uri"
             )
         _check_channels(request.get("InputDataConfig", []))
-        name = request["TrainingJobName"]
         for group in _get_instance_groups(request):
             if (count := group["InstanceCount"]) < 1:
                 raise client_error(
@@ -367,56 +386,33 @@ class TrainingJobs:
                 check_instance_gpus(group["InstanceType"])
             except HyperparameterError as error:
                 log_line(f"warning: in an AWS account, this job would fail: {error}")
-        if name in self._jobs:
-            raise client_error(
-                "ResourceInUse", f"there is a training job {name} already; use another name"
-            )
         job = TrainingJob(request, self._folder, self._services)
-        self._jobs[name] = job
-        job.start()
+        self.jobs.start(job)
         return {"TrainingJobArn": job.describe()["TrainingJobArn"]}
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
         """Return the description of a training job in the format of AWS."""
-        return self.get_job(TrainingJobName).describe()
+        return self.jobs[TrainingJobName].describe()
 
     def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
         """Request that a training job stops."""
-        self.get_job(TrainingJobName).stop()
+        self.jobs[TrainingJobName].stop()
 
     def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
         """Delete a finished training job."""
-        if self.get_job(TrainingJobName).describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
+        if self.jobs[TrainingJobName].describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
             raise client_error(
                 "ValidationException", f"{TrainingJobName} is still running; stop the job first"
             )
-        del self._jobs[TrainingJobName]
+        del self.jobs[TrainingJobName]
 
     def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
         """Return an empty list of tags, because the SDK's ``attach`` calls this method."""
         return {"Tags": []}
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._jobs
-
-    @property
-    def newest_job_name(self) -> str:
-        """Name of the most recently created training job."""
-        return next(reversed(self._jobs))
-
-    def get_job(self, name: str) -> TrainingJob:
-        """Return the training job with the name ``name``.
-
-        Raises:
-            ClientError: If no job has this name.
-        """
-        if name not in self._jobs:
-            raise client_error("ValidationException", f"there is no training job {name}")
-        return self._jobs[name]
-
     def kill_all(self) -> None:
         """Kill all processes of all jobs immediately."""
-        for job in self._jobs.values():
+        for job in self.jobs.values():
             job.kill()
 
 
@@ -448,6 +444,7 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         )
         for group in groups
     )
+    cpus = sorted(os.sched_getaffinity(0))
     channels = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
     container = request.get("AlgorithmSpecification", {})
     program = [*container.get("ContainerEntrypoint", ()), *container.get("ContainerArguments", ())]
@@ -457,12 +454,12 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
             folder / host,
             hosts,
             hyperparameters,
-            cpus_of_instance(before + i, total),
+            set(cpus[i::total]) or {cpus[i % len(cpus)]},
             channels,
             described if len(described) > 1 or program else (),
             program,
         )
-        for i, host in enumerate(hosts)
+        for i, host in enumerate(hosts, before)
     ]
 
 
@@ -522,12 +519,27 @@ def _download_folder(s3: Any, uri: str, folder: Path) -> None:
             s3.download_file(bucket, one["Key"], str(path))
 
 
-def upload_folder(s3: Any, uri: str, folder: Path) -> None:
+def _upload_folder(s3: Any, uri: str, folder: Path) -> None:
     """Upload all files in ``folder`` to S3 objects below ``uri``."""
     bucket, prefix = split_s3_uri(uri)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             s3.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder).as_posix()}")
+
+
+@functools.cache
+def _sagemaker_model() -> Any:
+    """Return the description of the requests to SageMaker."""
+    return Models().get_service_model("sagemaker")
+
+
+def validate_request(operation: str, request: Mapping[str, Any]) -> None:
+    """Check that a request has the form that AWS describes.
+
+    Raises:
+        botocore.exceptions.ParamValidationError: If the request is malformed.
+    """
+    validate_parameters(request, _sagemaker_model().operation_model(operation).input_shape)
 
 
 def client_error(code: str, message: str) -> ClientError:

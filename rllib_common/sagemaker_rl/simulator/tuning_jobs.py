@@ -14,19 +14,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from botocore.session import Session as Models
-from botocore.validate import validate_parameters
-
 from sagemaker_rl.simulator.training_jobs import (
     JOB_COMPLETED,
     JOB_FAILED,
     JOB_IN_PROGRESS,
     JOB_STOPPED,
     BackgroundJob,
+    JobRegistry,
     Services,
     TrainingJob,
     TrainingJobs,
     client_error,
+    validate_request,
 )
 
 _SUPPORTED_STRATEGIES = ("Bayesian", "Random")
@@ -95,14 +94,14 @@ class _TuningJob(BackgroundJob):
         if scores:
             best = sorted(scores, key=scores.__getitem__)
             best_name = best[-1] if self._objective["Type"] == "Maximize" else best[0]
-            description["BestTrainingJob"] = self._summarize(self._training.get_job(best_name))
+            description["BestTrainingJob"] = self._summarize(self._training.jobs[best_name])
         return description
 
     def training_job_summaries(self) -> list[dict[str, Any]]:
         """Return the summaries of the started training jobs, newest first."""
         return [self._summarize(job) for job in reversed(self._training_jobs())]
 
-    def _run(self) -> None:
+    def run(self) -> None:
         """Run the training jobs one after another."""
         try:
             for number in range(self._config["ResourceLimits"]["MaxNumberOfTrainingJobs"]):
@@ -125,10 +124,10 @@ class _TuningJob(BackgroundJob):
             f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}"
         )
         self._training.create_training_job(**self._make_training_request(name, values))
-        job = self._training.get_job(name)
+        job = self._training.jobs[name]
         if self._stop_requested:
             job.stop()
-        job.wait()
+        job.join()
         description = job.describe()
         score = self._objective_values().get(name)
         what = "nothing" if score is None else f"{score:.6g}"
@@ -165,7 +164,8 @@ class _TuningJob(BackgroundJob):
 
     def _training_jobs(self) -> list[TrainingJob]:
         """Return the started training jobs that still exist."""
-        return [self._training.get_job(name) for name in self._drawn if name in self._training]
+        jobs = self._training.jobs
+        return [jobs[name] for name in self._drawn if name in jobs]
 
     def _objective_values(self) -> dict[str, float]:
         """Return the last value of the objective metric, keyed by training job.
@@ -199,9 +199,7 @@ class SimulatedSageMaker(TrainingJobs):
 
     def __init__(self, folder: Path, services: Services) -> None:
         super().__init__(folder, services)
-        self._tuning: dict[str, _TuningJob] = {}
-        models = Models().get_service_model("sagemaker")
-        self._tuning_shape = models.operation_model("CreateHyperParameterTuningJob").input_shape
+        self.tuning_jobs = JobRegistry[_TuningJob]("tuning job")
 
     def create_hyper_parameter_tuning_job(self, **request: Any) -> dict[str, str]:
         """Start a tuning job.
@@ -211,23 +209,18 @@ class SimulatedSageMaker(TrainingJobs):
             ClientError: If the objective is not a defined metric, or the job name is in use.
             ValueError: If the request needs a feature that the simulator does not support.
         """
-        validate_parameters(request, self._tuning_shape)
+        validate_request("CreateHyperParameterTuningJob", request)
         _check_request(request)
-        name = request["HyperParameterTuningJobName"]
-        if name in self._tuning:
-            raise client_error(
-                "ResourceInUse", f"there is a tuning job {name} already; use another name"
-            )
-        self._tuning[name] = _TuningJob(request, self)
-        self._tuning[name].start()
-        return {"HyperParameterTuningJobArn": _tuning_job_arn(name)}
+        job = _TuningJob(request, self)
+        self.tuning_jobs.start(job)
+        return {"HyperParameterTuningJobArn": _tuning_job_arn(job.name)}
 
     def describe_hyper_parameter_tuning_job(
         self,
         HyperParameterTuningJobName: str,  # noqa: N803
     ) -> dict[str, Any]:
         """Return the description of a tuning job in the format of AWS."""
-        return self.get_tuning_job(HyperParameterTuningJobName).describe()
+        return self.tuning_jobs[HyperParameterTuningJobName].describe()
 
     def list_training_jobs_for_hyper_parameter_tuning_job(
         self,
@@ -235,22 +228,12 @@ class SimulatedSageMaker(TrainingJobs):
         MaxResults: int = 100,  # noqa: N803
     ) -> dict[str, Any]:
         """Return the summaries of a tuning job's training jobs, newest first."""
-        summaries = self.get_tuning_job(HyperParameterTuningJobName).training_job_summaries()
+        summaries = self.tuning_jobs[HyperParameterTuningJobName].training_job_summaries()
         return {"TrainingJobSummaries": summaries[:MaxResults]}
 
     def stop_hyper_parameter_tuning_job(self, HyperParameterTuningJobName: str) -> None:  # noqa: N803
         """Stop a tuning job and its running training job."""
-        self.get_tuning_job(HyperParameterTuningJobName).stop()
-
-    def get_tuning_job(self, name: str) -> _TuningJob:
-        """Return the tuning job with the name ``name``.
-
-        Raises:
-            ClientError: If no tuning job has this name.
-        """
-        if name not in self._tuning:
-            raise client_error("ValidationException", f"there is no tuning job {name}")
-        return self._tuning[name]
+        self.tuning_jobs[HyperParameterTuningJobName].stop()
 
 
 def _check_request(request: Mapping[str, Any]) -> None:
