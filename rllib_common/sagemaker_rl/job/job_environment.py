@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import tarfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -215,8 +216,7 @@ def channel_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path |
     for packed in path.glob(f"*{_ARCHIVE_SUFFIX}"):
         target = path / packed.name.removesuffix(_ARCHIVE_SUFFIX)
         try:
-            with tarfile.open(packed) as archive:
-                archive.extractall(target, filter="data")
+            shutil.unpack_archive(packed, target, filter="data")
         except (OSError, tarfile.TarError, EOFError) as error:
             raise HyperparameterError(
                 f"the data channel {name!r}: cannot unpack {packed.name}: {error}"

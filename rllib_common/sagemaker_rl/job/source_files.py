@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import tarfile
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from os import PathLike
@@ -46,18 +45,6 @@ class _SourceArguments(TypedDict):
 
     source_dir: str
     dependencies: list[str]
-
-
-def is_source_path(path: PathLike[str] | str) -> bool:
-    """Return whether the path is a source file or folder, not a compiled file.
-
-    >>> is_source_path("battlesnake_gym/config.py"), is_source_path("battlesnake_gym/__pycache__")
-    (True, False)
-    >>> is_source_path("battlesnake_gym/_engine.abi3.so"), is_source_path("engine.cpython-311.pyc")
-    (False, False)
-    """
-    path = Path(path)
-    return path.name != "__pycache__" and path.suffix not in (*_COMPILED_SUFFIXES, ".pyc")
 
 
 def find_compiled_files(folder: Path) -> Iterator[Path]:
@@ -169,12 +156,9 @@ def _copy_folder(folder: Path, parent: Path) -> str:
         Path of the copy.
     """
     folder = folder.resolve()
-    return str(shutil.copytree(folder, parent / folder.name, ignore=_ignored_names))
-
-
-def _ignored_names(_: str, names: list[str]) -> list[str]:
-    """Return the names that `shutil.copytree` must not copy."""
-    return [name for name in names if not is_source_path(name)]
+    patterns = ("__pycache__", *(f"*{suffix}" for suffix in (*_COMPILED_SUFFIXES, ".pyc")))
+    ignore = shutil.ignore_patterns(*patterns)
+    return str(shutil.copytree(folder, parent / folder.name, ignore=ignore))
 
 
 def add_compiled_modules(path: str) -> str:
@@ -229,6 +213,5 @@ def download_artifacts(estimator: Any, run: Path) -> Path:
             (packed,) = estimator.sagemaker_session.download_data(
                 str(draft), bucket, f"{folder}/{name}"
             )
-            with tarfile.open(packed) as archive:
-                archive.extractall(target, filter="data")
+            shutil.unpack_archive(packed, target, filter="data")
     return run
