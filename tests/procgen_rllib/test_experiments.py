@@ -102,12 +102,10 @@ def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
 
 
 def test_flags_go_over_the_file(plan: Plan) -> None:
-    run = plan("-f", "starter-example", "--minutes", "2", "--rl.training.config.lr", "0.5")
-    assert (run.stop_conditions["minutes"], run.stop_conditions["env_steps"], run.config.lr) == (
-        2,
-        None,
-        0.5,
-    )
+    for stop in ("minutes", "driver_cpu_minutes"):
+        run = plan("-f", "starter-example", f"--{stop}", "2", "--rl.training.config.lr", "0.5")
+        stops = run.stop_conditions
+        assert (stops[stop], stops["env_steps"], run.config.lr) == (2, None, 0.5)
 
 
 def write(folder: Path, text: str) -> str:

@@ -202,12 +202,8 @@ def parser() -> Parser:
     add("--levels", nargs="+", choices=list(_LEVEL_CONVERTERS), default=["training"],
         help="levels to play, in this order; with two or more, also print the generalization gap "
         "to the first")  # fmt: skip
-    add(
-        "--episodes",
-        type=natural,
-        default=0,
-        help="number of complete episodes to play, instead of --steps",
-    )
+    add("--episodes", type=natural, default=0,
+        help="number of complete episodes to play, instead of --steps")  # fmt: skip
     add("--steps", type=positive, default=10_000, help="number of env steps to play")
     add("--config", type=json.loads, default={}, metavar="JSON",
         help='changes to the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
@@ -218,12 +214,8 @@ def parser() -> Parser:
     add("-o", "--output", type=output_file, metavar="FILE.npz",
         help="save the episodes to FILE.npz")  # fmt: skip
     add("--video-dir", type=output_dir, metavar="DIR", help="save a video of each episode in DIR")
-    add(
-        "--video-format",
-        choices=list(_VIDEO_WRITER_OPTIONS),
-        default="mp4",
-        help="format of the videos",
-    )
+    add("--video-format", choices=list(_VIDEO_WRITER_OPTIONS), default="mp4",
+        help="format of the videos")  # fmt: skip
     add("--run", help="expected algorithm of the checkpoint")
     add("--env", choices=list(DEFAULT_FRAME_STACKS), help="expected environment of the checkpoint")
     add_json_option(parser)
@@ -265,24 +257,13 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
         results[levels] = compute_statistics(episodes, env_config)
         if not arguments.json:
             sys.stdout.write(_format_result(levels, env_config, results[levels]))
-            sys.stdout.write(_format_generalization_gap(results))
+            first = next(iter(results))
+            if first != levels:
+                gap = results[first]["reward"] - results[levels]["reward"]
+                sys.stdout.write(f"gap from {first} to {levels} levels: {gap:.2f}\n")
     if arguments.json:
         print_json({"game": identity["env_config"]["env_name"], "levels": results})
     return 0
-
-
-def _format_generalization_gap(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the generalization gap as a line of text.
-
-    The gap is the first mean reward minus the last mean reward. For fewer than two results, the
-    line is "".
-    """
-    levels = list(results)
-    first, last = levels[0], levels[-1]
-    if first == last:
-        return ""
-    gap = results[first]["reward"] - results[last]["reward"]
-    return f"gap from {first} to {last} levels: {gap:.2f}\n"
 
 
 def _play_and_save(

@@ -32,18 +32,13 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     quiet = not {"-h", "--help", "--help-all", "--dry-run"}.isdisjoint(words)
     with nullcontext() if quiet else progress.lines_every(_PROGRESS_INTERVAL_S):
-        return _train(argv)
+        import torch
 
+        from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
-def _train(argv: list[str] | None) -> int:
-    """Train a Procgen agent and return the exit status."""
-    import torch
-
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
-
-    # RLlib registers a second environment under the same name for the test levels.
-    warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
-    # The learner runs in this process while the env runners wait. Torch can therefore use every
-    # CPU.
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    return ProcgenLauncher.train_main(argv, prog=_PROG)
+        # RLlib registers a second environment under the same name for the test levels.
+        warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
+        # The learner runs in this process while the env runners wait. Torch can therefore use every
+        # CPU.
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        return ProcgenLauncher.train_main(argv, prog=_PROG)

@@ -23,6 +23,7 @@ from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.job.hyperparameters import (
     CONFIG_PREFIX,
+    STOP_CONDITIONS,
     HyperparameterError,
     field_names,
     hyperparameter,
@@ -98,9 +99,8 @@ class ProcgenHyperparameters(Hyperparameters):
         given |= plain
         experiment = plain.get("experiment", _DEFAULT_EXPERIMENT)
         values, translated = procgen_experiments.load_experiment(experiment)
-        stops = ("num_iters", "minutes", "env_steps")
-        if any(name in plain for name in stops):
-            values = {name: value for name, value in values.items() if name not in stops}
+        if plain.keys() & STOP_CONDITIONS:
+            values = {name: value for name, value in values.items() if name not in STOP_CONDITIONS}
         _check_given_settings(plain, values | plain)
         return Completion(cls, values, [*messages, *translated])
 

@@ -57,10 +57,10 @@ def make_provider(
         ImportError: If the provider's package is missing; the message names the remedy.
     """
     if env_config["provider"] == "procgen":
-        return OriginalGames(env_config, seeds)
+        return _OriginalGames(env_config, seeds)
     if env_config["use_sequential_levels"]:
-        return SequentialGames(env_config, seeds)
-    return EnvpoolBatch(env_config, seeds, num_threads)
+        return _SequentialGames(env_config, seeds)
+    return _EnvpoolBatch(env_config, seeds, num_threads)
 
 
 _LEVEL_OPTIONS = (
@@ -73,7 +73,7 @@ _LEVEL_OPTIONS = (
 """Options that both packages have under the same names."""
 
 
-class EnvpoolBatch:
+class _EnvpoolBatch:
     """Batch of envpool games that envpool's threads step in parallel."""
 
     def __init__(
@@ -124,7 +124,7 @@ class EnvpoolBatch:
         self._pool.close()
 
 
-class SequentialGames:
+class _SequentialGames:
     """Games in which an episode continues with the next level after a completed level.
 
     envpool ends the episode after a completed level. The class therefore creates a separate envpool
@@ -133,7 +133,7 @@ class SequentialGames:
 
     def __init__(self, env_config: Mapping[str, Any], seeds: Sequence[int]) -> None:
         self._env_config = dict(env_config)
-        self._first = [EnvpoolBatch(env_config, [seed], num_threads=1) for seed in seeds]
+        self._first = [_EnvpoolBatch(env_config, [seed], num_threads=1) for seed in seeds]
 
     def reset(self) -> ProviderStep:
         """Start new episodes in all games."""
@@ -160,7 +160,7 @@ class SequentialGames:
             return result
         number = (int(result.level_seeds[0]) + _LEVEL_NUMBER_INCREMENT) % 2**31
         next_level = self._env_config | {"start_level": number, "num_levels": 1}
-        self._now[i] = EnvpoolBatch(next_level, [0], num_threads=1)
+        self._now[i] = _EnvpoolBatch(next_level, [0], num_threads=1)
         first = self._now[i].reset()
         return result._replace(frames=first.frames, done=first.done, level_seeds=first.level_seeds)
 
@@ -177,7 +177,7 @@ _GIVE_UP = np.array([-1], np.int32)
 """Action of the original package that ends the episode."""
 
 
-class OriginalGames:
+class _OriginalGames:
     """Single games of the original package ``procgen`` 0.10.
 
     The original starts the next level in the step that ends a level, and does not show the level's
@@ -237,7 +237,7 @@ class OriginalGames:
             game.close()
 
 
-Provider = EnvpoolBatch | SequentialGames | OriginalGames
+Provider = _EnvpoolBatch | _SequentialGames | _OriginalGames
 """Batch of games, of either package."""
 
 

@@ -79,7 +79,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 
         All algorithms call this method.
         """
-        images = _scale(batch[Columns.OBS])
+        images = batch[Columns.OBS].permute(0, 3, 1, 2).float() / 255
         features = self.trunk(images)
         value_features = features if self.options["vf_share_layers"] else self.value_trunk(images)
         return {
@@ -97,8 +97,3 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
                 embeddings = self._forward(batch)[Columns.EMBEDDINGS]
         values: Tensor = self.value(embeddings).squeeze(-1)
         return values
-
-
-def _scale(images: Tensor) -> Tensor:
-    """Return images, uint8 (B, H, W, C), as float32 (B, C, H, W) in [0, 1]."""
-    return images.permute(0, 3, 1, 2).float() / 255
