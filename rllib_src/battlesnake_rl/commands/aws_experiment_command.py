@@ -22,7 +22,12 @@ from battlesnake_rl.commands import published_experiment
 from battlesnake_rl.commands.published_experiment import ACCOUNT_X, ARMS, SIMULATED_X, Arm
 from sagemaker_rl.cluster.roles import SIMULATED_CPUS_VARIABLE
 from sagemaker_rl.job import preflight
-from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, log_line, num_instance_vcpus
+from sagemaker_rl.job.job_environment import (
+    METRIC_DEFINITIONS,
+    SECONDARY_JOB,
+    log_line,
+    num_instance_vcpus,
+)
 from sagemaker_rl.job.network import find_network
 from sagemaker_rl.job.process_environment import quiet_sagemaker_sdk
 from sagemaker_rl.job.source_files import (
@@ -173,7 +178,8 @@ class _Experiment:
         if not self._simulated:
             for estimator in estimators:
                 preflight.check(estimator)
-        for estimator, suffix in zip(estimators, arm.job_suffixes(), strict=True):
+        # The first job has the curves.
+        for estimator, suffix in zip(estimators, ("", f"-{SECONDARY_JOB}"), strict=False):
             estimator.fit(wait=False, job_name=job_name + suffix)
         return estimators[0]
 

@@ -109,17 +109,12 @@ def parser() -> Parser:
         "the policy's score. A draw counts half a point.",
     )
     add = parser.add_argument
-    add(
-        "policy",
-        help="run, checkpoint or policy.onnx; a run or checkpoint plays with its highest-Elo "
-        "weights",
-    )
+    add("policy", help="run, checkpoint or policy.onnx; a run or checkpoint plays with its "
+        "highest-Elo weights")  # fmt: skip
     add("--opponents", help="built-in snakes that play in every game, comma-separated")
-    add(
-        "--policy-rules",
-        metavar="FILE",
+    add("--policy-rules", metavar="FILE",
         help="Python file with rules applied to the policy's values (see serve --policy-rules)",
-    )
+    )  # fmt: skip
     add("--games", type=positive, default=_DEFAULT_NUM_GAMES, help="number of games")
     add("--seed", type=seed, default=0, help="random seed for start positions, seats and opponents")
     add_json_option(parser)

@@ -75,10 +75,6 @@ class Arm:
         """Number of GPUs of the training."""
         return sum(num_instance_gpus(kind) * count for kind, count in self.instances)
 
-    def job_suffixes(self) -> list[str]:
-        """Return the suffixes of the jobs' names; the first job has the curves."""
-        return ["", f"-{SECONDARY_JOB}"][: len(self.instances)]
-
     def hyperparameters(self, job: int, bucket: str, prefix: str) -> dict[str, Any]:
         """Return the hyperparameters of a job, without its duration.
 
@@ -174,24 +170,16 @@ def table_rows(
     rows = [["training", "minutes", "reward", "length", "reward x", "length x", "article"]]
     baseline = _final_means(runs[ARMS[0].name], x_column) if ARMS[0].name in runs else None
     for arm in ARMS:
-        if arm.name not in runs:
-            rows.append([titles[arm.name], "0", "-", "-", "-", "-", _format_claims(arm)])
-            continue
-        means = _final_means(runs[arm.name], x_column)
-        factors = [
-            f"{mean / base:.1f}" if baseline and base > 0 else "-"
-            for mean, base in zip(means, baseline or means, strict=True)
-        ]
-        minutes = trained_minutes(runs[arm.name], x_column)
-        rows.append([
-            *(titles[arm.name], f"{minutes:.1f}", f"{means[0]:.1f}", f"{means[1]:.1f}"),
-            *(*factors, _format_claims(arm)),
-        ])  # fmt: skip
+        cells = ["0", "-", "-", "-", "-"]
+        if run := runs.get(arm.name):
+            means = _final_means(run, x_column)
+            cells = [f"{number:.1f}" for number in (trained_minutes(run, x_column), *means)]
+            cells += [
+                f"{mean / base:.1f}" if baseline and base > 0 else "-"
+                for mean, base in zip(means, baseline or means, strict=True)
+            ]
+        claims = f"at least {arm.claims[0]:g} x reward, {arm.claims[1]:g} x length"
+        if arm is ARMS[0]:
+            claims = "1 (trained for 20 hours before)"
+        rows.append([titles[arm.name], *cells, claims])
     return rows
-
-
-def _format_claims(arm: Arm) -> str:
-    """Format the article's claims about an arm."""
-    if arm is ARMS[0]:
-        return "1 (trained for 20 hours before)"
-    return f"at least {arm.claims[0]:g} x reward, {arm.claims[1]:g} x length"

@@ -17,15 +17,11 @@ def parser() -> Parser:
         description="Export a checkpoint as policy.onnx and policy.json, for the commands `serve` "
         "and `arena`.",
     )
-    parser.add_argument("checkpoint", type=Path, help="checkpoint, or run (its latest checkpoint)")
-    parser.add_argument(
-        "-o", "--output", type=output_file, default=Path("policy.onnx"), help="output file"
-    )
-    parser.add_argument(
-        "--last",
-        action="store_true",
-        help="export the latest weights instead of the highest-Elo weights",
-    )
+    add = parser.add_argument
+    add("checkpoint", type=Path, help="checkpoint, or run (its latest checkpoint)")
+    add("-o", "--output", type=output_file, default=Path("policy.onnx"), help="output file")
+    add("--last", action="store_true",
+        help="export the latest weights instead of the highest-Elo weights")  # fmt: skip
     return parser
 
 

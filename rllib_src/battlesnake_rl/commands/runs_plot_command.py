@@ -117,29 +117,16 @@ def parser() -> Parser:
         prog="battlesnake-gym runs plot",
         description="Plot the learning curves of several runs in one figure.",
     )
-    parser.add_argument(
-        "runs", type=_parse_run, nargs="+", metavar="[NAME=]RUN",
+    add = parser.add_argument
+    add("runs", type=_parse_run, nargs="+", metavar="[NAME=]RUN",
         help="run directory or directory of a simulated job, with its name in the plot, e.g. "
-        "first=runs/first",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=output_file,
-        default=Path("curves.svg"),
-        help="output file, .svg or .png",
-    )
-    parser.add_argument(
-        "--columns",
-        default=",".join(_DEFAULT_Y_COLUMNS),
-        help="columns of progress.csv to plot, comma-separated",
-    )
-    parser.add_argument(
-        "--x", choices=list(_X_LABELS), default="time_total_s", help="column for the x axis"
-    )
-    parser.add_argument(
-        "--smooth", type=positive, default=5, help="width of the moving average, in iterations"
-    )
+        "first=runs/first")  # fmt: skip
+    add("-o", "--output", type=output_file, default=Path("curves.svg"),
+        help="output file, .svg or .png")  # fmt: skip
+    add("--columns", default=",".join(_DEFAULT_Y_COLUMNS),
+        help="columns of progress.csv to plot, comma-separated")  # fmt: skip
+    add("--x", choices=list(_X_LABELS), default="time_total_s", help="column for the x axis")
+    add("--smooth", type=positive, default=5, help="width of the moving average, in iterations")
     return parser
 
 
