@@ -67,6 +67,20 @@ def estimator(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
+def legacy_listings(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module of this name; its changes of the SDK end with the test."""
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    import sagemaker.rl
+
+    from sagemaker_rl.job import legacy_listings
+
+    monkeypatch.setattr(sagemaker.rl, "RLEstimator", sagemaker.rl.RLEstimator)
+    monkeypatch.setattr(legacy_listings.RLEstimator, "session", None)
+    monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda _: None)
+    return legacy_listings
+
+
+@pytest.fixture
 def checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """`preflight.check` asks this process, not a new one, which would import Ray and torch.
 

@@ -77,7 +77,7 @@ def seen(one: ModelTrainer) -> dict[str, Any]:
         "hyperparameters": job.hyperparameters(),
         "entry_point": job.entry_point,
         "max_run": job.max_run,
-        "deaf": job.deaf,
+        "misses_sigterm": job.misses_sigterm,
         "instance_count": job.instance_count,
     }
 

@@ -20,17 +20,12 @@ NAMES = ("single", "homogeneous", "primary", "secondary")
 
 
 @pytest.fixture
-def article(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def article(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy_listings: Any
+) -> Any:
     """Return a function that runs ``RLEstimator(...)`` of a call, and the calls' algorithms."""
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    import sagemaker.rl
-
-    from sagemaker_rl.job import legacy_listings
     from sagemaker_rl.job.network import find_network
 
-    monkeypatch.setattr(sagemaker.rl, "RLEstimator", sagemaker.rl.RLEstimator)
-    monkeypatch.setattr(legacy_listings.RLEstimator, "session", None)
-    monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda _: None)
     monkeypatch.chdir(tmp_path)
     network = find_network(session)
     preamble = {
@@ -47,7 +42,7 @@ def article(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     legacy_listings.enable_legacy_listings(session)
 
     def call(name: str) -> Any:
-        return sagemaker.rl.RLEstimator(**calls(**preamble)[name][1])
+        return legacy_listings.RLEstimator(**calls(**preamble)[name][1])
 
     call.algorithms = algorithms  # type: ignore[attr-defined]
     return call

@@ -38,16 +38,10 @@ SHORT = {
 
 
 @pytest.fixture
-def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(session: Any, monkeypatch: pytest.MonkeyPatch, legacy_listings: Any) -> Any:
     """Return a function that runs a listing; ``short`` trains one iteration."""
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    import sagemaker.rl
+    from sagemaker_rl.job import preflight
 
-    from sagemaker_rl.job import legacy_listings, preflight
-
-    monkeypatch.setattr(sagemaker.rl, "RLEstimator", sagemaker.rl.RLEstimator)
-    monkeypatch.setattr(legacy_listings.RLEstimator, "session", None)
-    monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda _: None)
     made: list[Any] = []
     fit = legacy_listings.RLEstimator.fit
 

@@ -156,35 +156,6 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
             parse_hyperparameters([wrong])
 
 
-def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
-    for package in ("sagemaker_training", "sagemaker"):
-        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    return [
-        *(sys.executable, "-m", "battlesnake_gym", "aws", "simulate", "train-mabs.py"),
-        *("--job-dir", str(folder), *words),
-        *("--hyperparameters", json.dumps(SMALL | hyperparameters)),
-    ]
-
-
-def run(*arguments: Any, **hyperparameters: Any) -> "subprocess.CompletedProcess[str]":
-    return processes.run(*command(*arguments, **hyperparameters), cwd=ROOT)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
-    done = run(tmp_path / "job", "--instance-count", "3", num_iters=2)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "algo-1 | training_iteration=2 " in done.stdout
-    assert "algo-3 | algo-3 ends" in done.stdout
-    assert not re.findall("core_worker|WARN|Warning|ERROR|pid=", done.stdout + done.stderr)
-    with tarfile.open(tmp_path / "job" / "model.tar.gz") as archive:
-        names = archive.getnames()
-    assert {"./policy.onnx", "./policy.json", "./params.json"} <= set(names)
-    assert not list((tmp_path / "job").glob("*/output/failure"))
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_all_jobs_and_later_ones_kill_them(
     default_signals: None, number: int
@@ -199,10 +170,21 @@ def test_a_signal_stops_all_jobs_and_later_ones_kill_them(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_an_interrupted_job_resumes(tmp_path: Path) -> None:
+def test_an_interrupted_job_of_three_instances_resumes(tmp_path: Path) -> None:
+    for package in ("sagemaker_training", "sagemaker"):
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-simulator")
+    pytest.importorskip("ray", reason="needs the extra rllib")
     folder = tmp_path / "job"
+
+    def command(num_iters: int) -> list[str]:
+        return [
+            *(*processes.COMMAND, "aws", "simulate", "train-mabs.py", "--job-dir", str(folder)),
+            *("--instance-count", "3"),
+            *("--hyperparameters", json.dumps(SMALL | {"num_iters": num_iters})),
+        ]
+
     with subprocess.Popen(
-        command(folder, num_iters=1_000_000), cwd=ROOT, stdout=subprocess.PIPE, text=True
+        command(1_000_000), cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         started_at = time.monotonic()
@@ -212,6 +194,12 @@ def test_an_interrupted_job_resumes(tmp_path: Path) -> None:
         rest = process.stdout.read()
     assert process.returncode != 0
     assert "stopped; " in rest
-    done = run(folder, num_iters=3)
+    done = processes.run(*command(3), cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resuming from" in done.stdout or "training_iteration=" not in done.stdout
+    assert "algo-3 | algo-3 ends" in done.stdout
+    assert not re.findall("core_worker|WARN|Warning|ERROR|pid=", done.stdout + done.stderr)
+    with tarfile.open(folder / "model.tar.gz") as archive:
+        names = archive.getnames()
+    assert {"./policy.onnx", "./policy.json", "./params.json"} <= set(names)
+    assert not list(folder.glob("*/output/failure"))

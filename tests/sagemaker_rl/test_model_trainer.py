@@ -120,7 +120,7 @@ def test_the_real_sdk_has_these_fields(tmp_path: Path) -> None:
     assert told["hyperparameters"] == {"algorithm": '"APEX"', "minutes": "60"}
     assert told["entry_point"] == "train-mabs.py"
     assert told["max_run"] == 7200
-    assert not told["deaf"]
+    assert not told["misses_sigterm"]
     assert told["instance_count"] is None
 
 

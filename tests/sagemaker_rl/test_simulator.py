@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, METRIC_DEFINITIONS
 from sagemaker_rl.job.source_files import download_artifacts
+from sagemaker_rl.simulator import training_jobs
 from sagemaker_rl.simulator.training_jobs import _make_instances
 from tests import run_summary
 
@@ -132,27 +133,26 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint(
     assert "going on from 12" in capsys.readouterr().out
 
 
-def test_a_job_can_be_stopped(job: Any, session: Any) -> None:
-    stopped = stopped_after("waiting", job(hyperparameters={"wait": True}), session)
-    assert stopped["TrainingJobStatus"] == "Stopped"
-
-
-def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
-    """Stop a job after a line of its log, and return its description."""
+@pytest.mark.parametrize(("value", "word"), [("wait", "waiting"), ("deaf", "deaf")])
+def test_a_job_can_be_stopped(
+    job: Any, session: Any, value: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One script stops by itself, and the other one is killed."""
+    if value == "deaf":
+        monkeypatch.setattr(training_jobs, "_STOP_GRACE_S", 1.0)
+    estimator = job(hyperparameters={value: True})
     estimator.fit(wait=False)
-    name = estimator.latest_training_job.name
-    for line in session.sagemaker_client.jobs[name].iter_log(wait=True):
+    training = estimator.latest_training_job
+    for line in session.sagemaker_client.jobs[training.name].iter_log(wait=True):
         if word in line:
-            estimator.latest_training_job.stop()
-    described: dict[str, Any] = estimator.latest_training_job.describe()
-    return described
+            training.stop()
+    stopped = training.describe()
+    assert stopped["TrainingJobStatus"] == stopped["SecondaryStatus"] == "Stopped"
 
 
 def test_a_job_whose_time_is_over_is_stopped(
     job: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sagemaker_rl.simulator import training_jobs
-
     # After a second, the script may not handle signals yet; it is then killed like one that never
     # does.
     monkeypatch.setattr(training_jobs, "_STOP_GRACE_S", 5.0)
@@ -162,16 +162,6 @@ def test_a_job_whose_time_is_over_is_stopped(
     described = estimator.latest_training_job.describe()
     assert described["TrainingJobStatus"] == "Stopped"
     assert described["SecondaryStatus"] == "MaxRuntimeExceeded"
-
-
-def test_a_job_that_does_not_stop_is_ended(
-    job: Any, session: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sagemaker_rl.simulator import training_jobs
-
-    monkeypatch.setattr(training_jobs, "_STOP_GRACE_S", 1.0)
-    stopped = stopped_after("deaf", job(hyperparameters={"deaf": True}), session)
-    assert stopped["SecondaryStatus"] == "Stopped"
 
 
 def test_impossible_requests_are_refused(job: Any, session: Any) -> None:
