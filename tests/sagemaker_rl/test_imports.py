@@ -27,20 +27,21 @@ def run(script: str, tmp_path: Path, *path: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("script", ["train-mabs.py", "train-procgen.py"])
-def test_a_job_without_our_packages(script: str, tmp_path: Path) -> None:
-    failure, log = run(script, tmp_path)
-    assert failure.startswith("No module named 'sagemaker_rl' (")
-    assert "dependencies=['rllib_common/sagemaker_rl', " in failure
-    assert log == failure + "\n"
-
-
-@pytest.mark.parametrize("script", ["train-mabs.py", "train-procgen.py"])
-def test_an_image_without_our_requirements(script: str, tmp_path: Path) -> None:
-    failure, log = run(script, tmp_path, "rllib_common", ".")
-    # Depends on the order of the imports.
-    assert re.match(r"No module named '(numpy|torch|ray|gymnasium|yaml)[.\w]*' \(", failure)
-    assert re.search(r"image_uri.* deployment/training/Dockerfile", failure)
-    assert "requirements.txt" in failure
+@pytest.mark.parametrize(
+    ("path", "missing", "remedy"),
+    [
+        ([], "sagemaker_rl", r"dependencies=\['rllib_common/sagemaker_rl', "),
+        # Depends on the order of the imports.
+        (["rllib_common", "."], r"(numpy|torch|ray|gymnasium|yaml)[.\w]*",
+         r"image_uri.* deployment/training/Dockerfile.* requirements\.txt"),
+    ],
+    ids=["our-packages", "our-requirements"],
+)  # fmt: skip
+def test_a_missing_package_has_a_remedy(
+    script: str, path: list[str], missing: str, remedy: str, tmp_path: Path
+) -> None:
+    failure, log = run(script, tmp_path, *path)
+    assert re.match(rf"No module named '{missing}' \(.*{remedy}", failure)
     assert log == failure + "\n"
 
 

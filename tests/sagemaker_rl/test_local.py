@@ -74,11 +74,6 @@ def test_every_instance_gets_its_configuration(
     assert values["rl_num_instances_secondary"] == 2
     assert values["s3_bucket"] == first.hyperparameters["s3_bucket"] == session.default_bucket()
     assert values["s3_prefix"] == first.hyperparameters["s3_prefix"] == "two"
-
-
-def test_a_single_instance_needs_no_cluster(
-    instances: Callable[..., list[list[Instance]]],
-) -> None:
     ((one,),) = instances("one")
     assert not any(name.startswith(("rl_", "s3_")) for name in one.hyperparameters)
     assert one.cpus == os.sched_getaffinity(0)

@@ -118,21 +118,12 @@ def test_instance_groups_are_checked(job: Any) -> None:
         return {"instance_type": None, "instance_count": None, "instance_groups": made}
 
     preflight.check(job(**grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 1))))
-    rejected(
-        job,
-        r"instances \['algo-1', 'algo-2', 'algo-3'\]",
-        **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 2)),
-    )
-    rejected(
-        job,
-        r"instance_count .*'group-1' .*\b1\b.* 0",
-        **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 0)),
-    )
-    rejected(
-        job,
-        "instance_groups .*GPU",
-        **grouped(("ml.c5.xlarge", 1), ("ml.m5.xlarge", 1)),
-    )
+    for kind, count, message in (
+        ("ml.g5.xlarge", 2, r"instances \['algo-1', 'algo-2', 'algo-3'\]"),
+        ("ml.g5.xlarge", 0, r"instance_count .*'group-1' .*\b1\b.* 0"),
+        ("ml.m5.xlarge", 1, "instance_groups .*GPU"),
+    ):
+        rejected(job, message, **grouped((kind, 1), ("ml.c5.xlarge", count)))
 
 
 def test_channels_are_checked(job: Any, session: Any, tmp_path: Path) -> None:

@@ -338,23 +338,29 @@ def test_an_onnx_file_is_compared_with_its_original(centered: bool, tmp_path: Pa
     np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, rtol=1e-3, atol=1e-3)
 
 
-def test_several_hundred_positions_are_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def counting_network(moody: bool = False) -> Any:
+    """Make a network that counts positions; the values of a moody one change with each call."""
     from torch import nn
 
     class Counts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.line = nn.Linear(490, 4)
-            self.positions = 0
+            self.positions = self.mood = 0
 
         def forward(self, seen: Any) -> Any:
             self.positions += len(seen)
-            return self.line(seen.float().flatten(1))
+            self.mood += moody
+            return self.line(seen.float().flatten(1)) + float(self.mood)
 
+    return Counts()
+
+
+def test_several_hundred_positions_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(onnx_export, "NUM_CHECK_GAMES", 1)
-    network = Counts()
+    network = counting_network()
     exported(network, tmp_path)
     assert network.positions > 500
 
@@ -362,24 +368,12 @@ def test_several_hundred_positions_are_compared(
 def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> None:
     from torch import nn
 
-    class Moody(nn.Module):
-        """Says something else each time: no file does."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.line = nn.Linear(490, 4)
-            self.asked = 0
-
-        def forward(self, seen: Any) -> Any:
-            self.asked += 1
-            return self.line(seen.float().flatten(1)) + float(self.asked)
-
     for policy, message in (
         (nn.Flatten(), r"must return \[batch, 4\]"),
         (torch_network(scaled=False), "uint8"),
         (object(), "object"),
         (tmp_path / "none.onnx", r"none\.onnx"),
-        (Moody(), "from the original policy"),
+        (counting_network(moody=True), "from the original policy"),
     ):
         with pytest.raises(PolicyError, match=message):
             exported(policy, tmp_path)

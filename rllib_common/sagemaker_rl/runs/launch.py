@@ -84,6 +84,7 @@ def _write_report(folder: Path) -> str:
     Returns:
         Log message with the path of the report, or with the reason for its absence.
     """
+    missing: str | None = "battlesnake_server"
     try:
         for entry in entry_points(group=_REPORT_ENTRY_POINTS):
             return f"{entry.load()(folder)}, a page with the curves and all settings of the run"
@@ -91,8 +92,6 @@ def _write_report(folder: Path) -> str:
         if (error.name or "").partition(".")[0] not in ("battlesnake_server", "jinja2"):
             raise
         missing = error.name
-    else:
-        missing = "battlesnake_server"
     return (
         f"none, because the package {missing!r} is not installed; on a machine with the package "
         f"and this directory, `battlesnake-gym runs {folder} --report` writes {run_dir.REPORT_FILE}"
@@ -289,9 +288,8 @@ class Launch:
     def _num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """Return the given number of env runners, or the default number for ``cpus`` CPUs."""
         given: int | None = self.settings.num_env_runners
-        return (
-            self.launcher.plan_resources(config, cpus).num_env_runners if given is None else given
-        )
+        plan: utilization.ResourcePlan = self.launcher.plan_resources(config, cpus)
+        return plan.num_env_runners if given is None else given
 
     def _run_training(self, run: TrainingRun) -> int:
         """Train and export the model, and return the exit status."""
@@ -309,11 +307,8 @@ class Launch:
                 run.stopped_by = stop_signals[0]
                 if run.checkpoint is None or not run.job.in_sagemaker:
                     run.write_status(STOPPED)
-                    then = (
-                        f"resumes from {run.checkpoint}"
-                        if run.checkpoint
-                        else "starts from scratch"
-                    )
+                    last = run.checkpoint
+                    then = f"resumes from {last}" if last else "starts from scratch"
                     log_line(f"stopped before training started; the same command {then}")
                     return 128 + run.stopped_by
         with deferred_stop_signals("the export"):
