@@ -114,9 +114,6 @@ def test_checkpoints_of_killed_processes_are_deleted(tmp_path: Path) -> None:
         checkpoints.save(Algorithm(iteration), tmp_path, FACTS)
         assert not leftover.exists()
     leftover.mkdir()
-    checkpoints.delete_unfinished(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
-    leftover.mkdir()
     checkpoints.delete_checkpoints(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -39,14 +39,12 @@ _STARTER_PACK_FOLDERS = (
 All other folders stay unchanged.
 """
 
-_SDK1_ARGUMENT_NAMES = {
-    "image_name": "image_uri",
-    **{
-        f"train_{word}": word
-        for word in ("instance_type", "instance_count", "volume_size", "use_spot_instances")
-    },
-    "train_max_run": "max_run",
-    "train_max_wait": "max_wait",
+_SDK1_ARGUMENT_NAMES = {"image_name": "image_uri"} | {
+    f"train_{name}": name
+    for name in (
+        *("instance_type", "instance_count", "volume_size"),
+        *("use_spot_instances", "max_run", "max_wait"),
+    )
 }
 """Current argument names, keyed by their names in SDK 1."""
 

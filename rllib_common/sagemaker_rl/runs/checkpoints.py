@@ -91,7 +91,7 @@ def save(
     """
     target = folder / f"{_CHECKPOINT_PREFIX}{algorithm.training_iteration:06d}"
     draft = folder / (target.name + _UNFINISHED_SUFFIX)
-    delete_unfinished(folder)
+    _delete_unfinished(folder)
     draft.mkdir(parents=True)
     try:
         algorithm.save_to_path(str(draft.absolute()))
@@ -113,12 +113,12 @@ def save(
 
 def delete_checkpoints(folder: Path) -> None:
     """Delete all checkpoints in ``folder``, but no other files."""
-    delete_unfinished(folder)
+    _delete_unfinished(folder)
     for checkpoint in _list_checkpoints(folder):
         shutil.rmtree(checkpoint)
 
 
-def delete_unfinished(folder: Path) -> None:
+def _delete_unfinished(folder: Path) -> None:
     """Delete the checkpoints in ``folder`` that a killed process left incomplete.
 
     No other process may write into ``folder`` at the same time.

@@ -293,7 +293,6 @@ class Launch:
 
     def _run_training(self, run: TrainingRun) -> int:
         """Train and export the model, and return the exit status."""
-        checkpoints.delete_unfinished(run.job.checkpoint_dir)
         if run.checkpoint is None:
             checkpoints.delete_checkpoints(run.job.checkpoint_dir)
         run.restore_progress_csv()

@@ -18,8 +18,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_rl.procgen.procgen_env_config import with_defaults
+from battlesnake_rl.procgen.procgen_env_config import check_keys, with_defaults
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_episodes import compute_statistics, make_policy, play_episodes
 
@@ -85,17 +84,7 @@ def check_evaluation_settings(config: AlgorithmConfig) -> None:
             raise ValueError(
                 f"{name} is {value!r}, but only {supported[0]!r} is supported; leave it out"
             )
-    for key, value in config.evaluation_config.items():
-        if key not in _EVALUATION_DEFAULTS:
-            raise ValueError(
-                unknown_name_message("key of evaluation_config", key, _EVALUATION_DEFAULTS)
-            )
-        kind = type(_EVALUATION_DEFAULTS[key])
-        if not isinstance(value, kind):
-            raise ValueError(
-                f"evaluation_config.{key} must be of type {kind.__name__}, got {value!r}; leave it "
-                "out"
-            )
+    check_keys("evaluation_config", config.evaluation_config, _EVALUATION_DEFAULTS)
     _test_env_config(config)
 
 

@@ -48,16 +48,8 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: If a key is unknown or a value is invalid; the message names the key, the value
             and the remedy.
     """
-    for key in env_config:
-        if key not in _DEFAULTS:
-            raise ValueError(unknown_name_message("key of env_config", key, _DEFAULTS))
+    check_keys("env_config", env_config, _DEFAULTS)
     values = _DEFAULTS | dict(env_config)
-    for key, default in _DEFAULTS.items():
-        if type(values[key]) is not type(default):
-            raise ValueError(
-                f"{key} must be of type {type(default).__name__}, got {values[key]!r}; "
-                f"the default is {default!r}"
-            )
     _check_choice("env_name", values["env_name"], GAMES)
     _check_choice("distribution_mode", values["distribution_mode"], GAMES[values["env_name"]].modes)
     _check_choice("provider", values["provider"], _PROVIDERS)
@@ -65,6 +57,28 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
     _check_range("start_level", values["start_level"], 0, _MAX_LEVEL - values["num_levels"])
     _check_range("frame_stack", values["frame_stack"], 1, 16)
     return values
+
+
+def check_keys(name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Check that every key of a mapping has a default, and every value the default's type.
+
+    Args:
+        name: Name of the mapping, for the message.
+        values: The mapping.
+        defaults: Default values of all keys.
+
+    Raises:
+        ValueError: If a key is unknown or a value has another type.
+    """
+    for key, value in values.items():
+        if key not in defaults:
+            raise ValueError(unknown_name_message(f"key of {name}", key, defaults))
+        kind = type(defaults[key])
+        if type(value) is not kind:
+            raise ValueError(
+                f"{name}.{key} must be of type {kind.__name__}, got {value!r}; the default is "
+                f"{defaults[key]!r}"
+            )
 
 
 def held_out_config(env_config: Mapping[str, Any]) -> dict[str, Any]:
