@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import pytest
 
 from battlesnake_rl.mabs.experiments import experiment_names
+from battlesnake_rl.procgen import generalization
+from battlesnake_rl.procgen import procgen_experiments as experiments
+from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
+from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
+from sagemaker_rl.runs.launch import Launch
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
-
-experiments = pytest.importorskip(
-    "battlesnake_rl.procgen.procgen_experiments", reason="needs the extra rllib"
-)
-
 
 Plan = Callable[..., Any]
 
@@ -23,8 +24,6 @@ Plan = Callable[..., Any]
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
     """Return a function from arguments to the planned run."""
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
-    from sagemaker_rl.runs.launch import Launch
 
     def make(*arguments: str) -> Any:
         planned: list[Any] = []
@@ -76,8 +75,6 @@ def test_the_published_baseline(
 
 
 def test_the_file_of_the_baseline_says_what_the_algorithm_begins_with(plan: Plan) -> None:
-    from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
-
     begun = ProcgenPPOConfig()
     said, messages = experiments.load_experiment("impala-baseline")
     assert not messages
@@ -88,8 +85,6 @@ def test_the_file_of_the_baseline_says_what_the_algorithm_begins_with(plan: Plan
 
 
 def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
-    from battlesnake_rl.procgen import generalization
-
     config = plan("-f", "easy-200", "--env-name", "maze").config
     trained, tested = config.env_config, generalization._test_env_config(config)
     assert (trained["num_levels"], tested["num_levels"]) == (200, 0)
@@ -205,8 +200,6 @@ def test_published_hyperparameters_are_taken(plan: Plan, monkeypatch: pytest.Mon
 def test_parts_of_gpus_are_counted_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
-
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     # 0.3 and three times 0.55 are less than two, but no two of the three fit on one GPU.
@@ -257,8 +250,6 @@ def test_missing_experiments(tmp_path: Path) -> None:
 def test_a_machine_that_is_too_small(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
-
     assert ProcgenLauncher.train_main(list(arguments)) == 2
     assert re.search(message, capsys.readouterr().err)
 
@@ -266,9 +257,6 @@ def test_a_machine_that_is_too_small(
 def test_a_machine_without_the_games(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert ProcgenLauncher.train_main(["--runs-dir", str(tmp_path)]) == 2

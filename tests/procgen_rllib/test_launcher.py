@@ -2,18 +2,27 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from ray.rllib.core.rl_module.rl_module import RLModule
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from battlesnake_rl.commands import procgen_train_command
+from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH, _load_policy, main
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
+from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests import run_summary
 from tests.procgen_rllib.test_experiments import KIT
 from tests.procgen_rllib.test_plugins import KIT_MODEL
 from tests.progress_csv import rows
 from tests.sagemaker_rl import tensorboard_cards
+from tests.sagemaker_rl.malicious_checkpoints import doctor
 
 pytestmark = [
     pytest.mark.rllib,
@@ -31,8 +40,6 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
-
     return ProcgenLauncher.train_main([*arguments, "--runs-dir", str(runs)])
 
 
@@ -71,13 +78,9 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_network_learns(trained: Path) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH
-
     first, last = (
         sorted((trained / "checkpoints").glob("checkpoint_*"))[i] / MODULE_PATH for i in (0, -1)
     )
-    from ray.rllib.core.rl_module.rl_module import RLModule
-
     before, after = (RLModule.from_checkpoint(str(path)).get_state() for path in (first, last))
     assert type(RLModule.from_checkpoint(str(last))).__name__ == "MyVisionNetwork"
     for name, weights in before.items():
@@ -93,11 +96,6 @@ def test_another_game_is_another_run(trained: Path, capsys: pytest.CaptureFixtur
 def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
     trained: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
-    from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH, _load_policy
-    from sagemaker_rl.runs.checkpoints import CheckpointError
-    from tests.sagemaker_rl.malicious_checkpoints import doctor
 
     last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
     copy, ran = tmp_path / "copy", tmp_path / "ran"
@@ -114,16 +112,12 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
 
 
 def test_callbacks_of_users(trained: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     events = EventAccumulator(str(trained / "tensorboard"))
     events.Reload()
     assert "rllib/env_runners/levels_completed" in events.Tags()["scalars"]
 
 
 def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import main
-
     out = tmp_path / "rollouts.npz"
     arguments = [str(trained), "--run", "PPO", "--env", "procgen_env_wrapper"]
     arguments += ["--episodes", "5", "--num-envs", "2", "--output", str(out)]
@@ -141,8 +135,6 @@ def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def check_replay(saved: Any) -> None:
     """The first rollout is reproduced on its level."""
-    from battlesnake_rl.procgen.procgen_environment import VectorProcgen
-
     level, length = int(saved["level_seeds"][0]), int(saved["lengths"][0])
     games = VectorProcgen(1, {"env_name": "bossfight", "num_levels": 1, "start_level": level})
     observation, _ = games.reset(seed=99)
@@ -155,8 +147,6 @@ def check_replay(saved: Any) -> None:
 
 
 def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import main
-
     arguments = ["--levels", "training", "held-out", "all", "--episodes", "1"]
     assert main([str(trained), *arguments]) == 0
     output = capsys.readouterr().out
@@ -185,8 +175,6 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
 def test_rollouts_that_are_refused(
     trained: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import main
-
     assert main([str(trained), *arguments]) == 2
     assert re.search(message, capsys.readouterr().err)
 
@@ -198,9 +186,6 @@ def test_a_file_and_a_network_of_the_kit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """They train, show progress within an iteration, and play."""
-    from battlesnake_rl.commands import procgen_train_command
-    from battlesnake_rl.commands.procgen_rollout_command import main
-
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "small.py").write_text(KIT_MODEL)
     experiment = tmp_path / "mine.yaml"
@@ -222,8 +207,6 @@ def test_a_file_and_a_network_of_the_kit(
 def test_an_algorithm_of_users(
     ray_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import main
-
     arguments = ["-f", "random-agent", "--env-name", "bossfight", "--num-iters", "2"]
     arguments += ["--rl.training.config.train_batch_size_per_learner", "600"]
     assert train(tmp_path, *arguments, "--num-env-runners", "0") == 0

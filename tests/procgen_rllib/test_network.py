@@ -4,18 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
 def build(**model_config: Any) -> Any:
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    import torch
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-
-    from battlesnake_rl.procgen.impala_network import ImpalaModule
 
     torch.manual_seed(1)
     games = VectorProcgen(1)
@@ -29,8 +27,6 @@ def build(**model_config: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def batch() -> Any:
-    import torch
-
     games = VectorProcgen(300)
     observations, _ = games.reset(seed=1)
     return {"obs": torch.from_numpy(observations)}
@@ -41,8 +37,6 @@ def test_parameters() -> None:
 
 
 def test_outputs(batch: Any) -> None:
-    import torch
-
     module = build(bfloat16=False)
     outputs = module.forward_train(batch)
     logits = outputs["action_dist_inputs"]
@@ -62,8 +56,6 @@ def test_outputs(batch: Any) -> None:
 
 
 def test_half_precision_is_close(batch: Any) -> None:
-    import torch
-
     full, half = build(bfloat16=False), build(bfloat16=True)
     exact, rough = (
         one.forward_inference(batch)["embeddings"].detach().numpy() for one in (full, half)

@@ -4,10 +4,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from ray import cloudpickle
+
+from battlesnake_rl.procgen.kit import plugins
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_launcher import NETWORK_CLASSES
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
-
-plugins = pytest.importorskip("battlesnake_rl.procgen.kit.plugins", reason="needs the extra rllib")
 
 MODEL = """
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -56,8 +60,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_there() -> None:
-    from battlesnake_rl.procgen.procgen_launcher import NETWORK_CLASSES
-
     assert plugins.find_class("models", "impala_cnn", NETWORK_CLASSES).__name__ == "ImpalaModule"
     assert plugins.find_class("models", "my_vision_network").__name__ == "MyVisionNetwork"
     assert plugins.find_class("algorithms", "PPO").__name__ == "PPO"
@@ -71,8 +73,6 @@ def test_ones_own_file_goes_before_the_example(folder: Path) -> None:
 
 
 def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray import cloudpickle
-
     (folder / "models" / "mine.py").write_text(MODEL)
     model = plugins.find_class("models", "mine")
     pickled = cloudpickle.dumps(model)
@@ -84,10 +84,6 @@ def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.Monk
 def test_a_torch_network_of_the_kit_becomes_a_module(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
-    from ray import cloudpickle
-
-    from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
     (folder / "models" / "small.py").write_text(KIT_MODEL)
     found = plugins.find_class("models", "small")
@@ -110,9 +106,6 @@ def test_a_torch_network_of_the_kit_becomes_a_module(
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_port_of_the_kits_vision_network(shared: bool) -> None:
-    import torch
-
-    from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
     games = VectorProcgen(1)
     module = plugins.find_class("models", "my_vision_network")(
@@ -140,8 +133,6 @@ def test_the_port_of_the_kits_vision_network(shared: bool) -> None:
 
 
 def test_missing_names() -> None:
-    from battlesnake_rl.procgen.procgen_launcher import NETWORK_CLASSES
-
     with pytest.raises(
         ValueError,
         match=r"'mine'.* impala_cnn.* my_vision_network",
@@ -197,5 +188,6 @@ def test_files_of_the_old_api_are_refused_with_the_remedy(
     folder: Path, file: str, text: str, message: str
 ) -> None:
     (folder / f"{file}.py").write_text(text)
+    kind, name = file.split("/")
     with pytest.raises(ValueError, match=rf"{file}\.py .*{message}"):
-        plugins.find_class(*file.split("/"))
+        plugins.find_class(kind, name)

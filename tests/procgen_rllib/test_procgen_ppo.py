@@ -1,28 +1,33 @@
 """The published PPO on arrays: its parts against another library or plain numpy; learning."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
 
+from battlesnake_rl.procgen.procgen_launcher import (
+    ProcgenHyperparameters,
+    ProcgenLauncher,
+    configure,
+)
+from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
+from sagemaker_rl.runs import checkpoints
 from tests.procgen_rllib.test_launcher import train
 from tests.progress_csv import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-procgen_ppo = pytest.importorskip(
-    "battlesnake_rl.procgen.procgen_ppo", reason="needs the extra rllib"
-)
-
+procgen_ppo: Any = importlib.import_module("battlesnake_rl.procgen.procgen_ppo")
 GAMMA, LAMBDA, CLIP = 0.9, 0.8, 0.2
 SMALL = {"patch": 4, "channels": [16, 32], "blocks": 1, "bfloat16": False}
 
 
 def configured(**settings: Any) -> Any:
     """Return a validated configuration on three levels of a game with short episodes."""
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenHyperparameters, configure
-
     config = configure(
         ProcgenHyperparameters(
             custom_options=SMALL, env_config={"env_name": "bossfight", "num_levels": 3}
@@ -75,8 +80,6 @@ def rewards_and_ends(games: int, turns: int) -> tuple[np.ndarray, np.ndarray]:
 def normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray:
     """Return rewards normalized by another library's VecNormalize."""
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env", reason="needs the trainers")
-    from gymnasium.spaces import Box, Discrete
-
     turns, games = rewards.shape
 
     class Played(vec_env.DummyVecEnv):  # type: ignore[misc, name-defined]
@@ -101,8 +104,6 @@ def normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray
 
 
 def test_rewards_are_normalized_as_by_another_library() -> None:
-    from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
-
     rewards, ends = rewards_and_ends(games=6, turns=60)
     expected = normalized(rewards, ends, clip=1.5)
     assert (np.abs(expected) == 1.5).any()
@@ -118,8 +119,6 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
 
 
 def test_a_normalizer_goes_on_where_it_was() -> None:
-    from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
-
     rewards, ends = rewards_and_ends(games=3, turns=20)
     ends[9] = True  # all games restart, as in a resumed run
     one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
@@ -132,8 +131,6 @@ def test_a_normalizer_goes_on_where_it_was() -> None:
 
 
 def test_the_value_loss_is_that_of_numpy() -> None:
-    import torch
-
     values, old, targets = np.random.default_rng(1).normal(0, 1, (3, 200))
     expected = [
         max((v - t) ** 2, (o + min(max(v - o, -CLIP), CLIP) - t) ** 2)
@@ -148,8 +145,6 @@ def test_the_value_loss_is_that_of_numpy() -> None:
 
 
 def learner_of(config: Any) -> Any:
-    from gymnasium.spaces import Box, Discrete
-
     spaces: Any = (Box(0, 255, (64, 64, 3), np.uint8), Discrete(15))
     return config.build_learner(spaces={"default_policy": spaces})
 
@@ -209,8 +204,6 @@ def ends_of(rollout: Any) -> Any:
 
 def expected_rewards(rewards: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
     """The games are normalized together, in two rollouts of two games."""
-    from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
-
     normalizer = RewardNormalizer(GAMMA, 1.5)
     acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
     scaled = np.array(
@@ -239,7 +232,7 @@ def test_a_turn_that_only_shows_the_next_level_is_not_learned_from() -> None:
     assert runner.get_metrics()["num_episodes"].peek() == ended.sum()
 
 
-class DarkOrBright(procgen_ppo.VectorProcgen):  # type: ignore[misc, name-defined]
+class DarkOrBright(procgen_ppo.VectorProcgen):  # type: ignore[misc]
     """One action is rewarded on dark frames, another on bright ones; an episode has eight turns."""
 
     PAYS = np.array([3, 7])
@@ -263,8 +256,6 @@ class DarkOrBright(procgen_ppo.VectorProcgen):  # type: ignore[misc, name-define
 
 
 def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     monkeypatch.setattr(procgen_ppo, "VectorProcgen", DarkOrBright)
     torch.manual_seed(1)
     config = configured(games=32, rollout_fragment_length=18, minibatch_size=128, lr=2e-3)
@@ -285,8 +276,6 @@ def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: int) -> None:
-    from sagemaker_rl.runs import checkpoints
-
     arguments = [
         *("-f", "easy-small", "--env-name", "bossfight", "--seed", "3"),
         *("--rl.training.config.games", "8", "--num-env-runners", str(workers)),
@@ -322,8 +311,6 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
 
 @pytest.mark.parametrize(("cpus", "gpus", "runners"), [(4, 0, 0), (16, 0, 8), (16, 1, 0)])
 def test_beside_the_learners_gpu_its_own_process_plays(cpus: int, gpus: int, runners: int) -> None:
-    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
-
     config = configured(num_gpus_per_learner=gpus)
     assert ProcgenLauncher().plan_resources(config, cpus).num_env_runners == runners
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from battlesnake_rl.commands.procgen_rollout_command import _write_video
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
 imageio = pytest.importorskip("imageio.v3", reason="needs the extra procgen")
@@ -15,8 +16,6 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_videos(kind: str, tmp_path: Path) -> None:
-    from battlesnake_rl.commands.procgen_rollout_command import _write_video
-
     games = VectorProcgen(1, {"env_name": "bigfish"})
     frames = [games.reset(seed=1)[0][0]]
     frames += [games.step(np.array([turn % 9]))[0][0] for turn in range(20)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
 
 def cards(folder: Path) -> list[str]:
     """Return the tags on TensorBoard's first page, which expands the first two groups.
 
     `test_tensorboard_page` compares this rule with the page itself.
     """
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     board = EventAccumulator(str(folder)).Reload()
     tags = sorted([*board.Tags()["scalars"], *board.Tags()["images"]])
     groups = [list(group) for _, group in groupby(tags, lambda tag: tag.partition("/")[0])]

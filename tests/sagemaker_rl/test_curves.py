@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
-from battlesnake_gym.common import run_dir  # noqa: E402
-from tests.sagemaker_rl import tensorboard_cards  # noqa: E402
+from battlesnake_gym.common import run_dir
+from sagemaker_rl.runs import curves
+from tests.sagemaker_rl import tensorboard_cards
 
 PLAYED = {"num_env_steps_sampled_lifetime": 800}
 COLUMNS = {"training_iteration": "training_iteration", "reward": "env_runners/mean"}
@@ -37,10 +39,6 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(tmp_path: Path)
 
 
 def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="needs the extra rllib")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
-
     settings = {"lr": 1e-4, "algorithm": "DQN", "double_q": True, "sizes": [7, 11], "seed": None}
     settings["clip"] = math.inf  # tensorboardX warns of it
     main_curves = {"reward": "env_runners/mean"}
@@ -78,9 +76,6 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
 
 
 def test_tensorboard_has_the_elo_over_cpu_time_after_a_resume_too(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="needs the extra rllib")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     columns = COLUMNS | {name: name for name in ("elo", "elo_cpu_minutes")}
     once, twice, last = (400.0, 0.9), (900.0, 2.0), (950.0, 3.0)
     measured: dict[int, tuple[float, ...]] = {1: (), 2: once, 3: once, 4: twice, 5: last}
@@ -102,7 +97,6 @@ def test_tensorboard_has_the_elo_over_cpu_time_after_a_resume_too(tmp_path: Path
 
 
 def test_where_no_game_is_filmed_tensorboard_opens_with_the_turns_too(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="needs the extra rllib")
     run = curves.Curves(tmp_path, COLUMNS, 0, main_curves={"reward": "env_runners/mean"})
     run.add({"training_iteration": 1, "env_runners": {"mean": 0.5, "max": 1.0} | PLAYED})
     run.close()

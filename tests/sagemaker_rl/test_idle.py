@@ -16,6 +16,7 @@ import pytest
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 
+from battlesnake_rl.commands import procgen_train_command, train_command
 from sagemaker_rl.cluster.membership import find_own_address
 from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
 from sagemaker_rl.job.hyperparameters import HyperparameterError
@@ -34,8 +35,6 @@ def check(
     """Return a function that runs ``--dry-run`` in a job: its status and its output."""
 
     def run(script: str, instance: str, count: int, **values: Any) -> tuple[int, str]:
-        from battlesnake_rl.commands import procgen_train_command, train_command
-
         hosts = [f"algo-{number + 1}" for number in range(count)]
         group = {"instance_group_name": "all", "instance_type": instance, "hosts": hosts}
         for name, value in {

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="needs the extra rllib")
-
 from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.pinned_wheels import PinnedWheels

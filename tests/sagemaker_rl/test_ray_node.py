@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="needs the extra rllib")
-
 from sagemaker_rl.cluster import ray_node
 from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.process_environment import SLOW_MODULE

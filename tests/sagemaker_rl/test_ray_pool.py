@@ -26,6 +26,9 @@ from battlesnake_server.arena.tournament import (
     play_in_pool,
 )
 from battlesnake_server.commands import arena_command, ladder_command
+from sagemaker_rl.cluster.membership import find_own_address
+from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
+from sagemaker_rl.cluster.ray_pool import RayPool
 from tests.processes import below
 
 pytestmark = pytest.mark.rllib
@@ -46,9 +49,6 @@ def cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disconnected_from_ray: None
 ) -> Iterator[tuple[str, Any]]:
     """Return the cluster's address and its second node; only this directory has the rules file."""
-    from sagemaker_rl.cluster.membership import find_own_address
-    from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
-
     host, port = find_own_address(socket.gethostname()), find_free_port()
     with private_auth_token(), ExitStack() as nodes:
         for node in (
@@ -117,8 +117,6 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_interrupted_match_cancels_the_running_games(cluster: tuple[str, Any]) -> None:
-    from sagemaker_rl.cluster.ray_pool import RayPool
-
     with RayPool(cluster[0], []) as pool:
         with closing(run_tasks(pool, time.sleep, [0, *[3600] * 5])) as results:
             assert next(results) == (0, None)

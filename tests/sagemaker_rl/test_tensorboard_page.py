@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
-pytest.importorskip("tensorboard", reason="needs the extra rllib")
-from tests.processes import free_port, served  # noqa: E402
-from tests.sagemaker_rl import tensorboard_cards  # noqa: E402
-from tests.server.browser import Browser, browser  # noqa: E402
+from sagemaker_rl.runs import curves
+from tests.processes import free_port, served
+from tests.sagemaker_rl import tensorboard_cards
+from tests.server.browser import Browser, browser
 
 __all__ = ["browser"]
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
+import onnxruntime
 import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from onnx import TensorProto, helper, numpy_helper, save
+from ray.rllib.connectors.env_to_module import MeanStdFilter
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from torch import nn
 
 import battlesnake_gym
 from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_rl import onnx_export
+from battlesnake_rl.commands import evaluate_command
+from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, SnakeQModule
 from battlesnake_rl.onnx_export import export
 from battlesnake_server.strategy_loader import strategy_factory
 
@@ -22,8 +35,6 @@ SHAPE = 10, 7, 7
 
 
 def torch_network(scaled: bool = True) -> Any:
-    from torch import nn
-
     class ToFloat(nn.Module):
         def forward(self, planes: Any) -> Any:
             return planes.float() / 255 if scaled else planes
@@ -34,8 +45,6 @@ def torch_network(scaled: bool = True) -> Any:
 
 
 def planes(side: int = 7, count: int = 5) -> Any:
-    import torch
-
     generator = torch.Generator().manual_seed(1)
     return torch.randint(0, 256, (count, 10, side, side), dtype=torch.uint8, generator=generator)
 
@@ -46,8 +55,6 @@ def exported(policy: Any, path: Path, side: int = 7, **options: Any) -> OnnxPoli
 
 
 def test_a_torch_module(tmp_path: Path) -> None:
-    import torch
-
     network = torch_network()
     policy = exported(network, tmp_path)
     assert network.training, "it is left as it was"
@@ -62,7 +69,6 @@ def test_a_torch_module(tmp_path: Path) -> None:
 def test_it_is_evaluated_served_and_sent_to_the_arena(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands import evaluate_command
     from battlesnake_server.commands import arena_command as command
 
     rules = tmp_path / "my_rules.py"
@@ -86,10 +92,8 @@ def test_it_is_evaluated_served_and_sent_to_the_arena(
 
 @pytest.mark.parametrize("name", ["PPO", "DQN", "MaskablePPO"])
 def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
-    import gymnasium
     import sb3_contrib
     import stable_baselines3
-    import torch
 
     # Stable-Baselines3 takes seven rows for the channels where there are ten planes.
     side = 11 if name == "PPO" else 7
@@ -128,8 +132,6 @@ def sb3_env(*wrappers: Any) -> Any:
 
 
 def as_floats(env: Any) -> Any:
-    import gymnasium
-
     space = gymnasium.spaces.Box(0, 1, SHAPE, np.float32)
     return gymnasium.wrappers.TransformObservation(
         env, lambda seen: seen.astype(np.float32) / 255, space
@@ -209,11 +211,6 @@ def test_models_of_stable_baselines_that_the_file_would_not_equal(tmp_path: Path
 
 def rllib_module(space: Any, stateful: bool = False) -> Any:
     """Make a linear module of RLlib; a stateful module has a state that it does not use."""
-    import torch
-    from gymnasium.spaces import Discrete
-    from ray.rllib.core.columns import Columns
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-    from ray.rllib.core.rl_module.torch import TorchRLModule
 
     class Linear(TorchRLModule):  # type: ignore[misc]
         def setup(self) -> None:
@@ -231,9 +228,6 @@ def rllib_module(space: Any, stateful: bool = False) -> Any:
 
 
 def test_modules_of_rllib_that_the_file_would_not_equal(tmp_path: Path) -> None:
-    from gymnasium.spaces import Box, Discrete
-    from ray.rllib.connectors.env_to_module import MeanStdFilter
-
     floats = Box(0, 255, SHAPE, np.float32)
     filtered = MeanStdFilter().recompute_output_observation_space(floats, Discrete(4))
     for module, message in (
@@ -249,11 +243,6 @@ def test_modules_of_rllib_that_the_file_would_not_equal(tmp_path: Path) -> None:
 
 
 def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
-    import torch
-    from gymnasium.spaces import Box, Discrete
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-
-    from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, SnakeQModule
 
     spec = RLModuleSpec(
         module_class=SnakeQModule,
@@ -275,9 +264,6 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
 
 
 def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
-    import onnxruntime
-    import torch
-
     network = torch_network(scaled=False).eval()
     foreign = tmp_path / "foreign.onnx"
     torch.onnx.export(
@@ -302,8 +288,6 @@ def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("centered", [False, True])
 def test_an_onnx_file_is_compared_with_its_original(centered: bool, tmp_path: Path) -> None:
-    from onnx import TensorProto, helper, numpy_helper, save
-
     # The values of the second network depend on the other positions of the batch.
     weights = np.random.default_rng(1).normal(size=(490, 4)).astype(np.float32)
     nodes = [
@@ -340,7 +324,6 @@ def test_an_onnx_file_is_compared_with_its_original(centered: bool, tmp_path: Pa
 
 def counting_network(moody: bool = False) -> Any:
     """Make a network that counts positions; the values of a moody one change with each call."""
-    from torch import nn
 
     class Counts(nn.Module):
         def __init__(self) -> None:
@@ -366,8 +349,6 @@ def test_several_hundred_positions_are_compared(
 
 
 def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> None:
-    from torch import nn
-
     for policy, message in (
         (nn.Flatten(), r"must return \[batch, 4\]"),
         (torch_network(scaled=False), "uint8"),
@@ -383,8 +364,6 @@ def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> Non
 
 
 def test_playing_needs_no_torch() -> None:
-    import subprocess
-
     code = (
         "import sys, battlesnake_server.live.app, battlesnake_heuristics.rule_based.policy_rules;"
         "import battlesnake_rl.onnx_export;"
