@@ -249,25 +249,3 @@ def test_training_resumes_after_a_kill(cluster: Cluster) -> None:
     delivered(cluster)
     assert re.search(f"resum.*{re.escape(str(folder))}/checkpoint_", instances[0].log)
     assert 2 <= instances[0].iterations <= 3
-
-
-@pytest.mark.parametrize("moment", ["start", "middle", "end"])
-def test_one_instance_killed_and_started_again(
-    network: Network, tmp_path: Path, moment: str
-) -> None:
-    (one,) = network.job(tmp_path, TRAIN, ["algo-1"], SMALL | {"num_iters": 6}, {})
-    one.start()
-    if moment == "start":
-        time.sleep(1.0)
-    else:
-        wanted = {"middle": 3, "end": 6}[moment]
-        until(lambda: one.iterations >= wanted, STARTED, one)
-    one.kill_all()
-    done = one.iterations
-    one.start()
-    assert one.wait(STARTED) == 0, one.log
-    if moment == "middle":
-        assert "resuming from" in one.log
-    # At most the iteration of the incomplete checkpoint is repeated.
-    assert 6 - done <= one.iterations <= 6 - done + 1
-    assert (one.folder / "model" / "policy.onnx").is_file()
