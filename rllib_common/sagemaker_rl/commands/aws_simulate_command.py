@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -154,10 +155,10 @@ def _start_jobs(
 
 def _stopper(jobs: Sequence[Any]) -> Callable[[int], None]:
     """Return a signal handler that stops all jobs, and kills them when called again."""
-    actions = ["stop", "kill"]
+    actions = itertools.chain(["stop"], itertools.repeat("kill"))
 
     def on_signal(number: int) -> None:
-        action = actions.pop(0) if len(actions) > 1 else actions[0]
+        action = next(actions)
         for job in jobs:
             getattr(job, action)()
 

@@ -324,11 +324,10 @@ class TrainingJob(BackgroundJob):
     def _upload_artifacts(self) -> None:
         """Upload ``model.tar.gz`` and ``output.tar.gz`` to S3."""
         first = self._instances[0].folder
-        for source, name in (("model", "model.tar.gz"), ("output/data", "output.tar.gz")):
-            stem = str(self._folder / name.removesuffix(".tar.gz"))
-            packed = shutil.make_archive(stem, "gztar", first / source)
-            bucket, key = split_s3_uri(f"{self._output_uri}/{name}")
-            self._services.s3.upload_file(packed, bucket, key)
+        for source, stem in (("model", "model"), ("output/data", "output")):
+            packed = Path(shutil.make_archive(str(self._folder / stem), "gztar", first / source))
+            bucket, key = split_s3_uri(f"{self._output_uri}/{packed.name}")
+            self._services.s3.upload_file(str(packed), bucket, key)
 
     def _download_channels(self, instance: Instance) -> None:
         """Download the data of all channels to an instance."""
