@@ -1,7 +1,5 @@
 """Configurations of the training algorithms, with defaults for Battlesnake."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import sys

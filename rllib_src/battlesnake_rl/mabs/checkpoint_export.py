@@ -1,7 +1,5 @@
 """Export of checkpoints as ``policy.onnx`` with ``policy.json``."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Named experiments: hyperparameters from the YAML files in ``experiment_files``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 The settings make training faster.
 """
 
-from __future__ import annotations
-
 import ctypes
 
 import torch

@@ -3,8 +3,6 @@
 The environment supports all algorithms of RLlib.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

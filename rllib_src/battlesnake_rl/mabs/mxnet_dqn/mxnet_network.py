@@ -9,8 +9,6 @@ Importing this module requires the package mxnet. Axes of the arrays: ``B`` batc
 ``C`` planes or channels, ``H`` height, ``W`` width, ``P`` places.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

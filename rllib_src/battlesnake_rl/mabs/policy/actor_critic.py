@@ -3,8 +3,6 @@
 PPO, DISTIL and RLlib's own algorithms use these networks.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """RLlib's PPO with ladder evaluation."""
 
-from __future__ import annotations
-
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.ppo import ppo
 

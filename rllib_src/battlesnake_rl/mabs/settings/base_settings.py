@@ -1,7 +1,5 @@
 """Settings of every algorithm, and what an algorithm states about itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

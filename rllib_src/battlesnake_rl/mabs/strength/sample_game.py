@@ -1,7 +1,5 @@
 """Short sample games of a trained policy, as replays."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
