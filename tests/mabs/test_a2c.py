@@ -1,33 +1,30 @@
 """The example of a new algorithm: it trains, exports, resumes and is placed on the ladder."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from battlesnake_gym import policy_file
+from battlesnake_rl.commands.train_command import main
 from tests import progress_csv
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-SMALL = [
-    *("--experiment", "docs/algorithms/a2c.yaml", "--board-size", "7", "--seed", "3"),
-    *("--rl.training.config.model_config.channels", "[4]"),
-    *("--rl.training.config.model_config.strides", "[2]"),
-    *("--rl.training.config.model_config.hidden_size", "16"),
-    *("--rl.training.config.num_envs_per_env_runner", "8"),
-    *("--rl.training.config.ladder_cpu_fraction", "0.5", "--num-env-runners", "0"),
-    *("--rl.training.config.min_time_s_per_iteration", "0.5"),
-]
+SMALL = shlex.split("""
+    --experiment docs/algorithms/a2c.yaml --board-size 7 --seed 3 --num-env-runners 0
+    --rl.training.config.model_config.channels [4] --rl.training.config.model_config.strides [2]
+    --rl.training.config.model_config.hidden_size 16 --num-envs-per-env-runner 8
+    --ladder-cpu-fraction 0.5 --rl.training.config.min_time_s_per_iteration 0.5
+""")
 
 
 def test_a_new_algorithm_is_one_file_and_one_experiment(
     ray_with_games: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_gym import policy_file
-    from battlesnake_rl.commands.train_command import main
-
     monkeypatch.setattr("battlesnake_rl.mabs.strength.ladder_evaluator.MIN_MEASUREMENT_S", 0.0)
     monkeypatch.chdir(ROOT)
     run = tmp_path / "a2c"

@@ -1,12 +1,19 @@
 """RLlib's own algorithms on the plain multi-agent environment."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.algorithms import built
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.algorithms import configure
+from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.policy import policy_loader
+from sagemaker_rl.job.hyperparameters import apply_overrides
+from sagemaker_rl.runs import checkpoints
 from tests.mabs.conftest import SMALL
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -14,15 +21,10 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 @pytest.fixture
 def game(ray_with_games: None) -> Any:
-    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
-
     return BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 3, "width": 7, "height": 7})
 
 
 def test_a_model_config_given_whole_keeps_what_it_leaves_out() -> None:
-    from battlesnake_rl.mabs.algorithms import configure
-    from sagemaker_rl.job.hyperparameters import apply_overrides
-
     config = configure("DQN", {})
     before = dict(config.model_config)
     apply_overrides(config, {"model_config": {"channels": [8]}})
@@ -56,8 +58,6 @@ def test_a_game_as_rllib_sees_it(game: Any) -> None:
 
 
 def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
-    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
-
     game = BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 2, "width": 11, "height": 11,
                                              "max_turns": 1})  # fmt: skip
     observations, _ = game.reset(seed=1)
@@ -69,75 +69,27 @@ def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "action_mask"),
-    [("RLLIB_PPO", "fatal"), ("RLLIB_PPO", "none")],
-)
-def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -> None:
-    from battlesnake_rl.mabs import algorithms
-
-    config = algorithms.configure(name, SMALL | {"action_mask": action_mask})
-    config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
-    config.training(train_batch_size_per_learner=64)
-    config.training(minibatch_size=32, num_epochs=1)
-    config.reporting(min_time_s_per_iteration=1)
-    with built(config.debugging(log_level="ERROR")) as algorithm:
-        for _ in range(60):
-            results = algorithm.train()
-            if algorithms.SHARED_MODULE_ID in results.get("learners", {}):
-                break
-        assert (
-            results["learners"][algorithms.SHARED_MODULE_ID]["num_module_steps_trained_lifetime"]
-            > 0
-        )
-        assert results["env_runners"]["episode_len_mean"] > 1
-
-
-@pytest.mark.slow
 def test_one_policy_for_each_snake_is_a_setting(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-    from battlesnake_rl.mabs.policy import policy_loader
-    from sagemaker_rl.runs import checkpoints
-
-    command = [
-        *(
-            "--experiment",
-            "hill-ppo",
-            "--num-snakes",
-            "2",
-            "--board-size",
-            "5",
-            "--num-env-runners",
-            "0",
-        ),
-        *("--rl.training.config.train_batch_size_per_learner", "64"),
-        *("--rl.training.config.minibatch_size", "32", "--runs-dir", str(run_folder)),
-    ]
+    command = ["--runs-dir", str(run_folder), "--rl.training.config.minibatch_size", "32"]
+    command += shlex.split("--experiment hill-ppo --num-snakes 2 --board-size 5")
+    command += ["--num-env-runners", "0", "--batch-size", "64"]
     assert main([*command, "--num-iters", "1"]) == 0
     newest = checkpoints.find_checkpoint(run_folder / "hill-ppo")
     modules = newest / "learner_group" / "learner" / "rl_module"
     assert sorted(p.name for p in modules.iterdir() if p.is_dir()) == ["snake_0", "snake_1"]
     boards = np.zeros((1, 10, 5, 5), np.uint8)
-    assert policy_loader.load_score_fn(run_folder / "hill-ppo" / "model" / "policy.onnx")[0](
-        boards
-    ).shape == (
-        1,
-        4,
-    )
+    values, _ = policy_loader.load_score_fn(run_folder / "hill-ppo" / "model" / "policy.onnx")
+    assert values(boards).shape == (1, 4)
     assert main([*command, "--num-iters", "2"]) == 0
     assert main([*command, "--num-iters", "3", "--policy-sharing", "shared"]) == 2
     assert "policy_sharing" in capsys.readouterr().err
 
 
 def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
-    from battlesnake_rl.mabs import algorithms
-
-    assert set(algorithms.configure("RLLIB_PPO", SMALL, "per_seat").policies) == {
-        "snake_0",
-        "snake_1",
-    }
+    config = algorithms.configure("RLLIB_PPO", SMALL, "per_seat")
+    assert set(config.policies) == {"snake_0", "snake_1"}
     with pytest.raises(ValueError, match=r"RLLIB_PPO.* DQN"):
         algorithms.configure("DQN", SMALL, "per_seat")
     with pytest.raises(ValueError, match=r"policy_sharing.* 'both'"):

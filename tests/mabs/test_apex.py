@@ -8,7 +8,11 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+import ray
 
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.base import batched_algorithm
+from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.algorithms import built
 from tests.mabs.conftest import small
@@ -74,8 +78,6 @@ def test_lost_runners_are_asked_now_and_then(
     algorithm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each question may last a second, and there are many steps in one."""
-    from battlesnake_rl.mabs.base import batched_algorithm
-
     now = 0.0
     algorithm._last_restore_at = -batched_algorithm.HEALTH_CHECK_INTERVAL_S
     monkeypatch.setattr(batched_algorithm, "time", SimpleNamespace(monotonic=lambda: now))
@@ -96,8 +98,6 @@ def test_lost_runners_are_asked_now_and_then(
 
 @pytest.mark.slow
 def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> None:
-    import ray
-
     config = small_config("APEX").training(num_replay_shards=2)
     config.env_runners(num_env_runners=2).fault_tolerance(restart_failed_env_runners=True)
     with built(config) as algorithm:
@@ -166,9 +166,6 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
 
 
 def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    from battlesnake_rl.mabs.dqn.apex import APEXConfig
-
     config = APEXConfig().environment(env_config={"num_snakes": 5}).env_runners(num_env_runners=100)
     fragment = 17 * 64 * 5
     assert config.effective_num_shards == 200_000 // (3 * fragment)
@@ -178,9 +175,6 @@ def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:
 
 
 def test_a_shard_that_cannot_hold_a_fragment_is_refused_before_anything_starts() -> None:
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    from battlesnake_rl.mabs import algorithms
-
     config = algorithms.configure("APEX", {"num_snakes": 5})  # 64 games, 16 turns and what follows
     config.training(replay_buffer_config={"capacity": 4 * 5440}, num_replay_shards=4).validate()
     config.training(num_replay_shards=5)

@@ -3,13 +3,20 @@
 import json
 import os
 import re
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray
+
+from battlesnake_rl.commands.train_command import main
+from sagemaker_rl.cluster import ray_node
+from tests.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(600)]
 
@@ -38,8 +45,6 @@ CLUSTER = {
 def address(
     disconnected_from_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    from sagemaker_rl.cluster import ray_node
-
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     ray_node._read_token_again()
     (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
@@ -58,29 +63,15 @@ def address(
 def test_machines_come_for_the_runners_and_go_again(
     address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import socket
-
-    import ray
-
-    from battlesnake_rl.commands.train_command import main
-    from tests.processes import until
-
     def listens() -> bool:
         host, port = address.split(":")
         with socket.socket() as probe:
             return probe.connect_ex((host, int(port))) == 0
 
     until(listens)
-    words = ["--algorithm", "APEX", "--num-snakes", "2", "--board-size", "5", "--num-iters", "1"]
+    words = shlex.split("--algorithm APEX --num-snakes 2 --board-size 5 --num-iters 1 --name grown")
     words += ["--runs-dir", str(tmp_path), "--rl.training.config.min_time_s_per_iteration", "1"]
-    words += [
-        "--rl.training.config.ladder_cpu_fraction",
-        "0",
-        "--name",
-        "grown",
-        "--autoscale-timeout",
-        "3",
-    ]
+    words += ["--ladder-cpu-fraction", "0", "--autoscale-timeout", "3"]
     assert main([*words, "--num-env-runners", "2"]) == 2
     assert re.search(
         r"--autoscale-timeout.* --ray-address.* --num-env-runners", capsys.readouterr().err

@@ -5,19 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
+from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, choose_moves
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
-
     return DQNEnvRunner(config=small_config("DQN"), worker_index=0, num_env_runners=0)
 
 
 def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:
-    from battlesnake_rl.mabs.dqn.dqn import choose_moves
-
     random = np.random.default_rng(0)
     q_values = random.normal(size=(3000, 2, 4)).astype(np.float32)
     mask = random.random((3000, 2, 4)) < 0.6
@@ -52,9 +52,6 @@ def test_counters_and_statistics_agree_with_the_fragments(runner: Any) -> None:
 
 
 def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
-    from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-
     vector = make_vector_env(3, {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"})
     statistics = GameStatistics(3, 2)
     random = np.random.default_rng(2)
@@ -92,8 +89,6 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
 
 
 def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: None) -> None:
-    from battlesnake_rl.mabs.base.game_metrics import RecentGames
-
     recent = RecentGames(min_games=10)
     most: list[float] = []
 

@@ -1,11 +1,22 @@
 """Smaller boards at first: what is played when, and that the policy file knows."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.policy_file import OnnxPolicy
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.base import supported_settings
+from battlesnake_rl.mabs.envs import board_size_schedule
+from battlesnake_rl.mabs.envs.env_factory import board_sizes, curriculum_board_size, make_vector_env
+from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_server.strategy_loader import PolicySnake
+from sagemaker_rl.runs.training_run import _restore_algorithm
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 
@@ -15,8 +26,6 @@ CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]
 
 
 def test_which_boards_when() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import board_sizes, curriculum_board_size
-
     assert [
         curriculum_board_size(CURRICULUM, steps) for steps in (0, 199, 200, 399, 400, 10**6)
     ] == [*(3, 3, 5, 5, 7, 7)]
@@ -30,15 +39,11 @@ def test_which_boards_when() -> None:
     [[[0, 8]], [[5, 3]], [[0, 5], [-1, 7]], [[0, 5], [9, "7"]], [[0]], 7, [0, 7], [[0.0, 5]]],
 )
 def test_an_impossible_curriculum_is_refused(curriculum: Any) -> None:
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-
     with pytest.raises(ValueError, match="curriculum"):
         make_vector_env(2, {"width": 7, "height": 7, "curriculum": curriculum})
 
 
 def test_small_boards_look_as_the_live_snake_will_see_them() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-
     vector = make_vector_env(3, SMALL | CURRICULUM, board_size=5)
     seen, infos = vector.reset(seed=4)
     for _ in range(3):
@@ -66,8 +71,6 @@ def test_boards_grow_while_training(small_config: Any) -> None:
 
 
 def test_only_our_algorithms_have_one() -> None:
-    from battlesnake_rl.mabs import algorithms
-
     with pytest.raises(ValueError, match=r"curriculum.* PPO.* DISTIL.* RLLIB_PPO"):
         algorithms.configure("RLLIB_PPO", CURRICULUM)
 
@@ -76,10 +79,6 @@ def test_only_our_algorithms_have_one() -> None:
 def test_the_pack_s_sizes_come_in_turn(
     small_config: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.envs import board_size_schedule
-    from sagemaker_rl.runs.training_run import _restore_algorithm
-
     monkeypatch.setattr(board_size_schedule, "_board_size_after", (7, 11, 19, 7).__getitem__)
     config = small_config(
         "DQN", iterate_map_size=True, observation=board_size_schedule.FIXED_SHAPE_OBSERVATION
@@ -104,8 +103,6 @@ def test_the_pack_s_sizes_come_in_turn(
 
 
 def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector_env
-
     with pytest.raises(ValueError, match=r"max-.* planes"):
         make_vector_env(1, {"iterate_map_size": True, "observation": "planes"})
     bordered = {"iterate_map_size": True, "observation": "max-bordered-51s"}
@@ -115,10 +112,6 @@ def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
 
 
 def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.base import supported_settings
-    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
-
     cut = {"num_snakes": 1, "rewards": {"another_turn": 0.01}, "clip_rewards": True}
     env = BattlesnakeMultiAgentEnv(cut)
     env.reset(seed=1)
@@ -128,18 +121,11 @@ def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
 
 
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:
-    from battlesnake_gym.boards.board import Board
-    from battlesnake_gym.policy_file import OnnxPolicy
-    from battlesnake_rl.commands.train_command import main
-    from battlesnake_server.strategy_loader import PolicySnake
-
-    settings = [
-        *("--algorithm", "DQN"),
-        *("--num-snakes", "2", "--board-size", "7", "--curriculum", "[[0, 5], [300, 7]]"),
-        *("--num-iters", "1", "--seed", "3", "--num-env-runners", "0"),
-        *("--rl.training.config.num_envs_per_env_runner", "4"),
-        *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
-    ]
+    settings = shlex.split("""
+        --algorithm DQN --num-snakes 2 --board-size 7 --curriculum [[0,5],[300,7]] --num-iters 1
+        --seed 3 --num-env-runners 0 --num-envs-per-env-runner 4
+        --rl.training.config.min_sample_timesteps_per_iteration 128
+    """)
     assert main([*settings, "--runs-dir", str(tmp_path), "--name", "run"]) == 0
     policy = OnnxPolicy.load(tmp_path / "run" / "model" / "policy.onnx")
     assert policy.board_sizes == {(5, 5), (7, 7)}

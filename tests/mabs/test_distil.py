@@ -15,6 +15,17 @@ import pytest
 import ray
 import torch
 
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+from battlesnake_gym.rules import MOVES, Game
+from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
+from battlesnake_heuristics.search.search import Search
+from battlesnake_rl.mabs.distil.distil import MAX_REGRET
+from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
+from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork, logits_and_values_numpy
+from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
+from battlesnake_rl.mabs.ppo.ppo import KICKSTART_PROBS
+from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
+from sagemaker_rl.runs.training_run import build_algorithm
 from tests.algorithms import built
 from tests.mabs.conftest import TINY, small_policy
 from tests.processes import PATIENCE
@@ -34,12 +45,6 @@ def make(name: str = "DISTIL", **env_config: Any) -> Any:
 
 @pytest.mark.parametrize("snakes", [2, [2, 3]])
 def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any) -> None:
-    from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
-    from battlesnake_gym.rules import MOVES
-    from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
-    from battlesnake_heuristics.search.search import Search
-    from battlesnake_rl.mabs.distil.distil import MAX_REGRET
-
     config = made(action_mask="fatal", num_snakes=snakes)
     config.env_runners(rollout_fragment_length=1)
     config.expert_action_fraction = 0.0
@@ -80,12 +85,6 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
 
 @pytest.mark.parametrize("snakes", [2, 4, 8])
 def test_the_smallest_search_values_all_moves(ray_session: None, snakes: int) -> None:
-    from battlesnake_gym.boards.board import Board
-    from battlesnake_gym.rules import Game
-    from battlesnake_heuristics.search.evaluation import load_builtin
-    from battlesnake_heuristics.search.search import Search
-    from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
-
     fewest = DISTILSettings.__dataclass_fields__["expert_nodes"].metadata["bounds"]["minimum"]
     small, large = (
         Search(evaluation=load_builtin(), nodes=nodes, exact=True) for nodes in (fewest, 500)
@@ -122,8 +121,6 @@ def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> No
 
 @pytest.mark.parametrize("symmetry", range(8))
 def test_labels_turn_with_their_boards(made: Any, symmetry: int) -> None:
-    from battlesnake_rl.mabs.policy import symmetry_transforms
-
     with built(made()) as algorithm:
         (labels,) = algorithm.env_runner.sample()
         learner, seen = algorithm.learner_group._learner, []
@@ -157,9 +154,9 @@ def test_the_memory_keeps_the_newest(made: Any) -> None:
         learner = algorithm.learner_group._learner
         for first in range(0, 1300, 130):
             numbers = np.arange(first, first + 130, dtype=np.float32)
-            learner._write_labels(
-                {"regrets": np.zeros((130, 4), np.float16), "value_targets": numbers}
-            )
+            regrets = np.zeros((130, 4), np.float16)
+            columns: dict[str, Any] = {"regrets": regrets, "value_targets": numbers}
+            learner._write_labels(columns)
         kept = learner._label_buffer["value_targets"]
     np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
 
@@ -290,8 +287,6 @@ def test_a_killed_runner_restarts_without_the_object_store(
     made: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Ray warns about actors whose restart needs an argument in the object store."""
-    from sagemaker_rl.runs.training_run import build_algorithm
-
     monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.HEALTH_CHECK_INTERVAL_S", 1.0)
     config = made().env_runners(num_env_runners=1)
     config.fault_tolerance(restart_failed_env_runners=True)
@@ -316,10 +311,6 @@ def test_a_killed_runner_restarts_without_the_object_store(
 def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
     made: Any, tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs.policy import warm_start
-    from battlesnake_rl.mabs.policy.actor_critic import logits_and_values_numpy
-    from battlesnake_rl.mabs.ppo.ppo import KICKSTART_PROBS
-
     with built(made()) as algorithm:
         for _ in range(3):
             algorithm.train()
@@ -355,10 +346,6 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
 
 
 def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:
-    from battlesnake_rl.mabs.policy import warm_start
-    from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-    from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
-
     torch.manual_seed(1)
     settings: dict[str, Any] = {**TRUNK_DEFAULTS, **TINY}
     theirs, ours = DuelingQNetwork((16, 7, 7), **settings), PolicyNetwork((16, 7, 7), 4, **settings)

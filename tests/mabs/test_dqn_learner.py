@@ -6,18 +6,20 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+import torch
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
+from battlesnake_rl.mabs.base.torch_learner import copy_to_cpu_async
+from battlesnake_rl.mabs.dqn.dqn import DQNConfig, DQNLearner
 from tests.algorithms import built
 
-torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 COUNT = 64
 
 
 def test_what_a_gpu_computes_is_read_once_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    from battlesnake_rl.mabs.base.torch_learner import copy_to_cpu_async
-
     gpu = MagicMock()
     gpu.tensor.device.type = "cuda"
     monkeypatch.setattr("torch.cuda.Event", gpu.event)
@@ -53,10 +55,6 @@ def batch_and_outputs() -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize("double_q", [True, False])
 @pytest.mark.parametrize("loss", ["huber", "mse"])
 def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
-    from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-
-    from battlesnake_rl.mabs.dqn.dqn import DQNLearner
-
     config = SimpleNamespace(double_q=double_q, td_error_loss_fn=loss, gamma=0.9, num_atoms=1)
     batch, outputs = batch_and_outputs()
     found = []
@@ -93,8 +91,6 @@ def made_up(count: int, observation: tuple[int, ...]) -> dict[str, Any]:
 
 def replayed(learner_group: Any, count: int) -> Any:
     """A batch of ``count`` transitions that cannot be written to, as those that come from Ray."""
-    from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-
     module = learner_group._learner.module["default_policy"]
     columns = made_up(count, module.observation_space.shape)
     for column in columns.values():
@@ -105,10 +101,6 @@ def replayed(learner_group: Any, count: int) -> Any:
 def test_a_report_has_all_that_rllibs_learner_tells(
     small_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-
-    from battlesnake_rl.mabs.dqn.dqn import DQNConfig, DQNLearner
-
     # Nobody may train with RLlib's in our loop, but here it says what an update tells.
     monkeypatch.setattr(DQNConfig, "_check_classes", lambda config: None)
     told: dict[Any, Any] = {}

@@ -5,59 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
-torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS
-from battlesnake_heuristics.search.self_play import (
-    ROW_DTYPE,
-    ROW_RANDOM,
-    ROW_SEARCHED,
-    ROW_SEARCHED_RANDOM,
-    SelfPlayBatch,
-)
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
     Samples,
     _stack_indices,
     expected_scores,
-    label_with_td_lambda,
     quantized_loss,
 )
-
-
-def games_of(
-    rows: list[tuple[int, int, int, int, int]], points: list[list[float]]
-) -> SelfPlayBatch:
-    """Of (game, seat, turn, value, kind) each."""
-    made = np.zeros(len(rows), ROW_DTYPE)
-    for row, (_, seat, turn, value, kind) in zip(made, rows, strict=True):
-        row["seat"], row["turn"], row["value"], row["kind"], row["living"] = (
-            seat, turn, value, kind, 2,
-        )  # fmt: skip
-        row["inputs"][0] = turn
-    return SelfPlayBatch(
-        made,
-        np.array([row[0] for row in rows], np.int32),
-        np.zeros(len(rows), np.uint8),
-        np.array(points),
-        np.ones(len(points), bool),
-        0,
-    )
-
-
-def many_games(value_of_winner: int, games: int = 400) -> SelfPlayBatch:
-    """The winner, seat 0, is told three times that it will win; the other that it will lose."""
-    rows = [
-        (game, seat, turn, -value_of_winner if seat else value_of_winner, ROW_SEARCHED)
-        for game in range(games)
-        for turn in range(3)
-        for seat in (0, 1)
-    ]
-    return games_of(rows, [[1.0, 0.0]] * games)
 
 
 def test_values_become_the_points_that_came_of_them() -> None:
@@ -76,39 +37,6 @@ def test_proofs_that_do_not_hold_are_taken_for_what_they_are() -> None:
     points = np.concatenate([np.arange(1000) < 1000 * share for share in shares]).astype(float)
     told = expected_scores(values, np.full(5000, 4, np.uint8), points)
     np.testing.assert_allclose(told[::1000], shares, atol=0.01)
-
-
-def test_labels_go_back_from_the_end() -> None:
-    games = many_games(20_000)
-    samples = label_with_td_lambda(games, td_lambda=0.5)
-    chance = expected_scores(games.rows["value"], games.rows["living"], np.tile([1.0, 0.0], 1200))
-    won, lost = chance[0], chance[1]
-    expected = np.empty(6)
-    following = 1.0
-    for turn in (2, 1, 0):
-        following = 0.5 * won + 0.5 * following
-        expected[turn] = following
-    following = 0.0
-    for turn in (2, 1, 0):
-        following = 0.5 * lost + 0.5 * following
-        expected[3 + turn] = following
-    np.testing.assert_allclose(samples.target[:6], expected, rtol=1e-5)
-    assert samples.inputs[:6, 0].tolist() == [0, 1, 2, 0, 1, 2]
-
-
-def test_a_random_move_breaks_the_chain_and_openings_are_left_out() -> None:
-    games = many_games(20_000)
-    games.rows["kind"][games.rows["turn"] == 0] = ROW_RANDOM
-    games.rows["kind"][(games.rows["turn"] == 1) & (games.rows["seat"] == 0)] = ROW_SEARCHED_RANDOM
-    samples = label_with_td_lambda(games, td_lambda=1.0)
-    turns = samples.inputs[:, 0]
-    assert set(turns.tolist()) == {1, 2}
-    chance = expected_scores(
-        games.rows["value"][2:6], games.rows["living"][2:6], np.array([1.0, 0, 1.0, 0])
-    )
-    assert samples.target[0] < 1.0  # its own value: what followed was not meant
-    assert samples.target[1] == 1.0  # and then the end
-    assert 0 < chance[0] < 1
 
 
 def made_up_samples(count: int, seed: int) -> Samples:

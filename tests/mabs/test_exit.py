@@ -5,42 +5,57 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import shutil
 import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import ray
+import torch
 
+pytest.importorskip("battlesnake_heuristics.search._search")
+
+from battlesnake_heuristics.search.evaluation import BUILTIN_PATH, NUM_INPUTS, Evaluation
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_games
+from battlesnake_rl.commands import runs_export_command
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+from battlesnake_rl.mabs.exit import exit, exit_self_play
+from battlesnake_rl.mabs.exit.evaluation_fit import Samples, label_with_td_lambda
+from battlesnake_rl.mabs.exit.exit import EXIT, EXITConfig, _label_fragments
+from battlesnake_rl.mabs.exit.exit_self_play import (
+    ExitProgress,
+    IterationStoppedError,
+    SelfPlay,
+    SelfPlayFragment,
+)
+from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
+from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
+from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
+from sagemaker_rl.job.resources import check_memory
+from sagemaker_rl.runs.divergence import DivergedError, is_finite
 from tests import run_summary
 from tests.algorithms import built
 from tests.progress_csv import rows
 from tests.sagemaker_rl import tensorboard_cards
 from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 
-pytest.importorskip("battlesnake_heuristics.search._search")
-
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-SMALL = [
-    *("--algorithm", "EXIT", "--seed", "3", "--num-env-runners", "2"),
-    *(
-        "--rl.training.config.moves_per_iteration",
-        "6000",
-        "--rl.training.config.moves_per_fragment",
-        "1000",
-    ),
-    *("--rl.training.config.match_pairs", "4", "--rl.training.config.match_nodes", "20"),
-    *("--rl.training.config.bootstrap_epochs", "30"),
-    *("--rl.training.config.buffer_iterations", "3", "--rl.training.config.elo0", "-2000"),
-    *("--rl.training.config.elo1", "-1000", "--rl.training.config.ladder_cpu_fraction", "0.2"),
-]
+SMALL = shlex.split("""
+    --algorithm EXIT --seed 3 --num-env-runners 2 --moves-per-iteration 6000
+    --moves-per-fragment 1000 --match-pairs 4 --match-nodes 20 --bootstrap-epochs 30
+    --rl.training.config.buffer_iterations 3 --rl.training.config.elo0 -2000
+    --rl.training.config.elo1 -1000 --ladder-cpu-fraction 0.2
+""")
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.commands.train_command import main
-
     return main([*SMALL, "--runs-dir", str(runs), *arguments])
 
 
@@ -54,8 +69,6 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> None:
-    from battlesnake_heuristics.search.evaluation import Evaluation
-
     table = rows(trained)
     assert [int(row["training_iteration"]) for row in table] == [1, 2, 3]
     moves = [float(row["env_steps"]) for row in table]
@@ -83,8 +96,6 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
 def test_a_doctored_checkpoint_runs_nothing(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs.exit.evaluation_fit import Samples
-
     ran, runs = tmp_path / "ran", tmp_path / "runs"
     shutil.copytree(trained, runs / trained.name)
     newest = sorted((runs / trained.name / "checkpoints").iterdir())[-1]
@@ -99,9 +110,6 @@ def test_a_doctored_checkpoint_runs_nothing(
 
 
 def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.commands import runs_export_command
-    from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
-
     with pytest.raises(SystemExit):
         runs_export_command.main([str(trained), "-o", str(trained / "policy.onnx")])
     assert "evaluation" in capsys.readouterr().err
@@ -110,9 +118,6 @@ def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixtur
 
 
 def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
-    from battlesnake_rl.mabs.exit.exit import EXITConfig
-
     newest = sorted((trained / "checkpoints").iterdir())[-1]
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(newest, checkpoint)
@@ -123,13 +128,6 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
 
 
 def test_each_champions_games_are_labelled_by_themselves() -> None:
-    import numpy as np
-
-    from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_games
-    from battlesnake_rl.mabs.exit.evaluation_fit import label_with_td_lambda
-    from battlesnake_rl.mabs.exit.exit import _label_fragments
-    from battlesnake_rl.mabs.exit.exit_self_play import SelfPlayFragment
-
     one, other = (
         play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
@@ -153,11 +151,6 @@ def test_an_iteration_is_broken_off(
     trained: Path, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that is asked to stop has two minutes, and an iteration may take twenty."""
-    import torch
-
-    from battlesnake_rl.mabs.exit.exit import EXIT
-    from battlesnake_rl.mabs.exit.exit_self_play import SelfPlay
-
     run = tmp_path / "EXIT"
     shutil.copytree(trained, run)
     last = run / "checkpoints" / "checkpoint_000003"
@@ -189,14 +182,6 @@ def test_an_iteration_is_broken_off(
 def test_a_fit_that_diverges_changes_no_weights(
     ray_with_games: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import numpy as np
-    import torch
-
-    from battlesnake_heuristics.search.evaluation import NUM_INPUTS
-    from battlesnake_rl.mabs.exit.evaluation_fit import Samples
-    from battlesnake_rl.mabs.exit.exit import EXITConfig
-    from sagemaker_rl.runs.divergence import DivergedError, is_finite
-
     with built(EXITConfig()) as algorithm:
         stack = algorithm.model.stacks[1]
         before = stack.first.weight.clone()
@@ -215,20 +200,10 @@ def test_a_fit_that_diverges_changes_no_weights(
 
 
 def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
-    import ray
-
-    from battlesnake_rl.mabs.exit.exit import EXITConfig
-
     config = EXITConfig()
     config.num_env_runners = 2
-    config.update_from_dict(
-        {
-            "moves_per_iteration": 2000,
-            "moves_per_fragment": 500,
-            "match_pairs": 2,
-            "ladder_cpu_fraction": 0.0,
-        }
-    )
+    few: dict[str, Any] = {"moves_per_iteration": 2000, "moves_per_fragment": 500, "match_pairs": 2}
+    config.update_from_dict(few | {"ladder_cpu_fraction": 0.0})
     with built(config) as algorithm:
         algorithm.train()
         ray.kill(algorithm.self_play.runners[0], no_restart=False)
@@ -238,10 +213,6 @@ def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
 def test_without_matches_every_network_takes_over_and_games_grow_deep(
     ray_with_games: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_heuristics.search.evaluation import Evaluation
-    from battlesnake_heuristics.search.self_play import SelfPlaySettings
-    from battlesnake_rl.mabs.exit import exit, exit_self_play
-
     quick = ((0.5, SelfPlaySettings(7, 7)), (0.5, SelfPlaySettings(7, 7, 3)))
     for module in (exit, exit_self_play):
         monkeypatch.setattr(module, "GAME_MIX", quick)
@@ -249,23 +220,10 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         monkeypatch.setattr(exit_self_play, name, (30,))
     monkeypatch.setattr(exit_self_play, "DEEP_NODE_CHOICES", (31,))
     config = exit.EXITConfig()
-    config.update_from_dict(
-        {
-            "moves_per_iteration": 3000,
-            "match_pairs": 0,
-            "deep_search_after_moves": 5000,
-            "buffer_iterations": 3,
-            "bootstrap_buffer_iterations": 2,
-            "kept_fraction": 0.5,
-        }
-        | {
-            "moves_per_fragment": 1000,
-            "bootstrap_epochs": 1.0,
-            "ladder_cpu_fraction": 0.0,
-            "elo0": 0.0,
-            "elo1": 20.0,
-        }
-    )
+    few: dict[str, Any] = {"moves_per_iteration": 3000, "moves_per_fragment": 1000}
+    few |= {"match_pairs": 0, "buffer_iterations": 3, "bootstrap_buffer_iterations": 2}
+    few |= {"bootstrap_epochs": 1.0, "deep_search_after_moves": 5000, "kept_fraction": 0.5}
+    config.update_from_dict(few | {"ladder_cpu_fraction": 0.0, "elo0": 0.0, "elo1": 20.0})
     with built(config) as algorithm:
         # A run may be stopped in its first iteration.
         assert algorithm.play_sample_game().last.turn > 0
@@ -308,9 +266,6 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
 
 
 def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
-    from battlesnake_heuristics.search.evaluation import BUILTIN_PATH, Evaluation
-    from battlesnake_rl.mabs.exit.exit import EXITConfig
-
     config = EXITConfig()
     config.update_from_dict({"ladder_cpu_fraction": 0.1, "ladder_nodes": 10})
     with built(config) as algorithm:
@@ -333,11 +288,6 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
 
 
 def test_a_stop_request_cancels_the_last_placement() -> None:
-    from battlesnake_rl.mabs.exit.exit import EXIT
-    from battlesnake_rl.mabs.exit.exit_self_play import ExitProgress, IterationStoppedError
-    from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
-    from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
-
     def stop(*_: object) -> None:
         raise IterationStoppedError
 
@@ -352,8 +302,5 @@ def test_a_stop_request_cancels_the_last_placement() -> None:
 
 
 def test_the_smallest_buffer_has_a_size() -> None:
-    from battlesnake_rl.mabs import algorithms
-    from sagemaker_rl.job.resources import check_memory
-
     config = algorithms.configure("EXIT", {})
     check_memory(config.update_from_dict({"moves_per_iteration": 1, "kept_fraction": 1e-4}))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = pytest.mark.rllib
 
@@ -16,11 +15,7 @@ from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
-from battlesnake_rl.mabs.exit.exit_self_play import (
-    _draw_weights,
-    game_mix_metadata,
-    play_pair,
-)
+from battlesnake_rl.mabs.exit.exit_self_play import _draw_weights, game_mix_metadata, play_pair
 
 
 def untrained() -> Evaluation:

@@ -9,6 +9,16 @@ from typing import Any
 
 import pytest
 
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import experiments
+from battlesnake_rl.mabs.battlesnake_launcher import (
+    DEFAULT_EXPERIMENT,
+    BattlesnakeHyperparameters,
+    BattlesnakeLauncher,
+)
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
+from sagemaker_rl.job import hyperparameters
 from tests.processes import run
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -16,12 +26,6 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 def configured(*arguments: str) -> tuple[str, Any]:
     """The run's name and what the command would train, without training it."""
-    from battlesnake_rl.mabs.battlesnake_launcher import (
-        BattlesnakeHyperparameters,
-        BattlesnakeLauncher,
-    )
-    from sagemaker_rl.job import hyperparameters
-
     given: dict[str, Any] = {**hyperparameters.read_options(arguments)}
     chosen = BattlesnakeHyperparameters.complete(given)
     plain, overrides = hyperparameters.fill(chosen.hyperparameters_class, given, chosen.presets)
@@ -31,9 +35,6 @@ def configured(*arguments: str) -> tuple[str, Any]:
 
 
 def test_every_file_is_an_experiment() -> None:
-    from battlesnake_rl.mabs import experiments
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-
     names = experiments.experiment_names()
     assert len(names) >= 9
     described = set()
@@ -78,8 +79,6 @@ def settings(config: Any) -> dict[str, str]:
 
 
 def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import DEFAULT_EXPERIMENT, BattlesnakeLauncher
-
     (name, plain), (_, named) = configured(), configured("--experiment", DEFAULT_EXPERIMENT)
     assert settings(plain) == settings(named)
     assert name == "DISTIL-11x11-2"
@@ -135,9 +134,6 @@ except SystemExit as end:
 def test_help_shows_the_algorithms_settings_with_their_defaults(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-    from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
-
     with pytest.raises(SystemExit):
         main(["--algorithm", "PPO", "--help"])
     told = " ".join(capsys.readouterr().out.split())
@@ -157,8 +153,6 @@ def test_the_published_form_trains_what_its_scripts_trained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DQN on one instance, APEX on several: the listings of the post name no algorithm."""
-    from battlesnake_rl.commands.train_command import main
-
     published = {"num_iters": 5, "num_agents": 5, "rl.training.config.num_gpus": 0}
     monkeypatch.setenv("SM_HPS", json.dumps(published))
     assert main(["--dry-run"]) == 0
@@ -170,8 +164,6 @@ def test_the_published_form_trains_what_its_scripts_trained(
 
 
 def test_numbers_with_exponent_are_numbers(tmp_path: Path) -> None:
-    from battlesnake_rl.mabs import experiments
-
     path = tmp_path / "a.yaml"
     path.write_text("rl.training.config.lr: 1e-4\nminutes: 1e0\n")
     assert experiments.load_experiment(str(path)) == {"rl.training.config.lr": 1e-4, "minutes": 1.0}

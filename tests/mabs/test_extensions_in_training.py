@@ -1,10 +1,13 @@
 """Networks, algorithms and experiments in files of one's own, and one file at every door."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import algorithms
 from tests.battlesnake_gym.test_extensions import FILE as GAME
 from tests.battlesnake_gym.test_extensions import extension as extension
 from tests.mabs.conftest import SMALL
@@ -101,10 +104,6 @@ board_size: 5
 def test_the_check_finds_it_before_anything_starts(
     file: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import re
-
-    from battlesnake_rl.commands.train_command import main
-
     Path(f"{file}.yaml").write_text("[1, 2]")
     given = [argument.replace("{file}", str(file)) for argument in arguments]
     assert main(["--dry-run", "--num-iters", "1", "--algorithm", "DQN", *given]) == 2
@@ -112,16 +111,8 @@ def test_the_check_finds_it_before_anything_starts(
 
 
 def test_what_is_fine_passes_the_check(file: Path) -> None:
-    from battlesnake_rl.commands.train_command import main
-
-    seats = [
-        "--num-snakes",
-        "2",
-        "--start-positions",
-        "[[1, 1], [5, 5]]",
-        "--food-positions",
-        "[[1, 2], [5, 4]]",
-    ]
+    seats = ["--num-snakes", "2", "--start-positions", "[[1, 1], [5, 5]]"]
+    seats += ["--food-positions", "[[1, 2], [5, 4]]"]
     rewards = ["--rewards", '["survival", {"won": 1}]', "--frame-stack", "2"]
     for algorithm in ("DQN", f"{file}:OwnDQN"):
         check = ["--dry-run", "--num-iters", "1", "--algorithm", algorithm]
@@ -130,8 +121,6 @@ def test_what_is_fine_passes_the_check(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
 def test_a_network_plays_without_dropout(ray_with_games: None, file: Path, name: str) -> None:
-    from battlesnake_rl.mabs import algorithms
-
     config = algorithms.configure(name, SMALL)
     algorithms.use_custom_network(config, f"{file}:Dropping")
     runner = config.env_runner_cls(config=config, worker_index=0)

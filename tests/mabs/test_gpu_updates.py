@@ -11,11 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.torch import torch_learner
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from torch.utils import _foreach_utils
 
-from tests.mabs.conftest import SMALL
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.base.fragment import Fragment
+from battlesnake_rl.mabs.dqn import dqn
+from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.policy.q_network import split_observation
+from battlesnake_rl.mabs.ppo.ppo import Rollout
+from tests.mabs.conftest import SMALL, TINY
 from tests.mabs.test_dqn_learner import made_up
 
-torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 STEPS = {"num_env_steps_sampled_lifetime": 10_000}
@@ -25,11 +36,6 @@ COUNT = 64
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Learners are on the stand-in, which takes what torch has for GPUs; the copies to and from."""
-    from ray.rllib.core.learner.torch import torch_learner
-    from torch.utils import _foreach_utils
-
-    from battlesnake_rl.mabs.dqn import dqn
-
     copies: list[str] = []
 
     def coming(errors: Any) -> Any:
@@ -72,17 +78,11 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def learner_of(name: str, **settings: Any) -> Any:
     """The learner of an algorithm, by itself."""
-    from ray.rllib.core import DEFAULT_MODULE_ID
-
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
-    from battlesnake_rl.mabs.policy.q_network import split_observation
-
     games = {key: value for key, value in SMALL.items() if key != "rewards"}
     config = algorithms.configure(name, games | {"observation": "territory"})
     # A schedule's value is put where it is by a way that the stand-in does not know.
     config.training(grad_clip=0.5, lr=5e-4, **settings)
-    config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
+    config.rl_module(model_config=TINY)
     env = BattlesnakeMultiAgentEnv(dict(config.env_config))
     (agent, *_) = env.possible_agents
     seen = split_observation(env.get_observation_space(agent))[0]
@@ -95,9 +95,6 @@ def frames_for(learner: Any) -> Any:
 
 
 def test_dqn_waits_for_its_errors_alone(copied: list[str]) -> None:
-    from ray.rllib.core.learner.training_data import TrainingData
-    from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-
     learner = learner_of("DQN")
     columns = made_up(COUNT, frames_for(learner).shape[1:])
     batch = MultiAgentBatch({"default_policy": SampleBatch(columns)}, env_steps=COUNT)
@@ -109,8 +106,6 @@ def test_dqn_waits_for_its_errors_alone(copied: list[str]) -> None:
 
 
 def test_ppo_waits_for_nothing(copied: list[str]) -> None:
-    from battlesnake_rl.mabs.ppo.ppo import Rollout
-
     learner = learner_of("PPO", minibatch_size=32, min_train_probability=1)
     shape = 4, 8, 2
     made = np.ones(shape, np.bool_)
@@ -135,8 +130,6 @@ def test_ppo_waits_for_nothing(copied: list[str]) -> None:
 
 
 def test_distil_waits_for_nothing(copied: list[str]) -> None:
-    from battlesnake_rl.mabs.base.fragment import Fragment
-
     learner = learner_of("DISTIL", minibatch_size=32)
     labels = Fragment(
         columns={

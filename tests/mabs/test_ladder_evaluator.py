@@ -9,22 +9,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="needs the extra rllib")
 pytest.importorskip("battlesnake_heuristics.search._search")
 
+import subprocess
+import sys
+import time
+
+from battlesnake_gym.rules import Game, start
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.match import derive_seed
+from battlesnake_rl.commands import evaluate_command
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
+from battlesnake_rl.mabs.policy import policy_loader
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
-from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
+from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator, published_elo
+from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
     LadderEvaluator,
     Measurement,
     StrengthHistory,
 )
+from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.curves import flatten
 from tests.algorithms import built
-from tests.mabs.conftest import SMALL
+from tests.mabs.conftest import SMALL, TINY
+from tests.mabs.test_launcher import train
 from tests.progress_csv import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -54,17 +67,13 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
         return batched_games._GameOutcomes(won, np.array([False, True, False, False]), np.zeros(4))
 
     monkeypatch.setattr(batched_games, "play_games_batched", play)
-    assert batched_games.play_pairs(
-        upwards, UNMASKED, ["hungry", "tree"], seed=3, first_pair=5
-    ) == [
-        3,
-        2,
-    ]
+    rungs = ["hungry", "tree"]
+    assert batched_games.play_pairs(upwards, UNMASKED, rungs, seed=3, first_pair=5) == [3, 2]
     assert seen["opponents"] == [("hungry",), ("hungry",), ("tree",), ("tree",)]
     assert seen["own"] == [0, 1, 0, 1]
     first, again, other, _ = seen["starts"]
     assert first == again != other
-    assert first == batched_games._duel_start(UNMASKED, derive_seed(3, 5))
+    assert first == start(Game(seed=derive_seed(3, 5)), 11, 11, ("0", "1"))
     # Games last as long as the ladder's, whatever training cuts them at.
     assert seen["config"]["max_turns"] == 1000
 
@@ -265,8 +274,6 @@ def test_scores_and_their_intervals() -> None:
 def test_the_published_elo_is_that_of_processors_like_this_one(
     monkeypatch: pytest.MonkeyPatch, native: bool, said: str
 ) -> None:
-    from battlesnake_rl.mabs.strength import published_elo
-
     monkeypatch.setattr(published_elo, "has_native_bfloat16", lambda device: native)
     assert re.search(said, published_elo.published_elo_line())
 
@@ -275,8 +282,6 @@ def test_all_that_is_reported_has_a_column() -> None:
     numbers = set(ladder_evaluator.LADDER_COLUMNS.values())
     measured = Measurement(1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]}, cpu_minutes=1.0)
     history = StrengthHistory([measured], 0, 60.0, 3.0)
-    from sagemaker_rl.runs.curves import flatten
-
     assert {name for name, _ in flatten(history.to_metrics())} <= numbers
 
 
@@ -288,12 +293,6 @@ def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("exact_clock")
 def test_the_clock_counts_what_was_started() -> None:
-    import subprocess
-    import sys
-    import time
-
-    from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
-
     clock = ProcessTreeCpuClock()
     before, own = clock(), time.process_time()
     busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True); input()"
@@ -328,11 +327,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dqn_tells_its_elo_and_exports_its_best(
     at_once: None, small_config: Any, tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
-    from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
-    from battlesnake_rl.mabs.policy import policy_loader
-    from sagemaker_rl.runs import checkpoints
-
     config = small_config("DQN", action_mask="none")
     with built(config) as algorithm:
         results = algorithm.train()
@@ -377,10 +371,6 @@ def test_dqn_tells_its_elo_and_exports_its_best(
 
 
 def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
-    from battlesnake_rl.mabs.policy import policy_loader
-    from sagemaker_rl.runs import checkpoints
-
     with built(small_config("DQN")) as algorithm:
         algorithm.train()
         facts = {"identity": BattlesnakeLauncher().checkpoint_identity(algorithm.config)}
@@ -395,25 +385,25 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("exact_clock")
-@pytest.mark.parametrize("name", ["APEX", "RLLIB_PPO"])
+@pytest.mark.parametrize(
+    ("name", "action_mask"), [("APEX", "fatal"), ("RLLIB_PPO", "fatal"), ("RLLIB_PPO", "none")]
+)
 def test_the_other_algorithms_tell_theirs(
-    at_once: None, ray_with_games: None, small_config: Any, name: str, tmp_path: Path
+    at_once: None, small_config: Any, name: str, action_mask: str, tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.policy import policy_loader
-
     if name == "APEX":
         config = small_config(name)
     else:
-        config = algorithms.configure(name, SMALL)
+        config = algorithms.configure(name, SMALL | {"action_mask": action_mask})
         config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
-        config.training(train_batch_size_per_learner=64)
-        config.rl_module(model_config={"channels": (8,), "strides": (2,), "hidden_size": 16})
-    if name == "RLLIB_PPO":
-        config.training(minibatch_size=32, num_epochs=1)
+        config.training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
+        config.rl_module(model_config=TINY)
     config.debugging(log_level="ERROR", seed=3)
     with built(config) as algorithm:
         results = algorithm.train()
+        if name == "RLLIB_PPO":
+            learned = results["learners"][algorithms.SHARED_MODULE_ID]
+            assert learned["num_module_steps_trained_lifetime"] > 0
         assert 0 < results["elo_games"] <= 4
         algorithm.conclude(results)
         assert results["elo_cpu_minutes"] > 0
@@ -429,9 +419,6 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from battlesnake_rl.commands import evaluate_command
-    from tests.mabs.test_launcher import train
-
     assert train(run_folder, "--num-iters", "2") == 0
     # What another program took of the processor meanwhile is said of a training alone.
     out = re.sub("^the machine was busy.*\n", "", capsys.readouterr().out, flags=re.MULTILINE)

@@ -17,7 +17,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from ray.rllib.core.rl_module.rl_module import RLModule
+from torch.testing import assert_close
 
+from battlesnake_gym.policy_file import PolicyError
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_rl.commands import evaluate_command, runs_export_command, runs_plot_command
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import checkpoint_export
+from battlesnake_rl.mabs.policy import policy_loader
+from battlesnake_rl.mabs.policy.policy_loader import load_network
+from battlesnake_rl.onnx_export import write_onnx
+from battlesnake_server.commands import arena_command
+from battlesnake_server.runs.run_view import RunView
+from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH
+from sagemaker_rl.runs import checkpoints, training_run
 from tests import run_summary
 from tests.processes import COMMAND, run
 from tests.progress_csv import rows
@@ -26,23 +41,19 @@ from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-SMALL = [
-    *("--num-snakes", "2", "--board-size", "5", "--seed", "3", "--num-env-runners", "0"),
-    *("--algorithm", "DQN"),
-    *("--rl.training.config.num_envs_per_env_runner", "4"),
-    *("--rl.training.config.rollout_fragment_length", "8"),
-    *("--rl.training.config.train_batch_size_per_learner", "32"),
-    *("--rl.training.config.num_steps_sampled_before_learning_starts", "64"),
-    *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
-    *("--hyperparameter", "rl.training.config.replay_buffer_config.capacity=2000"),
-    *("--hyperparameter", 'rl.training.config.model_config.channels=[8]'),
-    *("--hyperparameter", 'rl.training.config.model_config.strides=[2]'),
-]  # fmt: skip
+SMALL = shlex.split("""
+    --num-snakes 2 --board-size 5 --seed 3 --num-env-runners 0 --algorithm DQN
+    --rl.training.config.num_envs_per_env_runner 4 --rl.training.config.rollout_fragment_length 8
+    --rl.training.config.train_batch_size_per_learner 32
+    --rl.training.config.num_steps_sampled_before_learning_starts 64
+    --rl.training.config.min_sample_timesteps_per_iteration 128
+    --hyperparameter rl.training.config.replay_buffer_config.capacity=2000
+    --hyperparameter rl.training.config.model_config.channels=[8]
+    --hyperparameter rl.training.config.model_config.strides=[2]
+""")
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.commands.train_command import main
-
     return main([*SMALL, "--runs-dir", str(runs), *arguments])
 
 
@@ -85,9 +96,6 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
 
 
 def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
-    from battlesnake_gym.replays.replay import Replay
-    from battlesnake_server.runs.run_view import RunView
-
     run = RunView(trained)
     assert run.state == "done"
     assert run.progress_fraction == 1
@@ -111,20 +119,12 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
 def test_without_an_algorithm_the_command_names_the_experiment_that_it_trains(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-
     assert main(["--dry-run", "--num-iters", "5"]) == 0
     assert "duel-distil" in capsys.readouterr().out
 
 
 def test_policy_equals_the_network(trained: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra server")
-    import torch
-    from ray.rllib.core.rl_module.rl_module import RLModule
-    from torch.testing import assert_close
-
-    from battlesnake_rl.mabs.policy.policy_loader import load_network
-
     onnx = trained / "model" / "policy.onnx"
     metadata = json.loads(onnx.with_suffix(".json").read_text())
     assert metadata["format"] == 2
@@ -159,12 +159,6 @@ def test_policy_equals_the_network(trained: Path) -> None:
 def test_an_export_that_differs_from_the_checkpoint_is_not_kept(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
-
-    from battlesnake_gym.policy_file import PolicyError
-    from battlesnake_rl.mabs import checkpoint_export
-    from battlesnake_rl.onnx_export import write_onnx
-
     def write_another(network: torch.nn.Module, *arguments: Any) -> None:
         bias = network.get_parameter("advantage.bias")
         with torch.no_grad():
@@ -187,8 +181,6 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     checkpoint = copy / "checkpoints" / "checkpoint_000004"
     for path in checkpoint.rglob("class_and_ctor_args.pkl"):
         doctor(path, ran)
-    from battlesnake_rl.commands import runs_export_command
-
     onnx = tmp_path / "policy.onnx"
     assert runs_export_command.main([str(checkpoint), "-o", str(onnx)]) == 0
     assert onnx.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
@@ -249,9 +241,6 @@ def test_an_opponent_that_fails_ends_training_with_one_line(
 def test_evaluate_names_the_snake_or_rule_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands import evaluate_command
-    from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH
-
     monkeypatch.chdir(tmp_path)
     Path("snake.py").write_text("def move(state):\n    return {'move': [][0]}\n")
     Path("rule.py").write_text(
@@ -270,10 +259,6 @@ def test_evaluate_names_the_snake_or_rule_that_fails(
 def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands import evaluate_command
-    from battlesnake_rl.mabs.policy import policy_loader
-    from battlesnake_server.commands import arena_command as command
-
     path = tmp_path / "policy.onnx"
     for suffix in (".onnx", ".json"):
         shutil.copy((trained / "model" / "policy.onnx").with_suffix(suffix), tmp_path)
@@ -286,15 +271,13 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     with pytest.raises(SystemExit):
         evaluate_command.main([str(path), "--games", "1"])
     assert "sha256" in capsys.readouterr().err
-    assert command.main([str(path), "hungry"]) == 2
+    assert arena_command.main([str(path), "hungry"]) == 2
     assert "sha256" in capsys.readouterr().err
 
 
 def test_command_export_evaluate_and_plot(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands import evaluate_command, runs_export_command, runs_plot_command
-
     target = tmp_path / "snake.onnx"
     assert runs_export_command.main([str(trained), "-o", str(target)]) == 0
     assert target.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
@@ -308,12 +291,8 @@ def test_command_export_evaluate_and_plot(
 
     for suffix in ("svg", "png"):
         picture = tmp_path / f"curves.{suffix}"
-        assert (
-            runs_plot_command.main(
-                [str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]
-            )
-            == 0
-        )
+        words = [str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]
+        assert runs_plot_command.main(words) == 0
         assert picture.stat().st_size > 5_000
 
 
@@ -363,8 +342,6 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from sagemaker_rl.runs import training_run
-
     run, trained = run_folder / "DQN-5x5-2", []
     for part, minutes in ((0.0, 0.02), (9.0, 0.02), (9.0, 0.05)):
         monkeypatch.setattr(training_run, "_LOW_CPU_FRACTION", part)
@@ -397,17 +374,11 @@ def command(run_folder: Path, words: list[str]) -> Iterator[subprocess.Popen[str
     process.communicate()
 
 
-SMALL_EXIT = [
-    *("--algorithm", "EXIT", "--seed", "3", "--num-env-runners", "1"),
-    *(
-        "--rl.training.config.moves_per_iteration",
-        "3000",
-        "--rl.training.config.moves_per_fragment",
-        "500",
-    ),
-    *("--rl.training.config.match_pairs", "2", "--rl.training.config.bootstrap_epochs", "5"),
-]
-GAMES = ["--num-snakes", "2", "--board-size", "7", "--seed", "3", "--num-env-runners", "1"]
+SMALL_EXIT = shlex.split("""
+    --algorithm EXIT --seed 3 --num-env-runners 1 --moves-per-iteration 3000
+    --moves-per-fragment 500 --match-pairs 2 --bootstrap-epochs 5
+""")
+GAMES = shlex.split("--num-snakes 2 --board-size 7 --seed 3 --num-env-runners 1")
 
 
 @pytest.mark.parametrize(
@@ -441,8 +412,6 @@ def test_sigterm_to_the_whole_group_delivers_what_was_trained(
 def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     command: subprocess.Popen[str], run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sagemaker_rl.runs import checkpoints
-
     run = run_folder / "DQN-5x5-2"
     while not ((run / "progress.csv").is_file() and rows(run)):
         assert command.poll() is None, command.communicate()
@@ -474,8 +443,6 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     trained: Path, tmp_path: Path
 ) -> None:
     """In a file system of its own, with room for two checkpoints and a half."""
-    from sagemaker_rl.runs import checkpoints
-
     own = ["unshare", "--user", "--map-root-user", "--mount"]
     if run(*own, "true").returncode:
         pytest.skip("needs root")

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="needs the extra rllib")
-
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.env.seat_memory import onnx_score_fn
+from battlesnake_gym.policy_file import OnnxPolicy
+from battlesnake_rl.commands import evaluate_command
+from battlesnake_rl.commands.train_command import main
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_compat import import_mxnet
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET, _SnakeReplayBuffer
 from battlesnake_rl.mabs.policy import policy_loader
 from battlesnake_rl.mabs.strength import ladder_evaluator
+from battlesnake_server.strategy_loader import PolicySnake
 from sagemaker_rl.job import pinned_wheels
 from sagemaker_rl.runs.divergence import DivergedError
 from tests.mabs.conftest import SMALL
@@ -59,8 +62,6 @@ def make(needs_mxnet: None) -> Any:
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.commands.train_command import main
-
     return main([*COMMAND, "--runs-dir", str(runs), *arguments])
 
 
@@ -208,11 +209,6 @@ def test_an_interrupted_run_is_resumed_exported_and_evaluated(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from battlesnake_gym.boards.board import Board
-    from battlesnake_gym.policy_file import OnnxPolicy
-    from battlesnake_rl.commands import evaluate_command
-    from battlesnake_server.strategy_loader import PolicySnake
-
     play_turn = MXNET.play_turn
 
     def interrupt(baseline: MXNET) -> None:

@@ -1,6 +1,7 @@
 """Runs of version 0.1, with the old names of options, columns and fields, resume and export."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -9,37 +10,32 @@ import pytest
 
 from battlesnake_gym.common import old_runs, run_dir
 from battlesnake_gym.common.run_dir import RunStatus
+from battlesnake_rl.commands import runs_export_command
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import experiments
+from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
+from battlesnake_rl.onnx_export import export
 from tests.progress_csv import rows
 
 RUNS = Path(__file__).parents[1] / "data" / "formats"
 
-SHARED = [
-    *("--board-size", "7", "--num-snakes", "2", "--num-env-runners", "0", "--seed", "3"),
-    *("--rl.training.config.model_config.channels", "[4]"),
-    *("--rl.training.config.model_config.strides", "[2]"),
-    *("--rl.training.config.model_config.hidden_size", "16"),
-    *("--rl.training.config.model_config.head_crop", "3"),
-    *("--rl.training.config.rollout_fragment_length", "8"),
-]
+SHARED = shlex.split("""
+    --board-size 7 --num-snakes 2 --num-env-runners 0 --seed 3 --rollout-fragment-length 8
+    --rl.training.config.model_config.channels [4] --rl.training.config.model_config.strides [2]
+    --rl.training.config.model_config.hidden_size 16 --rl.training.config.model_config.head_crop 3
+    --rl.training.config.min_sample_timesteps_per_iteration 128
+""")
 
-DQN = [
-    *("--algorithm", "DQN"),
-    *("--rl.training.config.num_envs_per_env_runner", "4"),
-    *("--rl.training.config.train_batch_size_per_learner", "32"),
-    *("--rl.training.config.num_steps_sampled_before_learning_starts", "64"),
-    *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
-    *("--rl.training.config.replay_buffer_config.capacity", "300"),
-    *("--rl.training.config.store_buffer_in_checkpoints", "true"),
-]
+DQN = shlex.split("""
+    --algorithm DQN --num-envs-per-env-runner 4 --batch-size 32 --replay-capacity 300
+    --num-steps-sampled-before-learning-starts 64
+    --rl.training.config.store_buffer_in_checkpoints true
+""")
 
-DISTIL = [
-    *("--rl.training.config.num_envs_per_env_runner", "8"),
-    *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
-    *("--rl.training.config.expert_nodes", "100"),
-    *("--rl.training.config.label_buffer_size", "2000"),
-    *("--rl.training.config.minibatch_size", "64"),
-    *("--rl.training.config.ladder_cpu_fraction", "0"),
-]
+DISTIL = shlex.split("""
+    --num-envs-per-env-runner 8 --expert-nodes 100 --label-buffer-size 2000 --batch-size 64
+    --ladder-cpu-fraction 0
+""")
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "distil"])
@@ -76,7 +72,7 @@ def test_options_are_converted_by_algorithm() -> None:
         "policy_sharing": "per_seat",
     }  # fmt: skip
     assert old_runs.convert_identity({"policies": ["snake_0", "snake_1"]}) == {
-        "policy_sharing": "per_seat",
+        "policy_sharing": "per_seat"
     }
     game = {"rl.training.config.env_config.food": "seeded", "num_agents": 2, "lr": 1}
     assert old_runs.convert_hyperparameters(game) == {
@@ -85,9 +81,6 @@ def test_options_are_converted_by_algorithm() -> None:
 
 
 def test_experiment_files_with_old_names_are_read(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    from battlesnake_rl.mabs import experiments
-
     path = tmp_path / "mine.yaml"
     path.write_text(
         "num_agents: 4\nmap_size: 7\nframes: 2\naction_mask: forbidden+head\nfood_at: [[3, 3]]\n"
@@ -104,10 +97,6 @@ def test_experiment_files_with_old_names_are_read(tmp_path: Path) -> None:
 def test_a_run_resumes_and_exports(
     algorithm: str, options: list[str], ray_with_games: None, tmp_path: Path
 ) -> None:
-    from battlesnake_rl.commands import runs_export_command
-    from battlesnake_rl.commands.train_command import main
-    from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
-
     old = RUNS / f"run_{algorithm}_1"
     shape = json.loads((old / "run.json").read_text())["identity"]["observation shape"]
     shutil.copytree(old, tmp_path / "run")
@@ -132,8 +121,6 @@ def test_a_run_resumes_and_exports(
 @pytest.mark.rllib
 @pytest.mark.filterwarnings("default")
 def test_the_module_of_an_old_checkpoint_is_unpickled(tmp_path: Path) -> None:
-    from battlesnake_rl.onnx_export import export
-
     checkpoint = RUNS / "run_dqn_1" / "checkpoints" / "checkpoint_000002"
     policy = export(str(checkpoint), "planes", (7, 7), tmp_path / "policy.onnx")
     assert policy.is_file()

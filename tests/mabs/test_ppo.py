@@ -9,6 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.algorithms import use_custom_network
+from battlesnake_rl.mabs.policy import symmetry_transforms
+from battlesnake_rl.mabs.policy.actor_critic import logits_and_values_numpy
+from battlesnake_rl.mabs.policy.policy_loader import inference_weights
+from battlesnake_rl.mabs.ppo.ppo import compute_advantages
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL, small_policy
 
@@ -45,8 +51,6 @@ def slow_advantage(rollout: Any, where: Any, gamma: float, lambda_: float, trust
 
 @pytest.mark.parametrize("lags", [False, True])
 def test_advantages_are_the_sums_that_they_are_defined_as(ppo: Any, lags: bool) -> None:
-    from battlesnake_rl.mabs.ppo.ppo import compute_advantages
-
     with built(ppo(max_turns=12, opponents={"random": 0.3})) as algorithm:
         rollout = sampled(algorithm, num_timesteps=8 * 40)
     random = np.random.default_rng(1)
@@ -65,8 +69,6 @@ def test_advantages_are_the_sums_that_they_are_defined_as(ppo: Any, lags: bool) 
 
 
 def test_a_rollout_says_what_was_played(ppo: Any) -> None:
-    from battlesnake_rl.mabs.policy.actor_critic import logits_and_values_numpy
-
     with built(ppo(opponents={"random": 0.3})) as algorithm:
         runner = algorithm.env_runner
         rollout = sampled(algorithm)
@@ -106,8 +108,6 @@ def test_no_forbidden_move_is_made_or_wished_for(ppo: Any) -> None:
 @pytest.mark.parametrize("way", range(8))
 def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
     """A snake that plays by what it sees makes, in the game, the moves that it would unturned."""
-    from battlesnake_rl.mabs.policy import symmetry_transforms
-
     with built(ppo(observation="territory", action_mask="fatal")) as algorithm:
         runner = algorithm.env_runner
         runner.sample()
@@ -144,8 +144,6 @@ def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(
 
 
 def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
-    from battlesnake_rl.mabs.policy.policy_loader import inference_weights
-
     with built(ppo()) as algorithm:
         for _ in range(3):
             algorithm.train()
@@ -185,31 +183,6 @@ def test_training_goes_on_where_it_was(ray_with_games: None, tmp_path: Path, nam
         trained = again.learner_group._learner.module["default_policy"].network.policy.weight
         assert torch.equal(played, trained)
         assert again.train()["env_runners"]["num_env_steps_sampled_lifetime"] > before[-1]
-
-
-def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm._PAST_SELF_INTERVAL_STEPS", 50)
-    with built(ppo(opponents={"past": 0.5})) as algorithm:
-        runner = algorithm.env_runner
-        seats: list[tuple[Any, Any]] = []
-        step = runner._step
-
-        def watched(actions: Any) -> Any:
-            opponents = runner._opponents
-            before = opponents._past_seats.copy(), opponents._past_self.copy()
-            stepped = step(actions)
-            begun = runner.env.games.turn == 0
-            for old, new in zip(before, (opponents._past_seats, opponents._past_self), strict=True):
-                np.testing.assert_array_equal(old[~begun], new[~begun])
-            seats.append(before)
-            return stepped
-
-        runner._step = watched
-        for _ in range(5):
-            algorithm.train()
-        selves = {number for who, number_of in seats for number in number_of[who.any(-1)]}
-    assert len(runner._past_selves) > 2
-    assert len(selves) > 1
 
 
 @pytest.mark.parametrize("async_sampling", [False, True])
@@ -257,8 +230,6 @@ def test_the_weights_of_sampled_moves_add_up_to_all_moves(ppo: Any) -> None:
 def test_a_single_game_has_all_symmetries(
     ray_with_games: None, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    from battlesnake_rl.mabs import algorithms
-
     config = algorithms.configure(name, SMALL | {"max_turns": 2})
     config.env_runners(num_envs_per_env_runner=1, rollout_fragment_length=1)
     config.training(symmetry_augmentation=True)
@@ -278,8 +249,6 @@ def test_a_single_game_has_all_symmetries(
 @pytest.mark.parametrize("name", ["PPO", "RECURRENT_PPO"])
 def test_fragments_with_one_move_or_none_are_no_obstacle(ray_with_games: None, name: str) -> None:
     """In a single game, the opponents play on after the learner's snake is eliminated."""
-    from battlesnake_rl.mabs import algorithms
-
     games = SMALL | {"num_snakes": 4, "width": 7, "height": 7, "opponents": {"hungry": 0.99}}
     config = algorithms.configure(name, games).debugging(seed=7, log_level="ERROR")
     config.env_runners(num_envs_per_env_runner=1, rollout_fragment_length=1)
@@ -335,8 +304,6 @@ class Net(nn.Module):
 
 
 def test_a_network_of_your_own_is_policy_and_value(ppo: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.algorithms import use_custom_network
-
     (tmp_path / "own.py").write_text(OWN)
     config = ppo()
     config.rl_module(model_config=type(config)().model_config)

@@ -7,9 +7,12 @@ import json
 import re
 from pathlib import Path
 
+import matplotlib as mpl
 import pytest
 
+from battlesnake_rl.commands import aws_experiment_command as command
 from battlesnake_rl.commands import train_command
+from battlesnake_rl.commands.aws_experiment_command import main
 from battlesnake_rl.commands.published_experiment import (
     ACCOUNT_X,
     ARMS,
@@ -22,6 +25,7 @@ from battlesnake_rl.commands.published_experiment import (
     table_rows,
     trained_minutes,
 )
+from sagemaker_rl.simulator.simulated_session import SimulatedSession
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -35,8 +39,6 @@ def simulator() -> None:
 
 
 def experiment(*arguments: str) -> int:
-    from battlesnake_rl.commands.aws_experiment_command import main
-
     return main([*arguments])
 
 
@@ -69,8 +71,6 @@ def test_the_graphs_have_the_claims_next_to_our_results(
 
 
 def test_dashed_lines_mark_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import matplotlib as mpl
-
     monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "none")  # Text stays text.
     runs = {name: tmp_path / name for name in ("mxnet-1-core", "apex-gpu")}
     for run in runs.values():
@@ -146,8 +146,6 @@ def test_an_arm_has_the_cores_of_its_instances(
 def test_the_same_command_starts_jobs_in_an_account(
     simulator: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sagemaker_rl.simulator.simulated_session import SimulatedSession
-
     account = SimulatedSession(tmp_path / "jobs")
     monkeypatch.setattr("sagemaker.Session", lambda: account)
     monkeypatch.setattr("battlesnake_rl.commands.aws_experiment_command._POLL_INTERVAL_S",
@@ -164,8 +162,6 @@ def test_the_same_command_starts_jobs_in_an_account(
 def test_a_failed_job_does_not_end_the_experiment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_rl.commands import aws_experiment_command as command
-
     downloaded: list[Path] = []
     experiment = command._Experiment.__new__(command._Experiment)
     experiment._x_column, experiment._simulated, experiment._minutes = ACCOUNT_X, False, 1.0

@@ -1,15 +1,27 @@
 """The Q-network and what it hands to RLlib's loss."""
 
 import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
+from ray.rllib.core.columns import Columns
 
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Snake, State
+from battlesnake_rl.mabs.envs.env_factory import head_plane_index
+from battlesnake_rl.mabs.policy.q_network import (
+    POLY_DECAY_ETA,
+    TRUNK_DEFAULTS,
+    ConvTrunk,
+    DuelingQNetwork,
+    SnakeQModule,
+)
 
-torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SHAPE = (10, 7, 7)
@@ -17,10 +29,6 @@ SHAPE = (10, 7, 7)
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    from gymnasium.spaces import Box, Discrete
-
-    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
-
     torch.manual_seed(0)
     built = SnakeQModule(
         observation_space=Box(0, 255, SHAPE, np.uint8),
@@ -39,8 +47,6 @@ def planes(count: int, seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("side", [1, 3, 7, 11, 19, 21, 25])
 def test_any_board_size(side: int) -> None:
-    from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
-
     settings: dict[str, Any] = {**TRUNK_DEFAULTS, "head_plane": 6}
     network = DuelingQNetwork((10, side, side), **settings)
     q_values = network(torch.zeros((2, 10, side, side), dtype=torch.uint8))
@@ -50,8 +56,6 @@ def test_any_board_size(side: int) -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(7, 7), (5, 9), (1, 3)])
 def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> None:
-    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
-
     trunk = ConvTrunk((3, height, width), (2,), (1,), 4, head_crop=5, head_plane=1)
     boards = np.random.default_rng(1).integers(0, 256, (height * width, 3, height, width), np.uint8)
     boards[:, 1] = np.minimum(boards[:, 1], 224)  # bodies, which the head outshines
@@ -69,8 +73,6 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
 
 
 def test_gradients_equal_those_of_a_plain_dense_layer() -> None:
-    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
-
     trunk = ConvTrunk((3, 7, 7), (8,), (2,), 4, head_crop=5, head_plane=1)
     boards = np.random.default_rng(1).integers(0, 256, (16, 3, 7, 7), np.uint8)
     scaled, near = trunk.prepare_input(torch.from_numpy(boards))
@@ -86,8 +88,6 @@ def test_gradients_equal_those_of_a_plain_dense_layer() -> None:
 
 
 def test_the_gradient_of_the_convolutions_keeps_the_order_of_their_channels() -> None:
-    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
-
     trunk = ConvTrunk((3, 7, 7), (8,), (1,), 4, head_crop=0, head_plane=None)
     seen: list[Any] = []
     trunk.convolutions[-2].register_full_backward_hook(lambda _, __, after: seen.extend(after))
@@ -107,8 +107,6 @@ def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: 
 
 @pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frame_stack": 2}])
 def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
-    from battlesnake_rl.mabs.envs.env_factory import head_plane_index
-
     body = [(x if y % 2 else 6 - x, y) for y in range(6) for x in range(7)]
     state = State(turn=3, width=7, height=7, snakes=[Snake("a", body), Snake("b", [(3, 6)])])
     plane = head_plane_index({"observation": observation})
@@ -119,14 +117,10 @@ def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
 
 
 def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
-    from battlesnake_rl.mabs.envs.env_factory import head_plane_index
-
     assert head_plane_index({"observation": "flat-51s"}) is None
 
 
 def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
-    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
-
     blind = ConvTrunk((10, 7, 7), (8,), (2,), 4, head_crop=7, head_plane=None)
     assert blind.dense.in_features == 8 * 4 * 4
     with pytest.raises(ValueError, match=r"head_crop.* 0.* 4"):
@@ -141,12 +135,6 @@ def test_dueling_heads_leave_the_value_as_mean(module: Any) -> None:
 
 
 def test_forbidden_moves_never_reach_the_target(module: Any) -> None:
-    from ray.rllib.algorithms.dqn.dqn_learner import (
-        QF_NEXT_PREDS,
-        QF_PREDS,
-        QF_TARGET_NEXT_PREDS,
-    )
-
     mask = torch.rand((64, 4), generator=torch.Generator().manual_seed(1)) < 0.5
     mask[mask.sum(-1) == 0] = True
     batch = {"obs": planes(64), "new_obs": planes(64, 1), "new_action_mask": mask}
@@ -175,10 +163,6 @@ def test_bfloat16_says_nearly_the_same(module: Any) -> None:
 
 
 def test_the_mean_of_the_weights_leans_towards_late_ones(module: Any) -> None:
-    from copy import deepcopy
-
-    from battlesnake_rl.mabs.policy.q_network import POLY_DECAY_ETA
-
     learner = deepcopy(module)
     drawn = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
     for bias in drawn:
@@ -195,8 +179,6 @@ def test_the_mean_of_the_weights_leans_towards_late_ones(module: Any) -> None:
 
 
 def test_runners_get_neither_target_nor_mean(module: Any) -> None:
-    from ray.rllib.core.columns import Columns
-
     names = module.get_state(inference_only=True)
     assert names
     assert all(name.startswith("network.") for name in names)

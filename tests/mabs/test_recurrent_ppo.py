@@ -8,17 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.limited_view import limit_view
-from battlesnake_gym.env.seat_memory import SeatMemory
+from battlesnake_gym.env.seat_memory import SeatMemory, onnx_score_fn
+from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.observations import PLANES
+from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.rules import MOVES, Game, Settings
+from battlesnake_rl.commands import evaluate_command
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs.policy.policy_loader import as_score_fn, greedy_policy
+from battlesnake_rl.mabs.policy.q_network import network_settings
+from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
+from battlesnake_rl.mabs.strength import ladder_evaluator
+from battlesnake_rl.onnx_export import check_in_games, write_onnx
+from battlesnake_server.live.app import create_app
+from battlesnake_server.strategy_loader import open_factory
 from tests import progress_csv
 from tests.algorithms import built
 from tests.mabs.conftest import TINY, small_policy
@@ -34,8 +46,6 @@ def recurrent(ray_with_games: None) -> Callable[..., Any]:
 
 def network(gru_size: int = 8) -> Any:
     """A recurrent network for boards of 7x7, whose state matters."""
-    from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
-
     torch.manual_seed(3)
     settings = TINY | {"head_crop": 3, "head_plane": 6, "gru_size": gru_size}
     made = RecurrentPolicyNetwork((10, 7, 7), 4, **settings)
@@ -118,8 +128,6 @@ def test_complete_observations_are_those_without_a_limit() -> None:
 
 def test_it_learns_to_remember() -> None:
     """The cue of the first move is known at the third, only with a memory."""
-    from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
-
     torch.manual_seed(1)
     made = RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TINY, head_crop=0, head_plane=None)
     optimizer = torch.optim.Adam(made.parameters(), 1e-2)
@@ -138,8 +146,6 @@ def test_it_learns_to_remember() -> None:
 
 def test_a_batch_of_seats_has_the_states_of_single_games() -> None:
     """Past selves, the ladder and the arena keep a state for each seat."""
-    from battlesnake_rl.mabs.policy.policy_loader import as_score_fn, greedy_policy
-
     vector = VectorBattlesnake(6, 3, 7, 7, max_turns=9, settings={"view_radius": 2})
     act: Any = greedy_policy(as_score_fn(network()))
     memory = SeatMemory(vector)
@@ -165,9 +171,6 @@ def test_a_batch_of_seats_has_the_states_of_single_games() -> None:
 @pytest.fixture(scope="module")
 def exported(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained policy.onnx, from ``train``, resumed once."""
-    from battlesnake_rl.commands.train_command import main
-    from battlesnake_rl.mabs.strength import ladder_evaluator
-
     folder = tmp_path_factory.mktemp("runs")
     small = {
         "channels": "[8]", "strides": "[2]", "hidden_size": "16", "num_envs_per_env_runner": "8",
@@ -188,28 +191,19 @@ def exported(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_run_resumes_and_is_placed_on_the_ladder(
     exported: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands.evaluate_command import main
-
     steps = [float(row["env_steps"]) for row in progress_csv.rows(exported)]
     assert len(steps) > 2
     assert steps == sorted(set(steps))
     metadata = json.loads((exported / "model" / "policy.json").read_text())
     assert metadata["training"]["algorithm"] == "RecurrentPPO"
     assert metadata["strength"]["games"] > 0
-    opponents = ",".join(["hungry-blackout"] * 3)
+    words = ["--opponents", ",".join(["hungry-blackout"] * 3), "--games", "4", "--json"]
     for path in (exported, exported / "model" / "policy.onnx"):
-        assert main([str(path), "--opponents", opponents, "--games", "4", "--json"]) == 0
+        assert evaluate_command.main([str(path), *words]) == 0
         assert json.loads(capsys.readouterr().out)["opponents"] == ["hungry-blackout"] * 3
 
 
 def test_the_file_has_the_scores_of_the_network_over_a_sequence(tmp_path: Path) -> None:
-    import onnx
-
-    from battlesnake_gym.env.seat_memory import onnx_score_fn
-    from battlesnake_gym.policy_file import PolicyError
-    from battlesnake_rl.mabs.policy.policy_loader import as_score_fn
-    from battlesnake_rl.onnx_export import check_in_games, write_onnx
-
     made, path = network(), tmp_path / "policy.onnx"
     write_onnx(made, (10, 7, 7), path)
     expected, found = as_score_fn(made), onnx_score_fn(path.read_bytes(), path)
@@ -242,7 +236,6 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def save_policy(folder: Path, made: Any, size: int) -> Path:
     """Save a network as a policy.onnx for square boards with ``size`` cells per side."""
-    from battlesnake_rl.onnx_export import write_onnx
 
     def write(draft: Path) -> dict[str, Any]:
         write_onnx(made, (10, size, size), draft)
@@ -278,8 +271,6 @@ def moves_of(play: Callable[[Board], str], boards: list[Board]) -> list[list[str
 
 
 def test_interleaved_games_are_served_like_each_game_alone(policy: Path) -> None:
-    from battlesnake_server.live.app import create_app
-
     def play(boards: list[Board]) -> list[list[str]]:
         client = create_app({"POLICY": str(policy)}).test_client()
 
@@ -297,10 +288,6 @@ def test_interleaved_games_are_served_like_each_game_alone(policy: Path) -> None
 
 
 def test_interleaved_games_of_the_experiment_need_less_than_50_ms(tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.policy.q_network import network_settings
-    from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
-    from battlesnake_server.live.app import create_app
-
     settings = network_settings({"gru_size": 128, "head_crop": 11}) | {"head_plane": 6}
     made = RecurrentPolicyNetwork((10, 15, 15), 4, **settings).eval()
     path = save_policy(tmp_path, made, 15)
@@ -323,9 +310,6 @@ def test_interleaved_games_of_the_experiment_need_less_than_50_ms(tmp_path: Path
 
 def test_a_seated_policy_has_the_moves_of_the_live_snake(policy: Path) -> None:
     """The arena and opponents in training evaluate all seats in one call."""
-    from battlesnake_gym.env.seated_opponents import SeatedOpponents
-    from battlesnake_server.strategy_loader import open_factory
-
     vector = VectorBattlesnake(40, 2, 7, 7, max_turns=9, settings={"view_radius": 2})
     opponents = SeatedOpponents(vector)
     for game, seat in np.ndindex(40, 2):

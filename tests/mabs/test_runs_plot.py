@@ -1,10 +1,14 @@
-"""``battlesnake-gym runs plot``: labels, and directories of simulated jobs."""
+"""``battlesnake-gym runs plot``: labels, directories of simulated jobs, and unwritable files."""
 
+import errno
+import os
+import re
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
 
+from battlesnake_gym.cli.main import main
 from battlesnake_rl.commands import runs_plot_command
 
 CURVE = "time_total_s,episode_reward_mean,episode_len_mean\n60,1,2\n120,3,4\n"
@@ -43,3 +47,32 @@ def test_a_folder_without_curves_is_an_error(
     with pytest.raises(SystemExit):
         runs_plot_command.main([f"mine={tmp_path}", "-o", str(tmp_path / "curves.png")])
     assert "progress.csv has no rows" in capsys.readouterr().err
+
+
+@pytest.fixture
+def curves(tmp_path: Path) -> Path:
+    path = tmp_path / "progress.csv"
+    path.write_text(CURVE)
+    return path
+
+
+def test_a_file_is_no_directory(curves: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", "plot", str(curves), "-o", str(curves / "x.svg")])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(rf"--output .*{re.escape(str(curves))}\b", line)
+
+
+def test_a_full_disk(
+    curves: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    target = curves.with_name("x.svg")
+    assert main(["runs", "plot", str(curves), "-o", str(target)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"battlesnake-gym runs plot: {target}: no space left on device"
+    assert list(target.parent.iterdir()) == [curves]

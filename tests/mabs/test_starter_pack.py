@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
+
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 PUBLISHED = {
@@ -34,15 +37,11 @@ PUBLISHED = {
 
 def translated(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The current names, and the messages."""
-    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
-
     values = dict(given)
     return values, translate_hyperparameters(values)
 
 
 def test_the_published_hyperparameters_are_taken() -> None:
-    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
-
     values = dict(PUBLISHED)
     said = translate_hyperparameters(values)
     prefix = "rl.training.config."
@@ -74,8 +73,6 @@ def test_masks_and_map_sizes_are_those_of_the_pack() -> None:
 def test_the_command_takes_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-
     monkeypatch.setenv("SM_HPS", json.dumps(PUBLISHED))
     status = main(["--dry-run"])
     told = capsys.readouterr()
@@ -97,7 +94,5 @@ def test_the_command_takes_them(
     ],
 )
 def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: str) -> None:
-    from battlesnake_rl.mabs.starter_pack import translate_hyperparameters
-
     with pytest.raises(ValueError, match=message):
         translate_hyperparameters(given)

@@ -9,7 +9,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from ray import tune
+from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.utils import make_target_network
+from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from ray.tune import result
+from torch import nn
 
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.base.supported_settings import (
+    INTERNAL_FIELDS,
+    SUPPORTED_FIELDS,
+    _get_public_fields,
+    _public_name,
+    _supported_fields,
+)
+from battlesnake_rl.mabs.dqn.dqn import DQNConfig
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
+from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, SnakeQModule, network_settings
 from tests.algorithms import built
 from tests.mabs.conftest import small
 
@@ -37,15 +60,6 @@ OWN = {"DQN": 5, "APEX": 7, "PPO": 11, "RECURRENT_PPO": 10, "DISTIL": 9}
 
 @pytest.mark.parametrize("name", list(OWN))
 def test_every_field_is_honoured_or_refused(name: str) -> None:
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.base.supported_settings import (
-        INTERNAL_FIELDS,
-        SUPPORTED_FIELDS,
-        _get_public_fields,
-        _public_name,
-        _supported_fields,
-    )
-
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
     names = {_public_name(plain, raw): raw for raw in vars(plain)}
@@ -80,10 +94,7 @@ TURNED = {"symmetry_augmentation": True}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda c: c.environment("CartPole-v1"),
-            r"Battlesnake.*rllib.algor",
-        ),
+        (lambda c: c.environment("CartPole-v1"), r"Battlesnake.*rllib.algor"),
         (lambda c: c.environment(_Other), "Battlesnake"),
         (lambda c: c.multi_agent(policies={"a", "b"}), r"policies.* RLLIB_PPO"),
         (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector"),
@@ -120,8 +131,6 @@ TURNED = {"symmetry_augmentation": True}
     ],
 )
 def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: str) -> None:
-    from battlesnake_rl.mabs import algorithms
-
     with pytest.raises(ValueError, match=message):
         change(algorithms.configure("DQN", {})).validate()
 
@@ -163,8 +172,6 @@ def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: 
 def test_settings_that_an_algorithm_cannot_honour_are_refused(
     name: str, settings: dict[str, Any], message: str
 ) -> None:
-    from battlesnake_rl.mabs import algorithms
-
     config = algorithms.configure(name, {})
     with pytest.raises((ValueError, TypeError), match=message):
         _changed(config, settings).validate()
@@ -180,11 +187,6 @@ def _changed(config: Any, settings: dict[str, Any]) -> Any:
 
 
 def test_the_check_of_duels_accepts_search_spaces_and_leaves_unknown_maps_to_the_games() -> None:
-    from ray import tune
-
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-
     for name in (tune.choice(["standard", "royale"]), "foo"):
         config = _games(algorithms.configure("DQN", {}), 2, map=name)
         config.validate()
@@ -193,10 +195,6 @@ def test_the_check_of_duels_accepts_search_spaces_and_leaves_unknown_maps_to_the
 
 
 def test_what_ray_tune_notes_in_a_configuration_is_passed_over() -> None:
-    from ray.tune import result
-
-    from battlesnake_rl.mabs import algorithms
-
     config = algorithms.configure("DQN", {})
     for name in (result.STDOUT_FILE, result.STDERR_FILE, result.TRIAL_INFO):
         config[name] = "a file of the trial's"
@@ -204,10 +202,6 @@ def test_what_ray_tune_notes_in_a_configuration_is_passed_over() -> None:
 
 
 def test_search_spaces_of_ray_tune_are_stored_and_their_values_checked() -> None:
-    from ray import tune
-
-    from battlesnake_rl.mabs import algorithms
-
     space = tune.grid_search([1e-4, 1e-3])
     config = algorithms.configure("DQN", {}).training(lr=space, gamma=tune.uniform(0.9, 1))
     assert config.training(n_step=3).lr == space
@@ -220,8 +214,6 @@ def test_search_spaces_of_ray_tune_are_stored_and_their_values_checked() -> None
 def test_ray_tune_trains_each_of_the_settings_that_it_draws(
     small_config: Any, run_folder: Path
 ) -> None:
-    from ray import tune
-
     config = small_config("DQN").training(lr=tune.grid_search([1e-4, 1e-3]))
     results = tune.Tuner(
         config.algo_class,
@@ -247,15 +239,51 @@ def _with(config: Any, name: str) -> Any:
 
 
 def test_a_module_without_the_interfaces_is_refused() -> None:
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
-
     config = algorithms.configure("DQN", {})
     config.rl_module(rl_module_spec=RLModuleSpec(module_class=SnakeActorCritic))
     with pytest.raises(ValueError, match=r"SnakeActorCritic.* QNetAPI.* TargetNetworkAPI"):
         config.validate()
+
+
+class ToFloat(nn.Module):
+    def forward(self, planes: Any) -> Any:
+        return planes.float() / 255
+
+
+class Narrow(SnakeQModule):
+    """One's own network: a layer and no more."""
+
+    def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
+        return nn.Sequential(ToFloat(), nn.Flatten(), nn.Linear(int(np.prod(shape)), 4))
+
+
+class Line(TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]
+    """RLlib's interfaces, and nothing of ours."""
+
+    def setup(self) -> None:
+        self.line = nn.Linear(int(np.prod(self.observation_space.shape)), 4)
+
+    def _values(self, planes: Any, line: Any) -> Any:
+        return line(planes.float().flatten(1) / 255)
+
+    def make_target_networks(self) -> None:
+        self.target = make_target_network(self.line)
+
+    def get_target_network_pairs(self) -> Any:
+        return [(self.line, self.target)]
+
+    def forward_target(self, batch: Any) -> Any:
+        return {QF_PREDS: self._values(batch[Columns.OBS], self.target)}
+
+    def compute_q_values(self, batch: Any) -> Any:
+        return {QF_PREDS: self._values(batch[Columns.OBS], self.line)}
+
+    def _forward_train(self, batch: Any, **_: Any) -> Any:
+        after = batch[Columns.NEXT_OBS]
+        with torch.no_grad():
+            following = self._values(after, self.line), self._values(after, self.target)
+        names = QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS
+        return self.compute_q_values(batch) | dict(zip(names, following, strict=True))
 
 
 @dataclass
@@ -280,11 +308,6 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
-    from ray.rllib.callbacks.callbacks import RLlibCallback
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-
-    from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-
     heard = Heard()
 
     class Listener(RLlibCallback):  # type: ignore[misc]
@@ -327,7 +350,7 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
     config = small("DQN").training(
         adam_epsilon=0.25, dueling=False, lr=[[0, 1e-3], [100_000, 1e-4]]
     )
-    config.rl_module(rl_module_spec=RLModuleSpec(module_class=_narrow()))
+    config.rl_module(rl_module_spec=RLModuleSpec(module_class=Narrow))
     config.fault_tolerance(restart_failed_env_runners=True)
     config.evaluation(evaluation_interval=1, evaluation_duration=7)
     config.callbacks(Listener, on_episode_created=lambda **_: heard.names.append("episode_created"))
@@ -340,27 +363,7 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
             yield Trained(algorithm, results, heard, folder)
 
 
-def _narrow() -> type:
-    from torch import nn
-
-    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
-
-    class Narrow(SnakeQModule):
-        """One's own network: a layer and no more."""
-
-        def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
-            return nn.Sequential(_ToFloat(), nn.Flatten(), nn.Linear(int(np.prod(shape)), 4))
-
-    class _ToFloat(nn.Module):
-        def forward(self, planes: Any) -> Any:
-            return planes.float() / 255
-
-    return Narrow
-
-
 def test_every_honoured_field_is_read(trained: Trained) -> None:
-    from battlesnake_rl.mabs.base.supported_settings import SUPPORTED_FIELDS
-
     unread = SUPPORTED_FIELDS - trained.heard.read
     assert unread <= ELSEWHERE, unread - ELSEWHERE
 
@@ -385,8 +388,7 @@ def test_evaluation_plays_as_many_games_as_it_says(trained: Trained) -> None:
 
 def test_an_evaluation_of_ones_own_needs_no_games(small_config: Any) -> None:
     config = small_config("DQN").evaluation(
-        evaluation_interval=1,
-        custom_evaluation_function=lambda algorithm, runners: ({}, 1, 1),
+        evaluation_interval=1, custom_evaluation_function=lambda algorithm, runners: ({}, 1, 1)
     )
     with built(config) as algorithm:
         assert "env_runners" not in algorithm.train()["evaluation"]
@@ -404,10 +406,6 @@ def test_the_optimizer_has_the_wanted_epsilon_and_schedule(trained: Trained) -> 
 
 def test_the_module_is_what_is_exported(trained: Trained) -> None:
     """And so is the one in a checkpoint: the mean of the weights, not the last."""
-    import torch
-    from ray.rllib.core.columns import Columns
-    from ray.rllib.core.rl_module.rl_module import RLModule
-
     algorithm = trained.algorithm
     exported = algorithm._get_export_weights()
     module = algorithm.get_module()
@@ -427,8 +425,6 @@ def test_the_module_is_what_is_exported(trained: Trained) -> None:
 
 
 def test_a_network_without_dueling_has_one_head(small_config: Any) -> None:
-    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, network_settings
-
     config = small_config("DQN").training(dueling=False)
     settings = network_settings(config.model_config)
     assert settings["dueling"] is False
@@ -439,9 +435,7 @@ def test_a_network_without_dueling_has_one_head(small_config: Any) -> None:
 
 def test_a_module_of_ones_own_needs_nothing_of_ours(small_config: Any) -> None:
     """RLlib's interfaces are enough: it is trained, measured and given back."""
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-
-    config = small_config("DQN").rl_module(rl_module_spec=RLModuleSpec(module_class=_foreign()))
+    config = small_config("DQN").rl_module(rl_module_spec=RLModuleSpec(module_class=Line))
     with built(config) as algorithm:
         before = algorithm.get_module().state_dict()["line.weight"].clone()
         results = algorithm.train()
@@ -450,44 +444,3 @@ def test_a_module_of_ones_own_needs_nothing_of_ours(small_config: Any) -> None:
         assert (before != after).any()
         values = algorithm._policy_from_weights(algorithm._get_export_weights())
         assert values(np.zeros((3, 10, 5, 5), np.uint8)).shape == (3, 4)
-
-
-def _foreign() -> type:
-    import torch
-    from ray.rllib.algorithms.dqn.dqn_learner import (
-        QF_NEXT_PREDS,
-        QF_PREDS,
-        QF_TARGET_NEXT_PREDS,
-    )
-    from ray.rllib.core.columns import Columns
-    from ray.rllib.core.learner.utils import make_target_network
-    from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
-    from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
-
-    class Line(TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]
-        def setup(self) -> None:
-            self.line = torch.nn.Linear(int(np.prod(self.observation_space.shape)), 4)
-
-        def _values(self, planes: Any, line: Any) -> Any:
-            return line(planes.float().flatten(1) / 255)
-
-        def make_target_networks(self) -> None:
-            self.target = make_target_network(self.line)
-
-        def get_target_network_pairs(self) -> Any:
-            return [(self.line, self.target)]
-
-        def forward_target(self, batch: Any) -> Any:
-            return {QF_PREDS: self._values(batch[Columns.OBS], self.target)}
-
-        def compute_q_values(self, batch: Any) -> Any:
-            return {QF_PREDS: self._values(batch[Columns.OBS], self.line)}
-
-        def _forward_train(self, batch: Any, **_: Any) -> Any:
-            after = batch[Columns.NEXT_OBS]
-            with torch.no_grad():
-                following = self._values(after, self.line), self._values(after, self.target)
-            names = QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS
-            return self.compute_q_values(batch) | dict(zip(names, following, strict=True))
-
-    return Line

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="needs the extra rllib")
-
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS

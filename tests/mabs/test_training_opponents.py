@@ -1,5 +1,6 @@
 """Who sits in training games beside the learner, and that nobody learns from them."""
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from battlesnake_gym.env.past_selves import MAX_PAST_SELVES, PastSelves
+from battlesnake_gym.rules import MOVES
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.base import batched_algorithm
+from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
+from battlesnake_rl.mabs.envs.training_env_config import env_options
+from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
+from tests.server.conftest import write_policy
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -22,10 +32,6 @@ def seated(
 
     Those of ``past`` are functions from boards to values.
     """
-    from battlesnake_gym.env.past_selves import PastSelves
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
-    from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
-
     selves = PastSelves(greedy_policy)
     for function in past:
         selves.add(function)
@@ -55,32 +61,6 @@ def test_only_games_that_begin_are_seated_anew() -> None:
     assert (opponents.occupied[begin] != before[begin]).any()
 
 
-def test_everybody_makes_its_own_moves() -> None:
-    from battlesnake_gym.rules import MOVES
-
-    asked = []
-
-    def always_left(boards: Any) -> Any:
-        asked.append(len(boards))
-        return np.tile(np.array([0, 1, 9, 2], np.float32), (len(boards), 1))
-
-    opponents, vector, infos = seated(SHARES, games=40, past=[always_left])
-    unset = 77
-    actions = np.full(infos["alive"].shape, unset, np.uint8)
-    vector.last_action_mask = np.ones((*infos["alive"].shape, 4), np.bool_)
-    opponents.move(actions, infos["alive"])
-    np.testing.assert_array_equal(actions == unset, ~opponents.occupied)
-    lefts = int((actions == MOVES.index("left")).sum())
-    assert asked[0] <= lefts
-    assert 0 < asked[0] < opponents.occupied.sum()
-    # The dead are not asked.
-    dead = np.zeros_like(infos["alive"])
-    actions[:] = unset
-    opponents.move(actions, dead)
-    assert (actions == unset).all()
-    assert len(asked) == 1
-
-
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
@@ -91,15 +71,11 @@ def test_everybody_makes_its_own_moves() -> None:
     ],
 )
 def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-
     with pytest.raises(ValueError, match=words):
         make_vector_env(1, SMALL | {"opponents": shares})
 
 
 def test_a_single_snake_has_no_opponents() -> None:
-    from battlesnake_rl.mabs import algorithms
-
     with pytest.raises(ValueError, match=r"opponents needs .* num_snakes 1"):
         algorithms.configure("PPO", SMALL | {"num_snakes": 1, "opponents": {"past": 0.5}})
 
@@ -135,8 +111,6 @@ def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_wen
 
 
 def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> None:
-    from battlesnake_gym.env.past_selves import MAX_PAST_SELVES, PastSelves
-
     selves = PastSelves(lambda weights: lambda frames: np.full((1, 4), weights, np.float32))
     for number in range(1, 101):
         selves.add(float(number))
@@ -170,9 +144,7 @@ GAMES = {"num_snakes": 3, "width": 7, "height": 7}
 @pytest.fixture
 def frozen(tmp_path: Path) -> Callable[..., str]:
     """A function that makes a policy which likes "left" best, and names it as an opponent."""
-    pytest.importorskip("onnx", reason="needs the extra rllib")
     pytest.importorskip("onnxruntime", reason="needs the extra server")
-    from tests.server.conftest import write_policy
 
     def make(**games: Any) -> str:
         facts = {"training": {"env_config": SMALL | {"observation": "planes"} | GAMES | games}}
@@ -182,13 +154,15 @@ def frozen(tmp_path: Path) -> Callable[..., str]:
     return make
 
 
-def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None:
-    from battlesnake_gym.rules import MOVES
+def test_everybody_makes_its_own_moves(frozen: Callable[..., str]) -> None:
+    asked = []
 
     def always_up(boards: Any) -> Any:
+        asked.append(len(boards))
         return np.tile(np.array([1, 0, 0, 0], np.float32), (len(boards), 1))
 
-    shares = {frozen(): 0.5, "past": 0.2}
+    policy = frozen()
+    shares = {policy: 0.4, "past": 0.2, "straight": 0.2}
     opponents, vector, infos = seated(shares, games=40, past=[always_up])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
@@ -196,18 +170,22 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
     vector.last_action_mask[:, 0, MOVES.index("left")] = False
     opponents.move(actions, infos["alive"])
     np.testing.assert_array_equal(actions == unset, ~opponents.occupied)
-    (frozen_seats,) = opponents._policy_seats.values()
-    assert 0.3 < frozen_seats.mean() < 0.6
+    frozen_seats = opponents._policy_seats[policy]
+    assert 0.2 < frozen_seats.mean() < 0.5
     # Where "left" is forbidden it plays what it likes next.
     expected = np.full(actions.shape, MOVES.index("left"))
     expected[:, 0] = MOVES.index("right")
     np.testing.assert_array_equal(actions[frozen_seats], expected[frozen_seats])
     assert (actions[opponents._past_seats] == MOVES.index("up")).all()
+    assert 0 < asked[0] == opponents._past_seats.sum() < (opponents.occupied & ~frozen_seats).sum()
+    # The dead are not asked.
+    actions[:] = unset
+    opponents.move(actions, np.zeros_like(infos["alive"]))
+    assert (actions == unset).all()
+    assert len(asked) == 1
 
 
 def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own() -> None:
-    from battlesnake_rl.mabs.envs.training_env_config import env_options
-
     pytest.importorskip("onnxruntime", reason="needs the extra server")
     shares = env_options({"opponents": ["shipped", "past"]}).opponents
     assert shares == {"shipped": 1 / 3, "past": 1 / 3}
@@ -228,20 +206,20 @@ def test_a_policy_for_other_games_is_refused(
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
-
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
     one = DQNEnvRunner(config=config, worker_index=0, num_env_runners=0)
     one.add_past_self(one.module.get_state())
     return one
 
 
-def test_nothing_is_learned_from_opponents(runner: Any) -> None:
-    moved = []
+def test_nothing_is_learned_from_opponents_who_stay_until_a_game_is_over(runner: Any) -> None:
+    moved, seats = [], [np.zeros((4, 3), np.bool_)]
     step = runner.env.step
 
     def counted(actions: Any) -> Any:
-        learning = ~runner._opponents.occupied
+        learning, running = ~runner._opponents.occupied, runner.env.games.turn > 0
+        np.testing.assert_array_equal(learning[running], seats[-1][running])
+        seats.append(learning)
         result = step(actions)
         moved.append((result[4]["acted"] & learning).sum())
         moved_by_all.append(result[4]["acted"].sum())
@@ -259,8 +237,6 @@ def test_nothing_is_learned_from_opponents(runner: Any) -> None:
 def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     small_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
-    from battlesnake_rl.mabs.base import batched_algorithm
-
     monkeypatch.setattr(batched_algorithm, "_PAST_SELF_INTERVAL_STEPS", 200)
     config = small_config(algorithm, num_snakes=3, opponents=SHARES)
     one = config.build_algo()
@@ -290,8 +266,6 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
     """What the runners, the local one first, think of some boards, now and as past selves."""
 
     def ask(runner: Any) -> dict[str, Any]:
-        import copy
-
         module = copy.deepcopy(runner.module)
         shape = (5, *module["default_policy"].observation_space.shape)
         boards = np.random.default_rng(0).integers(0, 255, shape).astype(np.uint8)

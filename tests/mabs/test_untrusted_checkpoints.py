@@ -1,20 +1,24 @@
 """Checkpoints of strangers, whatever algorithm wrote them: nothing that they hold is run."""
 
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from battlesnake_rl.commands import runs_export_command
+from battlesnake_rl.commands.train_command import main
+from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 
 pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 CONFIG = "--rl.training.config."
-GAME = [
-    *("--num-snakes", "2", "--board-size", "5"),
-    *("--hyperparameter", "rl.training.config.model_config.channels=[8]"),
-    *("--hyperparameter", "rl.training.config.model_config.strides=[2]"),
-]
+GAME = shlex.split("""
+    --num-snakes 2 --board-size 5 --hyperparameter rl.training.config.model_config.channels=[8]
+    --hyperparameter rl.training.config.model_config.strides=[2]
+""")
 EARLY = [f"{CONFIG}num_steps_sampled_before_learning_starts", "64"]
 BATCH = [f"{CONFIG}train_batch_size_per_learner", "64"]
 SETTINGS = {
@@ -27,8 +31,6 @@ SETTINGS = {
 
 
 def train(runs: Path, name: str, iterations: int) -> int:
-    from battlesnake_rl.commands.train_command import main
-
     common = ["--algorithm", name, "--name", "it", "--seed", "3", "--runs-dir", str(runs)]
     return main([*common, *SETTINGS[name], "--num-iters", str(iterations)])
 
@@ -37,10 +39,6 @@ def train(runs: Path, name: str, iterations: int) -> int:
 def test_no_algorithm_runs_what_a_checkpoint_holds(
     name: str, ray_with_games: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands import runs_export_command
-    from sagemaker_rl.runs import checkpoints
-    from sagemaker_rl.runs.checkpoints import CheckpointError
-
     assert train(tmp_path, name, 1) == 0, capsys.readouterr().err
     (checkpoint,) = (tmp_path / "it" / "checkpoints").iterdir()
     ran, pure = tmp_path / "ran", tmp_path / "pure"

@@ -2,44 +2,37 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from battlesnake_gym import policy_file
+from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs import battlesnake_launcher as launcher
+from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+from battlesnake_rl.mabs.policy import warm_start
+from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
+from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, make_network, network_settings
+from battlesnake_rl.onnx_export import write_onnx
+from battlesnake_server.commands.pack_command import main as pack
 from tests.algorithms import built
 
 pytestmark = pytest.mark.rllib
 
 GAMES = {"num_snakes": 2, "width": 5, "height": 5}
-TINY = [
-    *(
-        "--algorithm",
-        "DQN",
-        "--num-snakes",
-        "2",
-        "--board-size",
-        "5",
-        "--num-iters",
-        "1",
-        "--dry-run",
-    )
-]
+TINY = shlex.split("--algorithm DQN --num-snakes 2 --board-size 5 --num-iters 1 --dry-run")
 
 
 @pytest.fixture
 def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
     """Writes policy.onnx of a network that nobody has trained, as training would."""
-    import torch
-
-    from battlesnake_gym import policy_file
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-    from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
-    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, make_network, network_settings
-    from battlesnake_rl.onnx_export import write_onnx
 
     def make(algorithm: str = "DQN", **games: Any) -> Path:
         config = algorithms.configure(algorithm, GAMES | games)
@@ -66,11 +59,6 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
 def test_everybody_begins_with_its_weights(
     exported: Callable[..., Path], tmp_path: Path, name: str
 ) -> None:
-    import torch
-
-    from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.policy import warm_start
-
     config = algorithms.configure(name, GAMES).env_runners(num_env_runners=0)
     warm_start.apply_start_from(config, str(exported(name)))
     with built(config) as algorithm:
@@ -96,10 +84,7 @@ def test_everybody_begins_with_its_weights(
         (["--algorithm", "PPO"], "model_config"),
         (["--board-size", "11"], "model_config"),
         (["--frame-stack", "2"], "observation"),
-        (
-            ["--start-from", "nowhere"],
-            r"nowhere.* checkpoint",
-        ),
+        (["--start-from", "nowhere"], r"nowhere.* checkpoint"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_starts(
@@ -108,16 +93,12 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
     words: list[str],
     message: str,
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-
     status = main([*TINY, "--start-from", str(exported() / "policy.onnx"), *words])
     assert status == (2 if message else 0)
     assert re.search(message, capsys.readouterr().err)
 
 
 def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.commands.train_command import main
-
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--dry-run"]
     assert main(wanted) == 2
     error = capsys.readouterr().err
@@ -143,10 +124,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 def test_a_job_goes_on_from_the_policy_in_its_channel(
     exported: Callable[..., Path], job: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-    from battlesnake_rl.mabs import battlesnake_launcher as launcher
-    from battlesnake_rl.mabs.policy import warm_start
-
     begun = []
     monkeypatch.setattr(warm_start, "apply_start_from", lambda config, path: begun.append(path))
     monkeypatch.setattr(launcher.BattlesnakeLauncher, "checkpoint_identity", lambda *_: {})
@@ -165,8 +142,6 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
 def test_data_that_nobody_reads_end_a_job_with_the_reason(
     ray_with_games: None, job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-
     failure = job(training=tmp_path)
     assert main(TINY) == 2
     assert re.search("'training'.* policy, opponents", failure.read_text())
@@ -176,9 +151,6 @@ def test_data_that_nobody_reads_end_a_job_with_the_reason(
 def test_opponents_come_from_a_channel(
     exported: Callable[..., Path], job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from battlesnake_rl.commands.train_command import main
-    from battlesnake_server.commands.pack_command import main as pack
-
     folder = exported().rename(tmp_path / "brought")
     (folder / "policy.onnx").rename(folder / "strong.onnx")
     (folder / "policy.json").rename(folder / "strong.json")
@@ -192,9 +164,6 @@ def test_opponents_come_from_a_channel(
 
 
 def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner
-    from battlesnake_server.commands.pack_command import main as pack
-
     bundle = tmp_path / "mine.zip"
     assert pack(["--snake", "hungry", "-o", str(bundle)]) == 0
     config = small_config("DQN", num_snakes=3, opponents={str(bundle): 0.5})
