@@ -28,12 +28,7 @@ from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.exit import exit, exit_self_play
 from battlesnake_rl.mabs.exit.evaluation_fit import Samples, label_with_td_lambda
 from battlesnake_rl.mabs.exit.exit import EXIT, EXITConfig, _label_fragments
-from battlesnake_rl.mabs.exit.exit_self_play import (
-    ExitProgress,
-    IterationStoppedError,
-    SelfPlay,
-    SelfPlayFragment,
-)
+from battlesnake_rl.mabs.exit.exit_self_play import ExitProgress, IterationStoppedError, SelfPlay
 from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
 from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
 from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
@@ -132,10 +127,10 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
         play_games(seed, SelfPlaySettings(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
     )
-    apart = _label_fragments([SelfPlayFragment(one, 0), SelfPlayFragment(other, 1)])
+    apart = _label_fragments([(0, one), (1, other)])
     alone = np.concatenate([label_with_td_lambda(one).target, label_with_td_lambda(other).target])
     assert (apart.target == alone).all()
-    together = _label_fragments([SelfPlayFragment(one, 1), SelfPlayFragment(other, 1)])
+    together = _label_fragments([(1, one), (1, other)])
     assert (together.target != alone).any()
 
 
@@ -236,9 +231,9 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             asked.append(algorithm.self_play.choose_game(algorithm.champion)[2][0].nodes)
             kept.append(algorithm.sample_buffer[:])
         played = [
-            fragment.games.rows.tobytes()
+            games.rows.tobytes()
             for _ in range(2)
-            for fragment in algorithm.self_play.collect(algorithm.champion, algorithm.promotions)
+            for _, games in algorithm.self_play.collect(algorithm.champion, algorithm.promotions)
         ]
         assert len(set(played)) == len(played) >= 4, "no game is played twice"
         algorithm.save_to_path(str(tmp_path))

@@ -43,7 +43,6 @@ from battlesnake_rl.mabs.exit.exit_self_play import (
     ExitProgress,
     IterationStoppedError,
     SelfPlay,
-    SelfPlayFragment,
     game_mix_metadata,
 )
 from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
@@ -121,14 +120,15 @@ class EXITConfig(StandaloneConfig):
         return str(champion), f"battlesnake-gym runs {model_dir.parent}"
 
 
-def _label_fragments(fragments: Sequence[SelfPlayFragment]) -> Samples:
-    """Return labeled samples; the games of each champion are labeled separately.
+def _label_fragments(fragments: Sequence[tuple[int, SelfPlayBatch]]) -> Samples:
+    """Return labeled samples of fragments from `SelfPlay.collect`.
 
-    The values of different champions have different scales.
+    The games of each champion are labeled separately, because the values of different champions
+    have different scales.
     """
     by_champion: dict[int, list[SelfPlayBatch]] = {}
-    for fragment in fragments:
-        by_champion.setdefault(fragment.champion, []).append(fragment.games)
+    for champion, games in fragments:
+        by_champion.setdefault(champion, []).append(games)
     return Samples.concatenate(
         [label_with_td_lambda(SelfPlayBatch.concatenate(games)) for games in by_champion.values()]
     )
@@ -182,7 +182,7 @@ class EXIT:
             self._promote(candidate)
         self._place_champion(least=_MIN_LADDER_CPU_S)
         self.training_iteration += 1
-        return self._build_results(fragments, [*losses, rounded], match)
+        return self._build_results([games for _, games in fragments], [*losses, rounded], match)
 
     def _buffer_samples(self, fresh: Samples) -> None:
         """Add new samples to the buffer, and drop old samples.
@@ -333,16 +333,16 @@ class EXIT:
         self.strength.best = len(self.strength.measurements) - 1
 
     def _build_results(
-        self, fragments: list[SelfPlayFragment], losses: list[float], match: dict[str, Any]
+        self, batches: list[SelfPlayBatch], losses: list[float], match: dict[str, Any]
     ) -> dict[str, Any]:
         """Return the results of one iteration under RLlib's names."""
-        games = sum(len(fragment.games.points) for fragment in fragments)
+        games = sum(len(batch.points) for batch in batches)
         return {
             "training_iteration": self.training_iteration,
             "env_runners": {
                 "num_env_steps_sampled_lifetime": self.progress.moves,
                 "num_episodes": games,
-                "episode_len_mean": sum(fragment.games.turns for fragment in fragments) / games,
+                "episode_len_mean": sum(batch.turns for batch in batches) / games,
                 "episode_return_mean": match["score"],
             },
             "learners": dict(zip(_LOSS_NAMES, losses, strict=True)),

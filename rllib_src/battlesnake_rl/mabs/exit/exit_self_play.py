@@ -175,30 +175,6 @@ def _build_latest_player(
     )
 
 
-class _GameMixSchedule:
-    """Selector of the game that is furthest behind its share of the searched moves.
-
-    `GAME_MIX` contains the games and their shares.
-    """
-
-    def __init__(self) -> None:
-        shares = np.array([share for share, _ in GAME_MIX])
-        self._shares = shares / shares.sum()
-        self._behind = np.zeros(len(GAME_MIX))
-
-    def next_game(self) -> int:
-        """Return the index of the next game in `GAME_MIX`."""
-        return int((self._behind + self._shares).argmax())
-
-    def add_moves(self, index: int, moves: int) -> None:
-        """Credit game ``index`` with ``moves`` searched moves.
-
-        The moves may be played or only requested. Negative numbers subtract moves.
-        """
-        self._behind += self._shares * moves
-        self._behind[index] -= moves
-
-
 def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
     """Play a game pair: two games from the same start with exchanged seats.
 
@@ -230,18 +206,6 @@ def game_mix_metadata() -> dict[str, Any]:
         "sizes": sorted({(setup.width, setup.height) for _, setup in GAME_MIX}),
         "snakes": sorted({n for _, setup in GAME_MIX for n in range(2, setup.num_snakes + 1)}),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class SelfPlayFragment:
-    """Self-play games of one fragment."""
-
-    games: SelfPlayBatch
-    champion: int
-    """Number of promotions at the time of the request.
-
-    The number identifies the champion that plays the fragment.
-    """
 
 
 def _play_fragment(
@@ -285,15 +249,6 @@ class IterationStoppedError(RuntimeError):
     """Error raised if a stop request ends an iteration early."""
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingFragment:
-    """Fragment that was requested from a runner and has not arrived."""
-
-    runner: int
-    kind: int
-    champion: int
-
-
 class SelfPlay:
     """Self-play runners, which continue to play while the learner fits the network.
 
@@ -311,11 +266,15 @@ class SelfPlay:
         self, settings: Any, num_runners: int, progress: ExitProgress, networks_dir: Path
     ) -> None:
         self._settings, self.progress, self._networks_dir = settings, progress, networks_dir
-        self._schedule = _GameMixSchedule()
+        shares = np.array([share for share, _ in GAME_MIX])
+        self._shares = shares / shares.sum()
+        # Moves by which each game is behind its share of the played and requested moves.
+        self._moves_behind = np.zeros(len(GAME_MIX))
         # The fragments in flight contain at most the moves of one iteration.
         share = math.ceil(settings.moves_per_iteration / (_MAX_FRAGMENTS_IN_FLIGHT * num_runners))
         self._moves_per_fragment = min(settings.moves_per_fragment, share)
-        self._fragments: dict[ray.ObjectRef, _PendingFragment] = {}
+        # Runner, index in `GAME_MIX`, and champion of each fragment that has not arrived.
+        self._fragments: dict[ray.ObjectRef, tuple[int, int, int]] = {}
         # If a runner fails, Ray repeats the runner's requests on a replacement.
         self._runner = ray.remote(num_cpus=CPUS_PER_RUNNER, max_restarts=-1, max_task_retries=-1)(
             _SelfPlayRunner
@@ -346,12 +305,17 @@ class SelfPlay:
             if ready:
                 return ready[0], ray.get(ready[0])
 
-    def collect(self, champion: Evaluation | None, promotions: int) -> Iterator[SelfPlayFragment]:
+    def collect(
+        self, champion: Evaluation | None, promotions: int
+    ) -> Iterator[tuple[int, SelfPlayBatch]]:
         """Request and yield fragments until the iteration has enough searched moves.
 
         Args:
             champion: Network of the players, or None for the handcrafted evaluation.
             promotions: Number of promotions, which identifies the champion.
+
+        Yields:
+            The number of promotions at the time of the request, and the games of a fragment.
 
         Raises:
             IterationStoppedError: If a stop of the run was requested.
@@ -360,19 +324,19 @@ class SelfPlay:
         while played < self._settings.moves_per_iteration:
             self.request_fragments(champion, promotions)
             done, (games, seconds) = self._get_first(list(self._fragments))
-            asked = self._fragments.pop(done)
+            _, kind, player = self._fragments.pop(done)
             searched = int((games.rows["kind"] != ROW_RANDOM).sum())
-            self._schedule.add_moves(asked.kind, searched - self._moves_per_fragment)
+            self._credit_moves(kind, searched - self._moves_per_fragment)
             self.progress.games += len(games.points)
             self.progress.moves += searched
             self.progress.cpu_seconds += seconds
             played += searched
-            yield SelfPlayFragment(games, asked.champion)
+            yield player, games
 
     def request_fragments(self, champion: Evaluation | None, promotions: int) -> None:
         """Request fragments until each runner has `_MAX_FRAGMENTS_IN_FLIGHT` in flight."""
         for number, runner in enumerate(self.runners):
-            waiting = sum(asked.runner == number for asked in self._fragments.values())
+            waiting = sum(asked == number for asked, _, _ in self._fragments.values())
             for _ in range(_MAX_FRAGMENTS_IN_FLIGHT - waiting):
                 kind, setup, players, learned = self.choose_game(champion)
                 # A fragment increments its seed for every game, so the seeds of fragments are far
@@ -380,7 +344,12 @@ class SelfPlay:
                 self.progress.seed += 10_000
                 seed, moves = self.progress.seed, self._moves_per_fragment
                 reference = runner.call.remote(_play_fragment, seed, setup, players, learned, moves)
-                self._fragments[reference] = _PendingFragment(number, kind, promotions)
+                self._fragments[reference] = number, kind, promotions
+
+    def _credit_moves(self, kind: int, moves: int) -> None:
+        """Credit a game of `GAME_MIX` with searched moves; negative numbers subtract moves."""
+        self._moves_behind += self._shares * moves
+        self._moves_behind[kind] -= moves
 
     def choose_game(
         self, champion: Evaluation | None
@@ -394,8 +363,8 @@ class SelfPlay:
             players whose moves become samples.
         """
         random = np.random.default_rng(self.progress.seed)
-        kind = self._schedule.next_game()
-        self._schedule.add_moves(kind, self._moves_per_fragment)
+        kind = int((self._moves_behind + self._shares).argmax())
+        self._credit_moves(kind, self._moves_per_fragment)
         deep = 0 < self._settings.deep_search_after_moves <= self.progress.moves
         setup = GAME_MIX[kind][1]
         root_noise = self._settings.root_noise
