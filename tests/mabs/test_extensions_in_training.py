@@ -21,6 +21,7 @@ import torch
 
 from battlesnake_heuristics import Filter
 from battlesnake_rl.mabs.dqn.dqn import DQN
+from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPO
 
 
 @Filter
@@ -43,6 +44,10 @@ class Net(torch.nn.Module):
 
 
 class OwnDQN(DQN):
+    pass
+
+
+class OwnPPO(RLlibPPO):
     pass
 
 
@@ -117,6 +122,13 @@ def test_what_is_fine_passes_the_check(file: Path) -> None:
     for algorithm in ("DQN", f"{file}:OwnDQN"):
         check = ["--dry-run", "--num-iters", "1", "--algorithm", algorithm]
         assert main([*check, *seats, *rewards]) == 0
+
+
+def test_a_subclass_of_rllibs_ppo_has_its_network_and_policies(file: Path) -> None:
+    names = (f"{file}:OwnPPO", "RLLIB_PPO")
+    own, known = (algorithms.configure(name, SMALL) for name in names)
+    assert own.model_config == known.model_config
+    assert own.policies.keys() == known.policies.keys()
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN"])

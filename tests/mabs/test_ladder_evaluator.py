@@ -25,6 +25,7 @@ from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.policy import policy_loader
+from battlesnake_rl.mabs.ppo.rllib_ppo import SHARED_MODULE_ID
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator, published_elo
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
@@ -402,7 +403,7 @@ def test_the_other_algorithms_tell_theirs(
     with built(config) as algorithm:
         results = algorithm.train()
         if name == "RLLIB_PPO":
-            learned = results["learners"][algorithms.SHARED_MODULE_ID]
+            learned = results["learners"][SHARED_MODULE_ID]
             assert learned["num_module_steps_trained_lifetime"] > 0
         assert 0 < results["elo_games"] <= 4
         algorithm.conclude(results)

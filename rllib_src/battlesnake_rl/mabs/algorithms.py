@@ -3,7 +3,7 @@
 import importlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from ray import cloudpickle
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import extensions
 from battlesnake_gym.env.past_selves import PastSelves
@@ -26,9 +24,7 @@ from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
 from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, sample_opponents
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy import warm_start
-from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import (
-    TRUNK_DEFAULTS,
     DuelingQNetwork,
     check_model_config,
     make_network,
@@ -38,38 +34,6 @@ from battlesnake_rl.mabs.policy.recurrent_actor import policy_network_class
 from battlesnake_rl.mabs.settings.algorithm_settings import settings_class
 from battlesnake_rl.mabs.settings.base_settings import POLICY_PER_SEAT, SHARED_POLICY
 from sagemaker_rl.job.hyperparameters import HyperparameterError
-
-SHARED_MODULE_ID = "snake"
-"""RLlib module ID of the policy that all snakes share.
-
-RLlib's default module ID would imply a single agent.
-"""
-
-
-def _set_policies(
-    config: AlgorithmConfig, names: Sequence[str], mapping: Callable[..., str]
-) -> None:
-    """Set the policies of a configuration.
-
-    Args:
-        config: Configuration to change.
-        names: Names of the policies; each policy is a `SnakeActorCritic`.
-        mapping: Function that returns the name of the policy for an agent.
-    """
-    specs = {name: RLModuleSpec(module_class=SnakeActorCritic) for name in names}
-    config.multi_agent(
-        policies=set(names), policy_mapping_fn=mapping, count_steps_by="agent_steps"
-    ).rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
-
-
-def _map_to_shared(agent: str, episode: Any, **_: Any) -> str:
-    """Return the module ID of the shared policy, for any agent."""
-    return SHARED_MODULE_ID
-
-
-def _map_to_seat(agent: str, episode: Any, **_: Any) -> str:
-    """Return the module ID of the policy for the seat of ``agent``."""
-    return agent
 
 
 def configure(
@@ -99,8 +63,7 @@ def configure(
             on_env_runners_recreated=advance_board_size,
         )
     if policy_sharing == POLICY_PER_SEAT:
-        seats = range(int(np.max(games.num_snakes)))
-        _set_policies(config, [f"snake_{seat}" for seat in seats], _map_to_seat)
+        config.use_policy_per_seat(int(np.max(games.num_snakes)))
     if "head_crop" in config.model_config:
         where = {"head_plane": head_plane_index(config.env_config)}
         config.rl_module(model_config=config.model_config | where)
@@ -127,16 +90,12 @@ def base_config(name: str) -> Any:
     if ".py:" not in name:
         module, _, config_class = settings_class(name).config_class.partition(":")
         try:
-            config = getattr(importlib.import_module(module), config_class)()
+            return getattr(importlib.import_module(module), config_class)()
         except ImportError as error:
             raise ValueError(
                 f"{name} needs the C search, which is not compiled ({error}); install with a C "
                 "compiler, or choose another algorithm"
             ) from error
-        if config.settings_class.supports_policy_per_seat:
-            config.rl_module(model_config=dict(TRUNK_DEFAULTS))
-            _set_policies(config, [SHARED_MODULE_ID], _map_to_shared)
-        return config
     custom: Any = extensions.load_object(name, "algorithm")
     if hasattr(custom, "get_default_config"):
         config = custom.get_default_config()
