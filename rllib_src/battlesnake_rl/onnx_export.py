@@ -337,7 +337,19 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
             "to 255), which converts the bytes of an observation to floats"
         )
     dims = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
-    original = _score_fn_from_onnx(model.SerializeToString(), given.name, result.name)
+    session = policy_file.open_session(model.SerializeToString(), "the network")
+
+    def run(frames: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the scores of one batch of the size that the model accepts."""
+        try:
+            (found,) = policy_file.run_session(session, [result.name], {given.name: frames})
+            return np.asarray(found, np.float32)
+        except PolicyError:
+            raise
+        except Exception as error:
+            raise PolicyError(
+                f"the network does not accept observations {frames.shape}: {error}"
+            ) from error
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the scores of the given ONNX model, float32 (B, 4)."""
@@ -346,7 +358,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
             seen = frames.astype(np.float32) * np.float32(scale)
         size = dims[0] if dims and dims[0] else len(frames)
         batches = [
-            original(np.resize(batch, (size, *batch.shape[1:])))
+            run(np.resize(batch, (size, *batch.shape[1:])))
             for batch in np.split(seen, range(size, len(seen), size))
         ]
         return np.concatenate(batches)[: len(frames)]
@@ -405,33 +417,6 @@ def replace_input_and_output(graph: Any, scale: float | None = None) -> None:
     )
     # The inferred shapes are valid only for batch size 1.
     del graph.value_info[:]
-
-
-def _score_fn_from_onnx(
-    content: bytes, input_name: str, output_name: str
-) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-    """Return the score function of an ONNX model.
-
-    Args:
-        content: Bytes of the ONNX file.
-        input_name: Name of the model's input.
-        output_name: Name of the model's output.
-    """
-    session = policy_file.open_session(content, "the network")
-
-    def values(frames: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the scores of the ONNX model, float32 (B, 4)."""
-        try:
-            (found,) = policy_file.run_session(session, [output_name], {input_name: frames})
-            return np.asarray(found, np.float32)
-        except PolicyError:
-            raise
-        except Exception as error:
-            raise PolicyError(
-                f"the network does not accept observations {frames.shape}: {error}"
-            ) from error
-
-    return values
 
 
 def check_in_games(path: Path, expected: ScoreFn, games: VectorBattlesnake) -> None:

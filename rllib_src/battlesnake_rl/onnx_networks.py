@@ -168,8 +168,7 @@ def network_from_sb3(
                 seen = wrapper.transpose_observations(seen)
             elif isinstance(wrapper, VecNormalize):
                 seen = wrapper.normalize_obs(seen)
-        predicted: NDArray[np.integer[Any]] = model.predict(seen, deterministic=True)[0]
-        return predicted
+        return np.asarray(model.predict(seen, deterministic=True)[0])
 
     return SB3Network(), moves
 
@@ -216,7 +215,6 @@ def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any
         answer = module.forward_inference(to_batch(torch.from_numpy(frames)))
         if Columns.ACTIONS not in answer:
             answer = {Columns.ACTIONS: answer[Columns.ACTION_DIST_INPUTS].argmax(dim=-1)}
-        chosen: NDArray[np.integer[Any]] = answer[Columns.ACTIONS].numpy()
-        return chosen
+        return np.asarray(answer[Columns.ACTIONS].numpy())
 
     return RLlibNetwork(), moves

@@ -19,6 +19,7 @@ from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import load_builtin, score_to_probability
 from battlesnake_heuristics.search.search import Search
+from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.distil.distil import MAX_REGRET
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork, logits_and_values_numpy
@@ -156,7 +157,7 @@ def test_the_memory_keeps_the_newest(made: Any) -> None:
             numbers = np.arange(first, first + 130, dtype=np.float32)
             regrets = np.zeros((130, 4), np.float16)
             columns: dict[str, Any] = {"regrets": regrets, "value_targets": numbers}
-            learner._write_labels(columns)
+            learner.add([Fragment(columns, 130, 130)])
         kept = learner._label_buffer["value_targets"]
     np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
 

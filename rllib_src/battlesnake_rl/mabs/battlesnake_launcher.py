@@ -20,11 +20,7 @@ from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
-from battlesnake_rl.mabs.envs.training_env_config import (
-    ENV_CONFIG_DEFAULTS,
-    ENV_NAME,
-    env_options,
-)
+from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, ENV_NAME, env_options
 from battlesnake_rl.mabs.settings.algorithm_settings import missing_setting_error, settings_class
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import (
@@ -202,8 +198,15 @@ class BattlesnakeHyperparameters(Hyperparameters):
             settings = algorithms.base_config(algorithm).settings_class
         else:
             settings = settings_class(algorithm)
+        hyperparameters = _hyperparameters_for(settings)
+        known = field_names(hyperparameters)
+
+        def unknown_name(name: str) -> HyperparameterError:
+            """Return the error for a hyperparameter that the algorithm lacks."""
+            return missing_setting_error(algorithm, name) or unknown_name_error(name, known)
+
         return Completion(
-            _hyperparameters_for(settings),
+            hyperparameters,
             {"algorithm": algorithm} | settings.env_defaults | presets,
             messages,
             help_flags=[
@@ -211,7 +214,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
                 for field in fields(settings)
                 if {"algorithm", "experiment"} & given.keys()
             ],
-            unknown_name=functools.partial(_unknown_name_error, algorithm, settings),
+            unknown_name=unknown_name,
             check=functools.partial(_check_early, algorithm),
         )
 
@@ -221,14 +224,6 @@ def _hyperparameters_for(settings: type[AlgorithmSettings]) -> type[BattlesnakeH
     """Return the dataclass of all hyperparameters of an algorithm."""
     name = settings.__name__.replace("Settings", "Hyperparameters")
     return make_dataclass(name, [], bases=(BattlesnakeHyperparameters, settings), frozen=True)
-
-
-def _unknown_name_error(
-    algorithm: str, settings: type[AlgorithmSettings], name: str
-) -> HyperparameterError:
-    """Return the error for a hyperparameter that an algorithm lacks."""
-    known = field_names(_hyperparameters_for(settings))  # type: ignore[arg-type]
-    return missing_setting_error(algorithm, name) or unknown_name_error(name, known)
 
 
 def _check_early(

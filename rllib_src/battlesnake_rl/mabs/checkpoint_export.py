@@ -1,7 +1,6 @@
 """Export of checkpoints as ``policy.onnx`` with ``policy.json``."""
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -39,8 +38,16 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
     strongest = None if last or history.best is None else history.measurements[history.best]
 
     def write(path: Path) -> dict[str, Any]:
-        """Write the ONNX file and return the metadata of the policy."""
-        versions = _write_policy(checkpoint, identity, env_config, path, last)
+        """Write and check the ONNX file; return the metadata of the policy."""
+        if (stored := find_onnx(checkpoint, last)) is not None:
+            shutil.copy(stored, path)
+            model = onnx.load(path)
+            versions = {model.producer_name: model.producer_version, "onnx": version("onnx")}
+        else:
+            network = load_network(checkpoint, last)
+            write_onnx(network, identity["observation_shape"], path)
+            check_in_games(path, as_score_fn(network), make_vector_env(NUM_CHECK_GAMES, env_config))
+            versions = {name: version(name) for name in ("ray", "torch", "onnx")}
         return {
             "observation": identity["observation"],
             "board_sizes": board_sizes(env_config),
@@ -54,22 +61,3 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 
     policy_file.save(target, write)
     return target
-
-
-def _write_policy(
-    checkpoint: Path,
-    identity: Mapping[str, Any],
-    env_config: Mapping[str, Any],
-    path: Path,
-    last: bool,
-) -> dict[str, str]:
-    """Write and check the ONNX file; return the versions of the packages that made it."""
-    if (stored := find_onnx(checkpoint, last)) is not None:
-        shutil.copy(stored, path)
-        model = onnx.load(path)
-        return {model.producer_name: model.producer_version, "onnx": version("onnx")}
-    shape = identity["observation_shape"]
-    network = load_network(checkpoint, last)
-    write_onnx(network, shape, path)
-    check_in_games(path, as_score_fn(network), make_vector_env(NUM_CHECK_GAMES, env_config))
-    return {name: version(name) for name in ("ray", "torch", "onnx")}

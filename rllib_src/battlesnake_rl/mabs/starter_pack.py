@@ -15,7 +15,7 @@ from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, HyperparameterError,
 from sagemaker_rl.job.legacy_names import COMMON_RENAMED, LegacyNames, translate_names
 
 _RLLIB_SETTINGS_KEY = "additional_configs"
-"""Hyperparameter that contains a dictionary of RLlib settings."""
+"""Hyperparameter of the starter pack that contains a dictionary of RLlib settings."""
 
 _NUM_ENVS_KEY = CONFIG_PREFIX + "num_envs_per_env_runner"
 """Hyperparameter with the number of games per env runner."""
@@ -87,7 +87,12 @@ def translate_hyperparameters(
     for name, value in given.items():
         given[name] = parse_value(value) if isinstance(value, str) else value
     values = {name: value for name, value in given.items() if name != _RLLIB_SETTINGS_KEY}
-    values |= {CONFIG_PREFIX + key: value for key, value in _get_rllib_settings(given).items()}
+    additional = given.get(_RLLIB_SETTINGS_KEY, {})
+    if not isinstance(additional, Mapping):
+        raise HyperparameterError(
+            f"{_RLLIB_SETTINGS_KEY} must be a dictionary of RLlib settings, got {additional!r:.80}"
+        )
+    values |= {CONFIG_PREFIX + key: value for key, value in additional.items()}
     named: dict[str, Any] = {}
     messages: list[str] = []
     if values.pop("iterate_map_size", False):
@@ -120,22 +125,6 @@ def translate_hyperparameters(
     given.clear()
     given |= named
     return messages
-
-
-def _get_rllib_settings(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the RLlib settings in ``additional_configs``.
-
-    The starter pack has this hyperparameter.
-
-    Raises:
-        HyperparameterError: If the hyperparameter is not a dictionary.
-    """
-    additional = given.get(_RLLIB_SETTINGS_KEY, {})
-    if not isinstance(additional, Mapping):
-        raise HyperparameterError(
-            f"{_RLLIB_SETTINGS_KEY} must be a dictionary of RLlib settings, got {additional!r:.80}"
-        )
-    return additional
 
 
 def _translate_value(name: str, value: Any) -> Any:

@@ -288,8 +288,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
             self.env_runner.set_state(
                 {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}
             )
-        restored: list[int] = super().restore_env_runners(env_runner_group)
-        return restored
+        return list(super().restore_env_runners(env_runner_group))
 
 
 class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):

@@ -161,7 +161,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         num_timesteps: int | None = None,
         num_episodes: int | None = None,
         explore: bool | None = None,
-        random_actions: bool = False,
         force_reset: bool = False,
         **_: Any,
     ) -> list[Any]:
@@ -177,7 +176,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             num_episodes: Number of complete games to play.
             explore: Whether to explore; False plays greedily. None selects the configuration's
                 value.
-            random_actions: Whether all moves are random.
             force_reset: Whether to start new games before sampling.
 
         Returns:
@@ -189,14 +187,13 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             self._reset()
         explore = self.config.explore if explore is None else explore
         epsilon = self._get_epsilons() if explore else np.zeros(self.env.num_games)
-        if random_actions:
-            epsilon = np.ones(self.env.num_games)
         turns = self.config.get_rollout_fragment_length(self.worker_index)
         if num_timesteps is not None:
             turns = -(-num_timesteps // self.env.num_games)
-        self._episodes_left = (
-            None if num_episodes is None else self._episodes_per_board(num_episodes)
-        )
+        self._episodes_left = None
+        if num_episodes is not None:
+            rest, boards = num_episodes % self.env.num_games, np.arange(self.env.num_games)
+            self._episodes_left = num_episodes // self.env.num_games + (boards < rest)
         fragments = [self._play(turns, epsilon)]
         while self._episodes_left is not None and self._episodes_left.any():
             fragments.append(self._play(turns, epsilon))
@@ -204,11 +201,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             "on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=fragments
         )
         return fragments
-
-    def _episodes_per_board(self, games: int) -> NDArray[np.int64]:
-        """Return the number of complete games per board, int64 (N,)."""
-        boards = self.env.num_games
-        return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
     def sample_fragment(self) -> tuple[Any, dict[str, Any]]:
         """Play one fragment.

@@ -10,11 +10,7 @@ from ray.tune.search.sample import Domain
 
 from battlesnake_gym.rules import known_maps
 from battlesnake_rl.mabs.base.supported_settings import check_values
-from battlesnake_rl.mabs.envs.training_env_config import (
-    ENV_NAME,
-    TrainingEnvConfig,
-    env_options,
-)
+from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, TrainingEnvConfig, env_options
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import field_names, fill, target_of
 

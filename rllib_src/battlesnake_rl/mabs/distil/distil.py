@@ -185,21 +185,19 @@ class DistilLearner(BatchedLearner):
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
 
     def add(self, labels: list[Fragment]) -> None:
-        """Add ``labels`` to the buffer without training."""
-        for one in labels:
-            self._write_labels(one.columns)
-
-    def _write_labels(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Overwrite the oldest labels of the buffer with ``columns``."""
+        """Overwrite the oldest labels of the buffer with ``labels``, without training."""
         size = self.config.label_buffer_size
-        if not self._label_buffer:
-            self._label_buffer = {
-                name: np.empty((size, *one.shape[1:]), one.dtype) for name, one in columns.items()
-            }
-        rows = (self._num_added + np.arange(len(columns[_REGRETS]))) % size
-        for name, one in columns.items():
-            self._label_buffer[name][rows] = one
-        self._num_added += len(rows)
+        for fragment in labels:
+            columns = fragment.columns
+            if not self._label_buffer:
+                self._label_buffer = {
+                    name: np.empty((size, *one.shape[1:]), one.dtype)
+                    for name, one in columns.items()
+                }
+            rows = (self._num_added + np.arange(len(columns[_REGRETS]))) % size
+            for name, one in columns.items():
+                self._label_buffer[name][rows] = one
+            self._num_added += len(rows)
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]

@@ -64,9 +64,8 @@ class APEXConfig(DQNConfig):
         >>> [config.effective_num_shards for config in configs]
         [2, 2, 3, 13]
         """
-        given: int | None = self.num_replay_shards
-        if given is not None:
-            return given
+        if self.num_replay_shards is not None:
+            return int(self.num_replay_shards)
         worth = max(2, -(-self.num_env_runners // _ENV_RUNNERS_PER_SHARD))
         capacity: int = super().replay_buffer_kwargs()["capacity"]
         room = capacity // (_MIN_FRAGMENTS_PER_SHARD * self.max_fragment_obs())
@@ -124,10 +123,9 @@ class APEX(DQN):
 
         The maximum covers one fragment per env runner, but at least four batches.
         """
-        turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
-        everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
-        few_batches: float = 4.0 * self.config.total_train_batch_size
-        return max(everybody, few_batches)
+        turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
+        everybody = turns * self.config.num_env_runners * self.config.training_intensity
+        return float(max(everybody, 4 * self.config.total_train_batch_size))
 
     def _store_fragments(self, timeout_s: float | None) -> None:
         """Send all finished fragments to the shards in turn.

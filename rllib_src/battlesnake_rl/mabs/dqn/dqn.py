@@ -57,10 +57,8 @@ class DQNEnvRunner(BatchedEnvRunner):
                 turns.q_values[t], turns.action_mask[t], exploring, self._random
             )
             stepped = self._step(turns.actions[t])
-            turns.rewards[t] = stepped.rewards * self.config.reward_scale
-            turns.acted[t] = stepped.acted
-            turns.terminateds[t] = stepped.terminateds
-            turns.truncateds[t] = stepped.truncateds
+            turns.acted[t], turns.rewards[t], turns.terminateds[t], turns.truncateds[t] = stepped
+        turns.rewards *= self.config.reward_scale
         self._store_observations(turns, num_turns)
         fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
         self._log_steps(fragment)
@@ -87,8 +85,7 @@ class DQNEnvRunner(BatchedEnvRunner):
         """
         with torch.inference_mode():
             batch = {Columns.OBS: torch.from_numpy(frames)}
-            values: NDArray[np.float32] = module.compute_q_values(batch)[keys.QF_PREDS].numpy()
-        return values
+            return np.asarray(module.compute_q_values(batch)[keys.QF_PREDS].numpy())
 
     def _get_epsilons(self) -> NDArray[np.float64]:
         """Return the epsilon of each game, float64 (N,).
@@ -128,10 +125,7 @@ def choose_moves(
         uint8 (...), moves.
     """
     preference = np.where(exploring[..., None], random.random(q_values.shape), q_values)
-    moves: NDArray[np.uint8] = (
-        np.where(action_mask, preference, -np.inf).argmax(-1).astype(np.uint8)
-    )
-    return moves
+    return np.asarray(np.where(action_mask, preference, -np.inf).argmax(-1), np.uint8)
 
 
 class DQNLearner(BatchedLearner, DQNTorchLearner):  # type: ignore[misc]
@@ -243,8 +237,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
         """Return the maximum number of observations in one env runner's fragment."""
         snakes = int(np.max(env_options(self.env_config).num_snakes))
         turns = self.get_rollout_fragment_length() + 1
-        count: int = turns * self.num_envs_per_env_runner * snakes
-        return count
+        return int(turns * self.num_envs_per_env_runner * snakes)
 
     def full_buffer(self) -> BufferSize:
         """Return the size of the full replay buffer, including all shards."""

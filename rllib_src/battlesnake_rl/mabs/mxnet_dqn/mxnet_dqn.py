@@ -211,13 +211,11 @@ class MXNET(LadderPlayer):
         greedy = self.alive & (self.random.random(self.env.num_snakes) >= self.progress.epsilon)
         if greedy.any():
             scores[greedy] = self._values(self.network, self.obs[greedy])
-        best: NDArray[np.intp] = np.where(self.action_mask, scores, -np.inf).argmax(-1)
-        return best
+        return np.asarray(np.where(self.action_mask, scores, -np.inf).argmax(-1))
 
     def _values(self, network: Any, obs: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return a network's values of all moves, (B, 4)."""
-        values: NDArray[np.float32] = network(self._mx.nd.array(obs)).asnumpy()
-        return values
+        return np.asarray(network(self._mx.nd.array(obs)).asnumpy())
 
     # Learning
 

@@ -414,11 +414,9 @@ class WeightAveragingMixin(InferenceOnlyAPI):  # type: ignore[misc]
 
         The network is the weight average, or the current network if no average exists.
         """
-        if self.inference_only or not self.mean.num_updates:
-            network: nn.Module = self.network
-            return network
-        mean: nn.Module = self.mean.module
-        return mean
+        has_average = not self.inference_only and self.mean.num_updates > 0
+        network: nn.Module = self.mean.module if has_average else self.network
+        return network
 
     def update_average(self) -> None:
         """Add the network's current weights to the weight average.

@@ -112,8 +112,7 @@ def transform_batch(
         if name in (Columns.OBS, Columns.NEXT_OBS):
             return transform_observations(column, symmetry, observation)
         if name == Columns.ACTIONS:
-            moves: NDArray[Any] = ACTION_MAP[symmetry][column]
-            return moves
+            return np.asarray(ACTION_MAP[symmetry][column])
         return column[:, inverse] if name in per_move else column
 
     return {name: transform(name, column) for name, column in columns.items()}

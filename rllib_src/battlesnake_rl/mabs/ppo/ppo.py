@@ -274,8 +274,7 @@ class PPOLearner(BatchedLearner):
 
     def _num_updates(self, moves: int) -> int:
         """Return the number of updates for one pass over ``moves`` moves."""
-        number: int = max(round(moves / self.config.minibatch_size), 1)
-        return number
+        return int(max(round(moves / self.config.minibatch_size), 1))
 
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """Convert a rollout to a batch of M moves, with advantages and value targets."""

@@ -106,7 +106,11 @@ def play_games_batched(
         played.turns_alive[playing] = infos["turn"][playing]
         survived = infos["cause"][lanes, own_seats] == 0
         cut = truncations.any(-1)
-        ended = playing & (_is_over(vector, infos, own_seats) | cut | ~survived)
+        rivals_alive = infos["cause"] == 0
+        rivals_alive[lanes, own_seats] = False
+        # Some rulesets continue a game in which only the policy's snake is alive.
+        over = vector.games.over | ~rivals_alive.any(-1)
+        ended = playing & (over | cut | ~survived)
         played.won[ended] = (survived & ~cut)[ended]
         all_out = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
         played.drawn[ended] = np.logical_or(all_out, cut)[ended]
@@ -132,19 +136,6 @@ def _apply_policy_rules(
         return moves.index(policy_rules.apply_policy_rules(values, board, rules, ALIVE).move)
 
 
-def _is_over(
-    vector: VectorBattlesnake, infos: Mapping[str, Any], own_seats: NDArray[np.integer[Any]]
-) -> NDArray[np.bool_]:
-    """Return whether each game is over or has no living opponent, bool (N,).
-
-    Some rulesets continue a game in which only the policy's snake is alive.
-    """
-    rivals = infos["cause"] == 0
-    rivals[np.arange(len(own_seats)), own_seats] = False
-    alone: NDArray[np.bool_] = ~rivals.any(-1)
-    return alone | vector.games.over
-
-
 def play_pairs(
     values: ScoreFn,
     env_config: Mapping[str, Any],
@@ -168,8 +159,10 @@ def play_pairs(
     Returns:
         Outcome of each pair: an index in `sprt.PAIR_SCORES`.
     """
+    games: Any = env_options(env_config)
+    seeds = (derive_seed(seed, first_pair + pair) for pair in range(len(rungs)))
     starts = [
-        _duel_start(env_config, derive_seed(seed, first_pair + pair)) for pair in range(len(rungs))
+        start(replace(games.game, seed=one), games.width, games.height, _SNAKE_IDS) for one in seeds
     ]
     played = play_games_batched(
         values,
@@ -182,12 +175,3 @@ def play_pairs(
     )
     points = (played.won + played.drawn / 2).reshape(-1, 2).sum(-1)
     return [pair_outcome(float(sum_of_two)) for sum_of_two in points]
-
-
-def _duel_start(env_config: Mapping[str, Any], seed: int) -> State:
-    """Return the start position of a duel.
-
-    ``env_config`` determines the rules and the board.
-    """
-    games: Any = env_options(env_config)
-    return start(replace(games.game, seed=seed), games.width, games.height, _SNAKE_IDS)

@@ -23,12 +23,7 @@ from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_heuristics.rating import ladder, sprt
-from battlesnake_heuristics.rating.ladder import (
-    GAME_OVERHEAD_S,
-    Ladder,
-    Placement,
-    PlacementRun,
-)
+from battlesnake_heuristics.rating.ladder import GAME_OVERHEAD_S, Ladder, Placement, PlacementRun
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, Weights, load_best_weights
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
