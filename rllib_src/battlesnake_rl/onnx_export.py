@@ -7,6 +7,8 @@ the written file on several hundred positions of real games. The file must retur
 original policy and prefer the original policy's moves.
 """
 
+from __future__ import annotations
+
 import itertools
 import logging
 import warnings

@@ -3,6 +3,8 @@
 Each network maps ``observations`` uint8 (B, C, H, W) to scores (B, 4); higher scores are better.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

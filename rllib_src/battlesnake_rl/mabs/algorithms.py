@@ -1,5 +1,7 @@
 """Configurations of the training algorithms, with defaults for Battlesnake."""
 
+from __future__ import annotations
+
 import importlib
 import math
 import sys

@@ -1,5 +1,7 @@
 """Export of checkpoints as ``policy.onnx`` with ``policy.json``."""
 
+from __future__ import annotations
+
 import shutil
 from dataclasses import asdict
 from importlib.metadata import version

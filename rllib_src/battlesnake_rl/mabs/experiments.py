@@ -1,5 +1,7 @@
 """Named experiments: hyperparameters from the YAML files in ``experiment_files``."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

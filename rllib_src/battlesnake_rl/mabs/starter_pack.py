@@ -5,6 +5,8 @@ Hyperparameters without an equivalent are rejected; the message names an alterna
 ``docs/how-to/move-from-the-starter-pack.md`` lists all hyperparameters of the starter pack.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping

@@ -3,6 +3,8 @@
 The settings make training faster.
 """
 
+from __future__ import annotations
+
 import ctypes
 
 import torch

@@ -1,5 +1,7 @@
 """Configuration and training loop shared by DQN, APEX, PPO and DISTIL."""
 
+from __future__ import annotations
+
 import copy
 import functools
 import math

@@ -3,6 +3,8 @@
 The env runner also controls the opponents, records game metrics and stores its state.
 """
 
+from __future__ import annotations
+
 import abc
 import copy
 import dataclasses

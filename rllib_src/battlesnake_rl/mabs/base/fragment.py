@@ -4,6 +4,8 @@ This module imports neither torch nor RLlib, so the process of a replay buffer s
 memory.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

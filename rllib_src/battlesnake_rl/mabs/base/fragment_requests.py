@@ -1,5 +1,7 @@
 """Requests for fragments that env runners play while the learner trains."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections import Counter

@@ -4,6 +4,8 @@ Env runners report sums over games. The sums of several env runners can be added
 converts the sums to means.
 """
 
+from __future__ import annotations
+
 import math
 from collections import deque
 from itertools import islice

@@ -1,5 +1,7 @@
 """Ladder evaluation during training, for RLlib's and this project's algorithms."""
 
+from __future__ import annotations
+
 import functools
 from pathlib import Path
 from typing import Any

@@ -5,6 +5,8 @@ recorded as a `MultiAgentEpisode`. The agents of an episode are named ``snake_0`
 so on. If no callback uses episodes, no episodes are recorded.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

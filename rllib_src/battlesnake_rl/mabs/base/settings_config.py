@@ -1,5 +1,7 @@
 """RLlib configurations that take their settings from a dataclass of `mabs.settings`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import Field, asdict, fields, replace
 from typing import Any, ClassVar

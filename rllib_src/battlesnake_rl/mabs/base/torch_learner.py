@@ -1,5 +1,7 @@
 """Learner with one module, a fused optimizer and deferred metrics."""
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -8,6 +8,8 @@ cross-entropy. The value head fits the expert's win probability. PPO uses the sa
 start from a DISTIL policy (``start_from``).
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 from typing import Any

@@ -6,6 +6,8 @@ Env runners receive new weights while they play (Horgan et al. 2018,
 https://arxiv.org/abs/1803.00933).
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import ray

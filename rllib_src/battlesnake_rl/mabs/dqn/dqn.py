@@ -5,6 +5,8 @@ moves of the next state. Otherwise, the loss and the target equal RLlib's `DQN`.
 replaces RLlib's env runner, replay buffer and training loop.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -7,6 +7,8 @@ rows. This module imports neither torch nor RLlib, so the process of a replay bu
 little memory.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -3,6 +3,8 @@
 This module imports neither torch nor RLlib, so the actors use little memory.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections import Counter, deque
 from typing import Any

@@ -3,6 +3,8 @@
 Each board size applies for ten iterations. The schedule originates from the SageMaker starter pack.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 CYCLED_BOARD_SIZES = (7, 11, 19)

@@ -1,5 +1,7 @@
 """Construction of Battlesnake environments from an ``env_config`` (`training_env_config`)."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -3,6 +3,8 @@
 The environment supports all algorithms of RLlib.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

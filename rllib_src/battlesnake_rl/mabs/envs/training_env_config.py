@@ -3,6 +3,8 @@
 Configurations and checkpoints contain an ``env_config``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

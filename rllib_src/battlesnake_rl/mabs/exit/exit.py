@@ -11,6 +11,8 @@ EXIT is not an RLlib algorithm, because it has neither an environment nor a modu
 implements the methods that the launcher calls on an algorithm.
 """
 
+from __future__ import annotations
+
 import copy
 import json
 import math

@@ -5,6 +5,8 @@ and its converter imports ``onnx.mapping``, which onnx 1.19 has removed. This mo
 names for that time only.
 """
 
+from __future__ import annotations
+
 import sys
 import types
 import warnings

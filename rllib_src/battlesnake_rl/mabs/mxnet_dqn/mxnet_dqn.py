@@ -21,6 +21,8 @@ Differences from the published program:
 Only the construction of `MXNET` requires the package mxnet.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass

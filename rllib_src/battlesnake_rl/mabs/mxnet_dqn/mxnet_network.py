@@ -9,6 +9,8 @@ Importing this module requires the package mxnet. Axes of the arrays: ``B`` batc
 ``C`` planes or channels, ``H`` height, ``W`` width, ``P`` places.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from pathlib import Path

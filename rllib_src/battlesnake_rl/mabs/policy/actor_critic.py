@@ -3,6 +3,8 @@
 PPO, DISTIL and RLlib's own algorithms use these networks.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

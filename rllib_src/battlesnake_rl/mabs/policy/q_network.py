@@ -6,6 +6,8 @@ dueling head combine both inputs. The class supports every board size. The weigh
 fit only one board size.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

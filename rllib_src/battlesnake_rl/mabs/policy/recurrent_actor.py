@@ -3,6 +3,8 @@
 Axes: ``M`` moves, ``Q`` sequences, ``K`` floats of a recurrent state.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

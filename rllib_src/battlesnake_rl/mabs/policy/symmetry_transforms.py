@@ -3,6 +3,8 @@
 The eight symmetries serve data augmentation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any

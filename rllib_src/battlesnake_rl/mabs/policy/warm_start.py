@@ -4,6 +4,8 @@ The functions load only weights. The optimizer, the replay buffer, the counters 
 start from scratch. Board, rewards, opponents and settings may therefore differ.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

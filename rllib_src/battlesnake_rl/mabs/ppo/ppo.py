@@ -7,6 +7,8 @@ V-trace then corrects the policy lag (Espeholt et al. 2018, https://arxiv.org/ab
 Axes: ``T`` turns, ``N`` games, ``S`` seats, ``M`` moves, ``C`` planes, ``H`` rows, ``W`` columns.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass

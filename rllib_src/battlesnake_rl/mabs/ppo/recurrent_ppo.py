@@ -9,6 +9,8 @@ https://arxiv.org/abs/1710.06542); the exported policy does not contain the crit
 Axes: ``N`` games, ``S`` seats, ``M`` moves, ``K`` floats of a recurrent state.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """RLlib's PPO with ladder evaluation."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -12,6 +12,8 @@ Traceback (most recent call last):
 sagemaker_rl.job.hyperparameters.HyperparameterError: gamma must be at least 0 and at most 1, ...
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Settings of every algorithm, and what an algorithm states about itself."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 The opponents are built-in snakes or ladder rungs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

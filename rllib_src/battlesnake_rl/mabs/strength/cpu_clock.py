@@ -1,5 +1,7 @@
 """CPU time of a training run: the CPU time of this process and its descendants."""
 
+from __future__ import annotations
+
 import os
 import time
 

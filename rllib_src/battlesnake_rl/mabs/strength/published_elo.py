@@ -1,5 +1,7 @@
 """Elo that the documentation gives for the default experiment, by class of processors."""
 
+from __future__ import annotations
+
 import torch
 
 from battlesnake_rl.mabs.policy.q_network import has_native_bfloat16

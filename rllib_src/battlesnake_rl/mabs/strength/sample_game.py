@@ -1,5 +1,7 @@
 """Short sample games of a trained policy, as replays."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
