@@ -12,7 +12,7 @@ from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.aws import layer
 from battlesnake_server.aws.publishing import DEFAULT_NAME, is_published, publish
 from battlesnake_server.aws.stacks import Account, check_name
-from battlesnake_server.bundle import CUSTOMIZATION_PATTERNS, Bundle, check_customization
+from battlesnake_server.bundle import CUSTOMIZATION_FORMATS, Bundle, check_customization
 
 PROG = "battlesnake-gym aws deploy"
 
@@ -57,7 +57,7 @@ def check_options(options: argparse.Namespace) -> None:
         ValueError: If an option is invalid.
     """
     check_name(options.name)
-    customization = {name: getattr(options, name) for name in CUSTOMIZATION_PATTERNS}
+    customization = {name: getattr(options, name) for name in CUSTOMIZATION_FORMATS}
     check_customization({key: value for key, value in customization.items() if value})
     if not SnakeSpec.parse(options.bundle).is_bundle or options.bundle.endswith(".json"):
         raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
@@ -91,7 +91,7 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
         "LayerKey": _upload_layer(account, bucket, options.layer),
         "BundleKey": account.upload_file(Path(options.bundle), bucket, "bundles"),
         "SnakeName": options.name,
-        **{name.capitalize(): getattr(options, name) for name in CUSTOMIZATION_PATTERNS},
+        **{name.capitalize(): getattr(options, name) for name in CUSTOMIZATION_FORMATS},
         "BudgetEmail": options.budget_email,
         "BudgetDollars": str(options.budget),
     }
