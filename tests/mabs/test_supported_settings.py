@@ -342,7 +342,7 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
     def spy(config: Any, name: str) -> Any:
         if not sys._getframe(1).f_code.co_filename.endswith(
-            ("algorithm_config.py", "rllib_settings.py")
+            ("algorithm_config.py", "supported_settings.py")
         ):
             heard.read.add(name)
         return object.__getattribute__(config, name)
