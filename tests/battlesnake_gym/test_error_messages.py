@@ -40,6 +40,13 @@ def ports() -> Iterator[dict[str, str]]:
         yield {"PORT": str(used.getsockname()[1]), "FREE": str(free.getsockname()[1])}
 
 
+def test_mistakes_cover_many_commands() -> None:
+    commands = [mistake["command"] for mistake in MISTAKES]
+    assert len(set(commands)) >= 40
+    covered = [name for name in main.COMMANDS if any(c.startswith(name) for c in commands)]
+    assert len(covered) >= 15
+
+
 @pytest.fixture
 def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current directory with a game, a league file, a curve and damaged files."""
