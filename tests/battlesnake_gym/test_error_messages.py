@@ -118,11 +118,12 @@ def test_message_describes_the_type_of_an_option(
     ]
     for action in options:
         option = action.option_strings[-1]
+        count = action.nargs if isinstance(action.nargs, int) else 1
         with pytest.raises(SystemExit):
-            parser.parse_known_args([option, *["§"] * int(action.nargs or 1)])
+            parser.parse_known_args([option, *["§"] * count])
         message = capsys.readouterr().err
         assert re.search(
-            rf"{option}\b.* (number|NAME=NUMBER|NAME=VALUE|JSON|network)\b", message
+            rf"{option}\b.* (number|NAME=NUMBER|NAME=VALUE|NAME=PATH|JSON|network)\b", message
         ), message
 
 

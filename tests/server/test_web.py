@@ -276,7 +276,7 @@ def test_missing_and_damaged_replays(tmp_path: Path) -> None:
         session.commit()
     client = pages.client
     for game, status, words in [
-        (gone, 404, "No such file"), (damaged, 422, "first.turn"),
+        (gone, 404, "No such file"), (damaged, 422, "first.width"),
         (none, 404, "--replays"),
     ]:  # fmt: skip
         answer = client.get(f"/game/{game}/data")
