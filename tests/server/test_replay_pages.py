@@ -98,7 +98,7 @@ def test_list_shows_games_and_damaged_files(client: FlaskClient) -> None:
     page = client.get("/").text
     assert "3 games" in page
     assert "deep/story.jsonl.gz" in page
-    assert "damaged.jsonl, line 1: first.turn" in page
+    assert "damaged.jsonl, line 1: first.width" in page
     assert "notes.txt" not in page
     assert NAUGHTY not in page
 
@@ -153,7 +153,7 @@ def test_positions_as_text_json_and_image(client: FlaskClient) -> None:
         ("/data/../../../etc/passwd", 404, ""),
         ("/data/%2e%2e/%2e%2e/etc/passwd", 404, ""),
         ("/data//etc/passwd", 404, ""),
-        ("/data/damaged.jsonl", 422, r"damaged\.jsonl, line 1: first\.turn"),
+        ("/data/damaged.jsonl", 422, r"damaged\.jsonl, line 1: first\.width"),
         ("/turn/99/text/official.jsonl", 404, r"turn.* 0.* 6.* 99"),
         ("/turn/1/json/official.jsonl?you=x", 404, r"'x'.* 'a'"),
         ("/turn/1/gif/official.jsonl", 404, ""),
