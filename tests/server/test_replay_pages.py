@@ -459,6 +459,6 @@ def test_address_leads_to_its_turn_while_chunks_load(
 
 def test_damaged_game_shows_its_error(browser: Browser, site: str) -> None:
     browser.open(f"{site}/replay/damaged.jsonl")
-    browser.wait("document.getElementById('message').innerText.includes('first.turn')")
-    assert "line 1: first.turn" in browser.text("#message")
+    browser.wait("document.getElementById('message').innerText.includes('first.width')")
+    assert "line 1: first.width" in browser.text("#message")
     browser.complaints()
