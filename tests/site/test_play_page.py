@@ -165,9 +165,7 @@ def test_the_page_thinks_as_the_champion(browser: Browser, page: str, count: int
         board.step(moves)
 
 
-def test_where_all_is_lost_the_page_too_moves_where_a_rival_may_spare_it(
-    browser: Browser, page: str
-) -> None:
+def test_the_page_avoids_a_fatal_hazard_like_python(browser: Browser, page: str) -> None:
     browser.open(page)
     seed = 1966
     board, luck = Board.new(7, 7, 2, game=Game("royale", "royale", seed=seed)), random.Random(seed)
@@ -180,8 +178,12 @@ def test_where_all_is_lost_the_page_too_moves_where_a_rival_may_spare_it(
     ask(browser, {"start": {**start, "ruleset": "royale", "map": "royale"}, "moves": past})
     player = {"seconds": 0, "nodes": 300}
     seen = ask(browser, {"turn": {"moves": {}, "players": [player] * 2}})["decisions"]["1"]
-    assert sorted(value for value in seen["values"] if value is not None) == [-999.999] * 2
     assert [MOVES[seen["move"]]] == board.safe_moves("snake_1")
+    board.you_id = "snake_1"
+    expected = snakes.make("champion@300")(board.without_seed()).reasons[0].scores
+    assert {
+        MOVES[move]: value for move, value in enumerate(seen["values"]) if value is not None
+    } == expected
 
 
 def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: str) -> None:
