@@ -288,8 +288,10 @@ class Launch:
     def _num_env_runners(self, config: AlgorithmConfig, cpus: int) -> int:
         """Return the given number of env runners, or the default number for ``cpus`` CPUs."""
         given: int | None = self.settings.num_env_runners
+        if given is not None:
+            return given
         plan: utilization.ResourcePlan = self.launcher.plan_resources(config, cpus)
-        return plan.num_env_runners if given is None else given
+        return plan.num_env_runners
 
     def _run_training(self, run: TrainingRun) -> int:
         """Train and export the model, and return the exit status."""
