@@ -34,6 +34,21 @@ def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:
     np.testing.assert_allclose(counts, 0.25, atol=0.07)
 
 
+def test_random_actions_are_explored_in_every_game(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play, shares = runner._play, []
+
+    def watched(turns: int, epsilon: Any) -> Any:
+        shares.append(epsilon)
+        return play(turns, epsilon)
+
+    monkeypatch.setattr(runner, "_play", watched)
+    for options in ({"explore": False}, {"explore": False, "random_actions": True}):
+        runner.sample(**options)
+    assert [set(epsilon) for epsilon in shares] == [{0}, {1}]
+
+
 def test_counters_and_statistics_agree_with_the_fragments(runner: Any) -> None:
     fragments = [runner.sample()[0] for _ in range(20)]
     metrics = runner.get_metrics()

@@ -163,6 +163,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         num_timesteps: int | None = None,
         num_episodes: int | None = None,
         explore: bool | None = None,
+        random_actions: bool = False,
         force_reset: bool = False,
         **_: Any,
     ) -> list[Any]:
@@ -178,6 +179,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             num_episodes: Number of complete games to play.
             explore: Whether to explore; False plays greedily. None selects the configuration's
                 value.
+            random_actions: Whether all moves are random.
             force_reset: Whether to start new games before sampling.
 
         Returns:
@@ -189,6 +191,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             self._reset()
         explore = self.config.explore if explore is None else explore
         epsilon = self._get_epsilons() if explore else np.zeros(self.env.num_games)
+        if random_actions:
+            epsilon = np.ones(self.env.num_games)
         turns = self.config.get_rollout_fragment_length(self.worker_index)
         if num_timesteps is not None:
             turns = -(-num_timesteps // self.env.num_games)
