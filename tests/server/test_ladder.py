@@ -6,12 +6,19 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session
 
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
+from battlesnake_server.arena import results
+from battlesnake_server.arena.database import StoredGame
+from battlesnake_server.arena.results import build_game_row
+from battlesnake_server.arena.tournament import GameResult
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
@@ -69,6 +76,26 @@ def test_a_resumed_ladder_plays_only_missing_pairs(engine: Engine) -> None:
     assert len(resumed.load_outcomes(rung)) == 1
     scheduled = [resumed.schedule_pair(rung)[1] for _ in range(2)]
     assert [[game.number for game in pair] for pair in scheduled] == [[0, 1], [4, 5]]
+
+
+def test_an_interruption_stores_no_half_of_a_pair(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = ladder_command._tournament_settings(ladder_command.parser().parse_args(["random"]))
+    rung = ladder.load(2).rungs[0]
+    matches = ladder_command._RungMatches(engine, setup, True)
+    played = ladder_command._play_pair((rung, *matches.schedule_pair(rung)))
+
+    def build(result: GameResult, *more: Any) -> StoredGame:
+        if result is played[1]:
+            raise KeyboardInterrupt
+        return build_game_row(result, *more)
+
+    monkeypatch.setattr(results, "build_game_row", build)
+    with pytest.raises(KeyboardInterrupt):
+        matches.store_pair(rung, played)
+    with Session(engine) as session:
+        assert session.scalars(select(StoredGame)).all() == []
 
 
 def test_a_ladder_without_time_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -330,13 +330,13 @@ def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
             reported = True
 
 
-def insert_row(engine: Engine, build: Callable[[], _T]) -> _T:
-    """Insert the row that ``build`` creates, and return the row."""
+def insert_rows(engine: Engine, build: Callable[[], list[_T]]) -> list[_T]:
+    """Insert the rows that ``build`` creates, and return the rows."""
 
-    def insert(session: Session) -> _T:
-        row = build()
-        session.add(row)
-        return row
+    def insert(session: Session) -> list[_T]:
+        rows = build()
+        session.add_all(rows)
+        return rows
 
     return with_retries(engine, insert)
 

@@ -29,7 +29,7 @@ from battlesnake_server.arena.database import (
     Seat,
     StoredGame,
     Tournament,
-    insert_row,
+    insert_rows,
     utc_now,
     with_retries,
 )
@@ -294,7 +294,8 @@ class League:
         """Store a new season that starts at ``starts``."""
         season = Season(0, number, starts, starts + timedelta(days=self.plan.season_days))
         settings = season.tournament_settings(self.plan.name)
-        return Season.from_row(insert_row(self._engine, lambda: Tournament(settings=settings)))
+        (row,) = insert_rows(self._engine, lambda: [Tournament(settings=settings)])
+        return Season.from_row(row)
 
     def _update_season(self) -> None:
         """Start a new season if the current season has ended.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 from collections import Counter
@@ -17,7 +16,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from battlesnake_gym.common.command_line import align_columns
-from battlesnake_server.arena.database import Seat, StoredGame, insert_row, load_games, with_retries
+from battlesnake_server.arena.database import (
+    Seat,
+    StoredGame,
+    insert_rows,
+    load_games,
+    with_retries,
+)
 from battlesnake_server.arena.ratings import Rating, Ratings, rank_snakes
 from battlesnake_server.arena.tournament import GameResult, TournamentSettings
 
@@ -305,29 +310,44 @@ def store_game(
     settings: TournamentSettings,
     errors: dict[str, str] | None = None,
 ) -> StoredGame:
-    """Store a game in the database.
+    """Store a game in the database; see `store_games`."""
+    (game,) = store_games(engine, [result], tournament, settings, errors)
+    return game
 
-    If another arena has already stored the game, the stored row does not change.
+
+def store_games(
+    engine: Engine,
+    results: Sequence[GameResult],
+    tournament: int,
+    settings: TournamentSettings,
+    errors: dict[str, str] | None = None,
+) -> list[StoredGame]:
+    """Store games in the database, in one transaction.
+
+    If another arena has already stored one of the games, no stored row changes.
 
     Args:
         engine: SQLAlchemy engine of the results database.
-        result: The game.
+        results: The games.
         tournament: Id of the tournament.
         settings: Settings of the tournament.
         errors: Dict to which the function adds the first exception text of each snake, by label.
     """
     labels = settings.labels
     if errors is not None:
-        for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
-            if seat.error:
-                errors.setdefault(labels[snake], seat.error)
-    build = functools.partial(build_game_row, result, tournament, labels)
+        for result in results:
+            for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
+                if seat.error:
+                    errors.setdefault(labels[snake], seat.error)
+
+    def build() -> list[StoredGame]:
+        return [build_game_row(result, tournament, labels) for result in results]
+
     try:
-        return insert_row(engine, build)
+        return insert_rows(engine, build)
     except IntegrityError:
-        sys.stderr.write(
-            f"game {result.scheduled.number} is already stored: another arena played it\n"
-        )
+        numbers = " or ".join(str(result.scheduled.number) for result in results)
+        sys.stderr.write(f"game {numbers} is already stored: another arena played it\n")
         return build()
 
 

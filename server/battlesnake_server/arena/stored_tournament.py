@@ -26,7 +26,7 @@ from battlesnake_server.arena.database import (
     SNAKE_VERSIONS_KEY,
     Tournament,
     find_tournament,
-    insert_row,
+    insert_rows,
     load_games,
     with_retries,
 )
@@ -183,7 +183,8 @@ def start_or_resume_tournament(
     if found is not None:
         return found
     stored = _settings_with_versions(setup) | more
-    return insert_row(engine, lambda: Tournament(settings=stored)).id
+    (row,) = insert_rows(engine, lambda: [Tournament(settings=stored)])
+    return row.id
 
 
 def find_resumable_tournament(

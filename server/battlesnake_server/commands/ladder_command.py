@@ -42,7 +42,7 @@ from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.arena import result_verification, stored_tournament
 from battlesnake_server.arena.database import StoredGame, load_games, lock_database, open_database
-from battlesnake_server.arena.results import compute_standings, store_game
+from battlesnake_server.arena.results import compute_standings, store_games
 from battlesnake_server.arena.sprt_match import MatchScore, format_games_per_cpu_hour
 from battlesnake_server.arena.tournament import (
     GameResult,
@@ -276,10 +276,8 @@ class _RungMatches:
             self._tournaments[rung.name] = stored_tournament.start_or_resume_tournament(
                 self._engine, setup, resume=False
             )
-        games = [
-            store_game(self._engine, result, self._tournaments[rung.name], setup, self.errors)
-            for result in results
-        ]
+        tournament = self._tournaments[rung.name]
+        games = store_games(self._engine, results, tournament, setup, self.errors)
         self.games += games
         return MatchScore.from_games(games)
 
