@@ -91,6 +91,11 @@ def test_every_number_comes_back(number: float) -> None:
         assert math.isclose(float(found), number, rel_tol=1e-6), definition["Name"]
 
 
+def test_what_is_not_there_yet_is_left_out() -> None:
+    text = metric_line({"training_iteration": 1, "episode_reward_mean": math.nan, "env_steps": 64})
+    assert text == "training_iteration=1 env_steps=64"
+
+
 def test_the_first_reason_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = {"SM_MODEL_DIR": str(tmp_path / "model"), "SAGEMAKER_BASE_DIR": str(tmp_path)}
     report_failure("algo-2 was lost", environ)
