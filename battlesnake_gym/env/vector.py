@@ -64,6 +64,9 @@ class VectorBattlesnake:
         ValueError: If an option is unknown or a value is out of range.
     """
 
+    observations: npt.NDArray[np.uint8]
+    """Current observations, uint8 [N, S, C, H, W]: the same read-only array as in `step`."""
+
     def __init__(
         self,
         num_games: int,
@@ -135,7 +138,7 @@ class VectorBattlesnake:
             tuple[Observation, tuple[int, int, int], bool], npt.NDArray[np.uint8]
         ] = {}
         self._register_observations()
-        self._masks = self.last_action_mask = np.ones((*seats, len(MOVES)), np.bool_)
+        self.last_action_mask = self._masks = np.ones((*seats, len(MOVES)), np.bool_)
         """Action mask of the last ``infos``, bool [N, S, 4]."""
         self._actions = np.zeros(seats, np.uint8)
         self.alive = np.zeros(seats, np.bool_)
@@ -362,7 +365,6 @@ class VectorBattlesnake:
         if not self._observe_in_python:
             self.games.observe(self.observation, self._obs)
         self.observations = self._obs.view()
-        """Current observations, uint8 [N, S, C, H, W]: the same read-only array as in `step`."""
         # The engine updates only changed bytes, so no other code may write to the array.
         self.observations.flags.writeable = False
 
