@@ -399,12 +399,14 @@ static uint32_t contest_head(const Tree *tree, const Node *root, uint8_t *moves)
     int to = search->next[head_of(search, &root->pos, 0)][moves[0]];
     uint32_t changed = 0;
     if (to == OFF_BOARD || search->request->all_snakes || root->visits & 1) return 0;
-    for (int s = 1; s < tree->snakes; s++)
-        for (int move = 0; move < 4 && snake[s].alive && snake[s].length == snake[0].length; move++)
+    for (int s = 1; s < tree->snakes; s++) {
+        if (!snake[s].alive || snake[s].length != snake[0].length) continue;
+        for (int move = 0; move < 4; move++)
             if (search->next[head_of(search, &root->pos, s)][move] == to) {
                 moves[s] = move;
                 changed |= 1u << s;
             }
+    }
     return changed;
 }
 
