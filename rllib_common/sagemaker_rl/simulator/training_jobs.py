@@ -325,7 +325,8 @@ class TrainingJob(BackgroundJob):
         """Upload ``model.tar.gz`` and ``output.tar.gz`` to S3."""
         first = self._instances[0].folder
         for source, stem in (("model", "model"), ("output/data", "output")):
-            packed = Path(shutil.make_archive(str(self._folder / stem), "gztar", first / source))
+            draft = shutil.make_archive(str(self._folder / f".{stem}"), "gztar", first / source)
+            packed = Path(draft).replace(self._folder / f"{stem}.tar.gz")
             bucket, key = split_s3_uri(f"{self._output_uri}/{packed.name}")
             self._services.s3.upload_file(str(packed), bucket, key)
 
