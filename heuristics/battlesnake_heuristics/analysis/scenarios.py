@@ -106,8 +106,8 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
         OSError: If the file cannot be read.
     """
     file = Path(path)
+    text = read_text(file)
     try:
-        text = read_text(file)
         is_json = file.suffix == ".json"
         found = from_json(parse_json(text)) if is_json else from_text(replace_unsafe(text))
     except (ValueError, TypeError, RecursionError) as error:
