@@ -92,12 +92,12 @@ def check_new_file(path: Path) -> None:
     Raises:
         ValueError: If a file is rejected.
     """
-    if path.exists():
-        raise ValueError(f"{path.name} exists; choose another name")
     if not (path.stem.isidentifier() and path.suffix == ".py"):
         raise ValueError(
             f"the file name must be a Python identifier and .py, got {path.name!r}; try my_snake.py"
         )
+    if path.exists():
+        raise ValueError(f"{path.name} exists; choose another name")
 
 
 def parser() -> Parser:
