@@ -47,7 +47,10 @@ def parse_json(data: bytes | str, **options: Any) -> Any:
     {'name': '� hungry �'}
     """
     if isinstance(data, bytes):
-        data = data.decode(json.detect_encoding(data), "surrogatepass")
+        try:
+            data = data.decode(json.detect_encoding(data), "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"its {error.encoding} text is damaged; save it as UTF-8") from error
     value = json.loads(data.removeprefix("\ufeff"), **options)
     # Other JSON contains only printable ASCII characters.
     unsafe = "\\" in data or "\x7f" in data or not data.isascii()
