@@ -60,11 +60,11 @@ def main(argv: list[str] | None = None) -> int:
         )  # fmt: skip
         if options.view_radius is not None and has_view_radius(path):
             command.reject_given(options, ["view_radius"], "on games with a view radius")
-        with tqdm(unit="turn", desc="analyzing", disable=options.quiet or None) as bar:
-            if not options.quiet:
-                bar.write(f"analyzing {path_text(path.name)}", sys.stderr)
+        with tqdm(unit="turn", desc="analyzing", disable=options.quiet or None, delay=0.1) as bar:
+            title = "" if options.quiet else f"analyzing {path_text(path.name)}"
+            on_update = _make_progress_callback(bar, title)
             analysis = analyze_game(
-                path, options.nodes, options.jobs, _make_progress_callback(bar), options.view_radius
+                path, options.nodes, options.jobs, on_update, options.view_radius
             )
         names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
@@ -113,10 +113,12 @@ def _format_mistake(mistake: MoveAssessment, names: dict[str, str]) -> str:
     )
 
 
-def _make_progress_callback(bar: tqdm[Never]) -> Callable[[GameAnalysis], None]:
-    """Return a callback that updates the progress bar."""
+def _make_progress_callback(bar: tqdm[Never], title: str) -> Callable[[GameAnalysis], None]:
+    """Return a callback that prints a title, unless it is empty, and updates the progress bar."""
 
     def update_bar(analysis: GameAnalysis) -> None:
+        if title and bar.total is None:
+            bar.write(title, sys.stderr)
         bar.total = analysis.last - analysis.first + 1
         bar.update(len(analysis.positions) - bar.n)
 
