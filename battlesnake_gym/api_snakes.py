@@ -70,7 +70,7 @@ def find_factory(module: ModuleType) -> StrategyFactory | None:
     The attribute ``customization`` of the factory contains the strings of ``info``.
 
     Raises:
-        ValueError: If ``info`` returns a customization that is not text.
+        ValueError: If a function is async, or ``info`` returns a customization that is not text.
     """
     app = getattr(module, "app", None)
     if callable(app):
@@ -103,6 +103,9 @@ class _FunctionClient:
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
+        for name in ("info", "start", "move", "end"):
+            if inspect.iscoroutinefunction(getattr(module, name, None)):
+                raise ValueError(f"{module.__file__}: {name} is async; write def, not async def")
 
     def __call__(self, path: str, body: dict[str, Any] | None) -> Any:
         function = getattr(self._module, path or "info", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -69,6 +69,9 @@ def to_decision(chosen: Decision | str) -> Decision:
     Decision(move='up', reasons=(), scores={}, shout='', line={})
     """
     decision = Decision(chosen) if isinstance(chosen, str) else chosen
+    if isinstance(chosen, Coroutine):
+        chosen.close()  # Otherwise Python warns that nothing awaited the coroutine.
+        raise TypeError("the strategy is async; write def, not async def")
     if not hasattr(decision, "move"):
         raise TypeError(
             f'a strategy returns a Decision or a move such as "up", got {chosen!r:.100}'
