@@ -211,15 +211,16 @@ def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     """Parse hyperparameters from command-line arguments.
 
     An argument is ``NAME=VALUE``, a JSON object or a JSON file. Later arguments override earlier
-    arguments.
+    JSON.
 
     >>> parse_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}
 
     Raises:
-        HyperparameterError: If an argument is malformed.
+        HyperparameterError: If an argument is malformed or repeats a name.
     """
     values: dict[str, Any] = {}
+    typed: set[str] = set()
     for word in words:
         name, equals, text = word.partition("=")
         if word.endswith(".json") and Path(word).is_file():
@@ -230,6 +231,11 @@ def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
             except ValueError as error:
                 raise HyperparameterError(f"{word} is not JSON: {error}") from None
         elif equals:
+            if name in typed:
+                raise HyperparameterError(
+                    f"--hyperparameters repeats {name}, got {word!r}; omit it"
+                )
+            typed.add(name)
             values[name] = parse_value(text)
         else:
             raise HyperparameterError(
