@@ -280,10 +280,11 @@ class SageMakerRayLauncher:
                 chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name, typed
             )
             _check_stop_condition(settings)
-            if "num_env_runners" in overrides:
+            for field in overrides.keys() & {"env", "num_env_runners"}:
+                remedy = f"use the hyperparameter {field}"
                 raise HyperparameterError(
-                    f"{hyperparameters.CONFIG_PREFIX}num_env_runners cannot be set; use the "
-                    "hyperparameter num_env_runners"
+                    f"{hyperparameters.CONFIG_PREFIX}{field} cannot be set; "
+                    + (remedy if hasattr(settings, field) else "omit it")
                 )
             _check_evaluation(given, overrides)
             if chosen.check is not None:
