@@ -27,6 +27,7 @@ from battlesnake_gym.common.command_line import (
     seed,
     size,
 )
+from battlesnake_gym.common.files import check_replaceable
 from battlesnake_gym.draw.terminal_board import render_board
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import RULESETS, Game, Point, Settings, default_move
@@ -68,6 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     command = parser()
     options = command.parse_args(argv)
     try:
+        check_replaceable(options.replay, Replay.stream)
         replay, opponents = _new_game(options)
         if not any(map(snakes.may_use_time, options.snakes, opponents.values())):
             command.reject_given(options, ["move_time"], "on snakes that do not search")

@@ -155,6 +155,21 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
     return data
 
 
+def check_replaceable(path: Path | None, load: Callable[[Path], object]) -> None:
+    """Reject an existing output file that ``load`` cannot read, so that no user's file is lost.
+
+    Raises:
+        ValueError: If the file has other content.
+    """
+    if path is not None and path.is_file() and path.stat().st_size:
+        try:
+            load(path)
+        except ValueError as error:
+            raise ValueError(
+                f"{path} exists and has other content; choose another name, or delete it"
+            ) from error
+
+
 def create_zip(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
     """Return the bytes of a ZIP archive.
 

@@ -27,6 +27,7 @@ from battlesnake_gym.common.command_line import (
     print_error,
     print_json,
 )
+from battlesnake_gym.common.files import check_replaceable
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.untrusted_text import path_text
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
@@ -322,6 +323,7 @@ def _test_snake(
         return 1
     stem = re.sub(r"[^\w-]+", "-", f"{Path(options.game).name.partition('.')[0]}-{options.snake}")
     target = options.output or Path(f"{stem}.txt")
+    check_replaceable(target, scenarios.load)
     scenarios.save(target, made)
     sys.stdout.write(f"saved as {target}\n")
     if options.strategy:

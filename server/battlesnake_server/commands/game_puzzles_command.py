@@ -9,6 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import Parser, output_file, print_error
+from battlesnake_gym.common.files import check_replaceable
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import puzzles, scenarios
 from battlesnake_heuristics.analysis.scenarios import Scenario
@@ -55,11 +56,13 @@ def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
         ]
         if options.web:
             return found
+        check_replaceable(options.output, scenarios.load)
     elif _contains_puzzles(path):
         if not options.web:
             raise ValueError(f"{path} contains puzzles; give --web to solve them")
         return scenarios.load(path)
     else:
+        check_replaceable(options.output, scenarios.load)
         found = _find_puzzles(path)
     scenarios.save(options.output, found)
     sys.stdout.write(f"{len(found)} puzzles saved as {options.output}\n")
@@ -82,6 +85,8 @@ def _find_puzzles(path: Path) -> list[Scenario]:
             name = game.name.partition(".")[0]
             found += (one.to_scenario(name) for one in puzzles.find_puzzles(Replay.load(game)))
         except (ReplayError, OSError) as error:
+            if game == path:
+                raise
             sys.stderr.write(f"skipped: {error}\n")
         if len(found) >= _MAX_PUZZLES:
             break
