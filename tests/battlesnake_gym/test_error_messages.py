@@ -60,6 +60,10 @@ def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("nested.yaml").write_text("experiment: hill-vanilla\n")
     Path("damaged").mkdir()
     Path("damaged/metadata.json").write_text("{}")
+    Path("notes.txt").write_text("mine\n")
+    Path("latin.txt").write_bytes(b"scenario: caf\xe9")
+    Path("utf16.jsonl").write_text('{"a": 1}\n', "utf-16-le")
+    Path("async.py").write_text("async def move(state):\n    return 'up'\n")
     Path("progress.csv").write_text("time_total_s,episode_reward_mean,episode_len_mean\n1,2,3\n")
     return tmp_path
 
