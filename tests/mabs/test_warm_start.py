@@ -133,7 +133,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
     assert begun == [str(folder)]
     failure = job(policy=None)  # a preflight, which knows the name alone
     monkeypatch.delenv("SM_CHANNEL_POLICY")
-    assert main(TINY) == 0
+    assert main([*TINY, "--algorithm", "PPO", "--kickstart-coeff", "0.7"]) == 0
     assert len(begun) == 1
     assert main([*TINY, "--start-from", "x"]) == 2
     assert re.search(r"--start-from.* 'x'.* 'policy'", failure.read_text())

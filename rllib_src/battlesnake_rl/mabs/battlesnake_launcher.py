@@ -340,8 +340,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             algorithms.use_custom_network(config, hyperparameters.network)
         if start_from := _resolve_start_from(hyperparameters.start_from):
             warm_start.apply_start_from(config, start_from)
-        elif _POLICY_CHANNEL not in channel_names():
-            _check_no_kickstart(chosen)
+        elif _POLICY_CHANNEL in channel_names() and "kickstart_coeff" in vars(config):
+            config.kickstart_coeff = 0.0  # In a preflight check, the channel does not exist yet.
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def plan_resources(self, config: AlgorithmConfig, cpus: int) -> ResourcePlan:
@@ -408,16 +408,6 @@ def _resolve_start_from(given: str | None) -> str | None:
             "set only one source"
         )
     return given if channel is None else str(channel)
-
-
-def _check_no_kickstart(chosen: Any) -> None:
-    """Reject a weight of the cross-entropy to the policy of ``start_from`` without this policy."""
-    field = chosen.__dataclass_fields__.get("kickstart_coeff")
-    if field and chosen.kickstart_coeff not in (0, field.metadata["default"]):
-        raise HyperparameterError(
-            f"kickstart_coeff is {chosen.kickstart_coeff}, but has no effect without start_from; "
-            "omit it, or set start_from"
-        )
 
 
 def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:

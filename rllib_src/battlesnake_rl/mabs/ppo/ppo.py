@@ -393,6 +393,12 @@ class PPOConfig(BatchedAlgorithmConfig):
             raise ValueError(
                 "async_sampling needs env runners, got num_env_runners=0; leave async_sampling out"
             )
+        coeff = self.kickstart_coeff
+        if self.start_from is None and coeff not in (0, type(self)().kickstart_coeff):
+            raise ValueError(
+                f"kickstart_coeff is {coeff}, but has no effect without start_from; omit it, or "
+                "set start_from"
+            )
 
 
 class PPO(BatchedAlgorithm):
