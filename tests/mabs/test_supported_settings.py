@@ -113,6 +113,10 @@ TURNED = {"symmetry_augmentation": True}
         (lambda c: c.training(train_batch_size=64), "set train_batch_size_per_learner"),
         (lambda c: c.env_runners(batch_mode="complete_episodes"), "batch_mode"),
         (lambda c: c.evaluation(evaluation_config={"clip_rewards": 1}), "config's clip_rewards"),
+        (
+            lambda c: c.evaluation(evaluation_interval=1, evaluation_config={"explore": "no"}),
+            "evaluation_config: explore must be one of True, False, got 'no'",
+        ),
         (lambda c: c.env_runners(env_runner_cls=_Other), "env_runner_cls"),
         (lambda c: c.learners(learner_class=_Other), "learner_class"),
         (lambda c: _with(c, "epsilom"), r"'epsilom'.* eps"),
@@ -151,6 +155,7 @@ def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: 
         ("PPO", {"lambda_": 1.5}, r"lambda_.* 0.* 1"),
         ("PPO", {"clip_param": "x"}, r"clip_param.* float.* 'x'"),
         ("PPO", {"async_sampling": True}, "async_sampling"),
+        ("PPO", {"kickstart_coeff": 0.7}, r"kickstart_coeff is 0\.7.* without start_from; omit it"),
         ("PPO", {"entropy_coeff": [[5, 0.1], [9, 0.2]]}, "entropy"),
         ("PPO", {"num_learners": 2}, r"PPO.* num_learners=2"),
         ("PPO", TURNED | {"env_config": {"width": 7, "height": 9}}, "symmetry_augmentation"),

@@ -56,7 +56,9 @@ LEGACY_RLLIB_NAMES = {
 Published examples use the former names.
 """
 
-_PYTHON_ONLY = re.compile(r"callbacks.*|.*_(class|cls|connector|fn|function|spec|lookup)")
+_PYTHON_ONLY = re.compile(
+    r"env|policies|callbacks.*|.*_(space|class|cls|connector|fn|function|spec|lookup)"
+)
 """Fields of RLlib's configuration whose values are objects of Python, which JSON lacks."""
 
 _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
@@ -416,6 +418,11 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
         if public == key or isinstance(getattr(type(config), public, None), property):
             known[public] = value
     changed = _resolve_overrides(known, overrides)
+    if "evaluation_config" in changed:
+        prefix = f"{CONFIG_PREFIX}evaluation_config."
+        evaluated = changed["evaluation_config"] or {}
+        known.pop("model_config", None)  # Training and evaluation share one network.
+        changed["evaluation_config"] = _resolve_overrides(known, evaluated, prefix)
     if "model_config" in changed:  # A user's model_config may omit unchanged entries.
         before, own = config.model_config, changed.pop("model_config")
         if unknown := sorted(own.keys() - before.keys()):
@@ -425,7 +432,9 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
     config.update_from_dict(changed)
 
 
-def _resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_overrides(
+    config: dict[str, Any], overrides: Mapping[str, Any], prefix: str = CONFIG_PREFIX
+) -> dict[str, Any]:
     """Return the top-level entries of ``config`` that ``overrides`` change.
 
     A new value must have the type of the old value, unless the old value has no type to check. If
@@ -439,22 +448,22 @@ def _resolve_overrides(config: dict[str, Any], overrides: Mapping[str, Any]) -> 
         first, *path = name.split(".")
         if _PYTHON_ONLY.fullmatch(first) and value is not None:
             raise HyperparameterError(
-                f"{CONFIG_PREFIX}{name} needs an object of Python, got {value!r}; omit it, or "
+                f"{prefix}{name} needs an object of Python, got {value!r}; omit it, or "
                 "train in Python"
             )
         if first not in config:
-            raise unknown_name_error(CONFIG_PREFIX + first, [CONFIG_PREFIX + key for key in config])
+            raise unknown_name_error(prefix + first, [prefix + key for key in config])
         node: dict[str, Any] = changed
         node.setdefault(first, copy.deepcopy(config[first]))
         key = first
-        parent = CONFIG_PREFIX + first
+        parent = prefix + first
         for part in path:
             node, key = node[key], part
             if not isinstance(node, dict) or key not in node:
                 keys = node if isinstance(node, dict) else ()
                 raise unknown_name_error(f"{parent}.{part}", [f"{parent}.{k}" for k in keys])
             parent += f".{part}"
-        node[key] = _convert_like(CONFIG_PREFIX + name, value, node[key])
+        node[key] = _convert_like(prefix + name, value, node[key])
     return changed
 
 

@@ -110,6 +110,7 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 "such as ray.rllib.algorithms.dqn.DQN, or RLLIB_PPO"
             )
         if self.in_evaluation:
+            make_vector_env(1, self.env_config)
             return
         games, count = env_options(self.env_config), self.num_envs_per_env_runner
         sizes = CYCLED_BOARD_SIZES if games.iterate_map_size else [s for _, s in games.curriculum]
@@ -119,13 +120,6 @@ class BatchedAlgorithmConfig(SettingsConfig):
                 "value of num_snakes, and two games (one of them on the full board) for curriculum "
                 "or iterate_map_size"
             )
-        evaluated = (self.evaluation_config or {}).get("env_config", {})
-        if not isinstance(evaluated, dict):
-            raise ValueError(
-                f"evaluation_config.env_config must be a dict, got {evaluated!r}; omit or fix it"
-            )
-        if evaluated:
-            make_vector_env(1, self.env_config | evaluated)
         for size in sizes:
             try:
                 # One more game, because the last game always has the full board.

@@ -50,6 +50,11 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         if self.env == ENV_NAME and self.ladder_cpu_fraction:
             _check_duels(env_options(self.env_config), self.ladder_cpu_fraction)
         super().validate()
+        if self.evaluation_interval and not self.in_evaluation:
+            try:
+                self.get_evaluation_config_object().validate()
+            except ValueError as error:
+                raise ValueError(f"evaluation_config: {error}") from error
 
     def _change(self, given: Mapping[str, Any]) -> None:
         """Change settings, and check all settings, which RLlib's methods may have changed.

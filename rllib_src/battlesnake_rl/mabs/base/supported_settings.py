@@ -99,11 +99,13 @@ _ALTERNATIVES = {
 """Alternative to each unsupported field, keyed by public field name."""
 
 
-_CHOICES = {
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "explore": (True, False),
     "placement_strategy": ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"),
     "log_level": ("DEBUG", "INFO", "WARN", "ERROR"),
     "grad_clip_by": ("value", "norm", "global_norm"),
     "batch_mode": ("truncate_episodes", "complete_episodes"),
+    "count_steps_by": ("env_steps", "agent_steps"),
 }
 """Valid values of RLlib's settings that RLlib does not check."""
 
@@ -187,7 +189,7 @@ def check_values(config: AlgorithmConfig) -> None:
     """
     for name, choices in _CHOICES.items():
         if (value := getattr(config, name)) not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+            raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
     for name, minimum in _MINIMUMS.items():
         value = getattr(config, name)
         if value is not None and not (type(value) in (int, float) and value >= minimum):
