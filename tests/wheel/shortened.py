@@ -130,6 +130,7 @@ RULES = (
         lambda command: command.replace("minutes=1", "minutes=0.01"),
         slow=True,
     ),
+    Rule("battlesnake-gym arena --web", server=True),
     Rule("battlesnake-gym arena .*--web", also("--games 1 --max-turns 5 --jobs 1"), server=True),
     Rule("battlesnake-gym arena ", also("--games 1 --max-turns 5 --jobs 1")),
     Rule("battlesnake-gym gauntlet ", lambda command: command.replace("--games 40", "--games 1")),
