@@ -174,7 +174,7 @@ def exported(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("runs")
     small = {
         "channels": "[8]", "strides": "[2]", "hidden_size": "16", "num_envs_per_env_runner": "8",
-        "ladder_cpu_fraction": "0.5", "min_time_s_per_iteration": "0.5",
+        "ladder_cpu_fraction": "0.5", "min_time_s_per_iteration": "1",
     }  # fmt: skip
     command = ["--experiment", "blackout", "--board-size", "7", "--seed", "3", "--gru-size", "8"]
     for name, value in small.items():
