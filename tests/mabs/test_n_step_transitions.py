@@ -1,6 +1,7 @@
 """n-step transitions against a walk through each snake's life, one step at a time."""
 
 import numpy as np
+import pytest
 
 from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
@@ -28,6 +29,43 @@ def play(turns: int, games: int, seed: int, **env_config: object) -> TurnBuffer:
         block.acted[t] = infos["acted"]
         block.terminateds[t], block.truncateds[t] = terminations, truncations
     raise AssertionError
+
+
+@pytest.mark.parametrize("n_step", [1, 3, 40])
+@pytest.mark.parametrize("max_turns", [None, 7])
+def test_fragment_equals_a_walk_step_by_step(n_step: int, max_turns: int | None) -> None:
+    turns = play(30, 5, seed=n_step, num_snakes=3, width=5, height=5, max_turns=max_turns)
+    fragment = build_fragment(turns, n_step=n_step, gamma=GAMMA)
+    assert turns.terminateds.any()
+    assert bool(turns.truncateds.any()) == (max_turns is not None)
+
+    rows = fragment.columns
+    starts = np.flatnonzero(rows["n_step"])
+    assert len(starts) == fragment.num_agent_steps == turns.acted.sum()
+    for row, (t, game, seat) in zip(starts, np.argwhere(turns.acted), strict=True):
+        total, steps, dead = 0.0, 0, False
+        while steps < n_step and t + steps < len(turns):
+            now = t + steps, game, seat
+            assert turns.acted[now]
+            total += GAMMA**steps * turns.rewards[now]
+            steps += 1
+            dead = bool(turns.terminateds[now])
+            if dead or turns.truncateds[now]:
+                break
+        end = t + steps, game, seat
+        assert rows["n_step"][row] == steps
+        assert rows["terminateds"][row] == dead
+        assert rows["rewards"][row] == pytest.approx(total, rel=1e-5)
+        assert rows["actions"][row] == turns.actions[t, game, seat]
+        np.testing.assert_array_equal(rows["obs"][row], turns.obs[t, game, seat])
+        target = total
+        if not dead:
+            next_row = row + rows["next_offset"][row]
+            np.testing.assert_array_equal(rows["obs"][next_row], turns.obs[end])
+            np.testing.assert_array_equal(rows["action_mask"][next_row], turns.action_mask[end])
+            target += GAMMA**steps * turns.q_values[end][turns.action_mask[end]].max()
+        played = turns.q_values[t, game, seat, turns.actions[t, game, seat]]
+        assert rows["td_errors"][row] == pytest.approx(abs(target - played), rel=1e-4)
 
 
 def test_no_frame_stands_twice() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from battlesnake_rl.mabs.base.fragment import Fragment
-from battlesnake_rl.mabs.dqn.replay_buffer import ReplayBuffer, _SumTree
+from battlesnake_rl.mabs.dqn.replay_buffer import PRIORITY_FLOOR, ReplayBuffer, _SumTree
 
 FRAME = (2, 3, 3)
 
@@ -24,6 +24,24 @@ def fragment(numbers: list[int], td_error: float = 1.0, step: int = 1) -> Fragme
         "td_errors": np.full(count, td_error, dtype=np.float32),
     }
     return Fragment(columns, num_env_steps=count - 1, num_agent_steps=count - 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 64, 1000])
+def test_sum_tree_draws_where_the_running_sum_passes(size: int) -> None:
+    random = np.random.default_rng(size)
+    tree, values = _SumTree(size), np.zeros(size)
+    for _ in range(20):
+        indices = random.integers(0, size, size=7)
+        new = random.random(7) * random.integers(0, 2, 7)
+        tree.set(indices, new)
+        for index, value in zip(indices, new, strict=True):
+            values[index] = value
+        assert tree.total == pytest.approx(values.sum())
+        if values.sum() == 0:
+            continue
+        masses = random.random(50) * tree.total
+        expected = np.searchsorted(np.cumsum(values), masses, side="right")
+        np.testing.assert_array_equal(tree.find(masses), expected)
 
 
 def test_sum_tree_never_finds_an_empty_leaf_at_the_very_end() -> None:
@@ -47,6 +65,21 @@ def test_transitions_keep_their_frames_while_the_ring_turns() -> None:
         np.testing.assert_array_equal(columns["new_action_mask"][:, 0], then % 2 == 0)
         np.testing.assert_array_equal(rows, now)
         assert now.min() >= number - 10
+
+
+def test_rows_are_drawn_in_proportion_to_their_priority() -> None:
+    replay = ReplayBuffer(8, FRAME, alpha=0.5, beta=1.0, seed=1)
+    replay.add(fragment([0, 1, 2]))
+    errors = np.array([0.0, 8.0], dtype=np.float32)
+    replay.update_priorities(np.array([0, 1]), errors)
+    rows, columns = replay.sample(30_000)
+    priority = np.sqrt(errors + PRIORITY_FLOOR)
+    share = (rows == 1).mean()
+    assert share == pytest.approx(priority[1] / priority.sum(), abs=0.001)
+    # Full correction: each weight is the inverse of the probability, the largest is 1.
+    light = columns["weights"][rows == 1]
+    np.testing.assert_allclose(light, priority[0] / priority[1], rtol=1e-5)
+    np.testing.assert_array_equal(columns["weights"][rows == 0], 1.0)
 
 
 def test_priorities_of_overwritten_rows_are_not_touched() -> None:
