@@ -340,6 +340,10 @@ class SelfPlayVectorEnv(_BaseVectorEnv):
         env_games, seats = map(np.ravel, np.indices((num_games, games.num_snakes)))
         super().__init__(games, env_games, seats, autoreset_mode, render_mode)
 
+    def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        # All seats are in order, so one copy is faster than the indexing of the base class.
+        return array.reshape(self.num_envs, *array.shape[2:]).copy()
+
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:
         """Play one turn of all games with ``actions``, integers [num_envs]."""
         seats = self._check_actions(actions).reshape(self.games.num_games, self.games.num_snakes)
