@@ -392,22 +392,22 @@ static void add_root_noise(Tree *tree, const Node *root) {
 
 /* At the root, moves the heads of equally long opponents to the cell that our head moves to, in
  * every second simulation. The collision would eliminate both snakes, but not all opponents avoid
- * it. Returns the changed snakes, one bit per snake. */
+ * it. Returns the moved snakes, one bit per snake. */
 static uint32_t contest_head(const Tree *tree, const Node *root, uint8_t *moves) {
     const Search *search = tree->search;
     const Body *snake = root->pos.snake;
     int to = search->next[head_of(search, &root->pos, 0)][moves[0]];
-    uint32_t changed = 0;
+    uint32_t moved = 0;
     if (to == OFF_BOARD || search->request->all_snakes || root->visits & 1) return 0;
     for (int s = 1; s < tree->snakes; s++) {
         if (!snake[s].alive || snake[s].length != snake[0].length) continue;
         for (int move = 0; move < 4; move++)
             if (search->next[head_of(search, &root->pos, s)][move] == to) {
                 moves[s] = move;
-                changed |= 1u << s;
+                moved |= 1u << s;
             }
     }
-    return changed;
+    return moved;
 }
 
 /* Runs one simulation: selects a path, evaluates its last position, and backs up the win
@@ -417,7 +417,7 @@ static void simulate(Tree *tree) {
     Node *path[MAX_DEPTH], *next = get_node(tree, 0);
     uint8_t moves[MAX_DEPTH][MAX_SNAKES];
     Edge *edge = NULL;
-    uint32_t contested = 0; /* snakes whose root move PUCT did not select */
+    uint32_t moved = 0; /* snakes whose root move contest_head() set; their statistics stay */
     int depth = 0;
     /* Step 1. Select: descend by PUCT to a position that no simulation has reached, or to the end
      * of the game. Step 2. Expand and evaluate: evaluated_edge() adds the edge to a new position. A
@@ -435,7 +435,7 @@ static void simulate(Tree *tree) {
                                   ? select_move(&get_stats(tree, node)[s],
                                                 tree->c_puct[s] * sqrt_visits)
                                   : 0;
-        if (depth == 0) contested = contest_head(tree, node, moves[0]);
+        if (depth == 0) moved = contest_head(tree, node, moves[0]);
         edge = evaluated_edge(tree, node, moves[depth]);
         int is_leaf =
             !edge->is_visited || edge->is_terminal || depth + 1 == search->request->max_depth;
@@ -449,7 +449,7 @@ static void simulate(Tree *tree) {
         ActionStats *stats = get_stats(tree, path[depth]);
         path[depth]->visits++;
         for (int s = 0; s < tree->snakes; s++) {
-            if (!path[depth]->pos.snake[s].alive || (depth == 0 && contested >> s & 1)) continue;
+            if (!path[depth]->pos.snake[s].alive || (depth == 0 && moved >> s & 1)) continue;
             stats[s].visits[moves[depth][s]]++;
             stats[s].value_sum[moves[depth][s]] += edge->win_probs[s];
         }

@@ -53,7 +53,8 @@ static int parse_players(PyObject *players, SelfPlayConfig *config, SelfPlayBuff
         long long max_nodes;
         if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ldifp", &buffers->weights[i],
                               &buffers->network[i], &max_nodes, &player->time_limit_s,
-                              &player->min_decoupled_snakes, &player->root_noise, &player->shared_tree))
+                              &player->min_decoupled_snakes, &player->root_noise,
+                              &player->shared_tree))
             return -1;
         if (check_weights(&buffers->weights[i]) ||
             check_network(&buffers->network[i], &player->network))
