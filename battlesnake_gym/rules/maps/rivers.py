@@ -42,6 +42,7 @@ def _parse_cells(text: str) -> list[Point]:
 
 
 def _read_layouts() -> dict[str, _Layout]:
+    """Read the layouts of ``rivers.txt`` by map id."""
     layouts = {}
     for block in (Path(__file__).parents[1] / "rivers.txt").read_text().split("\n\n"):
         head, *rows = block.splitlines()

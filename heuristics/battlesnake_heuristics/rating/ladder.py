@@ -31,9 +31,9 @@ _RUNG_NODES = (10, 30, 100, 400, 2_000, 10_000, 50_000)
 """Node limits per move of the searching rungs."""
 
 RUNG_NAMES = (
-    *("safe-random", "hungry", "cautious", "hunter", "tree", "territory", "lookahead"),
+    "safe-random", "hungry", "cautious", "hunter", "tree", "territory", "lookahead",
     *(f"minimax-2026@{positions}" for positions in _RUNG_NODES),
-)
+)  # fmt: skip
 """Names of the snakes on the ladder."""
 
 ANCHOR_NAME = "hungry"

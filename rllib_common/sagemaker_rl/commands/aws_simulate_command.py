@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse_channel(text: str) -> tuple[str, Path]:
-    """Parse ``NAME=PATH``, the name and the data of a channel."""
+    """Parse the name of a channel and the path of its data from ``NAME=PATH``."""
     name, _, path = text.partition("=")
     if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or not path:
         raise argparse.ArgumentTypeError(f"must be NAME=PATH, got {text!r}")

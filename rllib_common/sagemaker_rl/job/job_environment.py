@@ -65,14 +65,14 @@ Source of the minimum: PyTorch's RELEASE.md, binaries of 2.11 and later for CUDA
 """
 
 LOGGED_METRICS = (
-    *("training_iteration", "time_total_s", "env_steps", "agent_steps", "num_episodes"),
-    *("episode_reward_mean", "episode_reward_min", "episode_reward_max"),
-    *("episode_len_mean", "episode_len_min", "episode_len_max"),
-    *("Snake_hit_wall", "Snake_hit_body", "Snake_was_eaten", "Killed_another_snake", "Starved"),
-    *("Forbidden_move", "Longest_snake", "transitions_trained", "loss", "qf_mean"),
-    *("env_steps_per_s", "transitions_per_s", "cpu_percent", "cpu_minutes", "driver_cpu_minutes"),
-    *("ladder_cpu_fraction", "elo", "elo_low", "elo_high", "elo_best", "ladder_score"),
-)
+    "training_iteration", "time_total_s", "env_steps", "agent_steps", "num_episodes",
+    "episode_reward_mean", "episode_reward_min", "episode_reward_max",
+    "episode_len_mean", "episode_len_min", "episode_len_max",
+    "Snake_hit_wall", "Snake_hit_body", "Snake_was_eaten", "Killed_another_snake", "Starved",
+    "Forbidden_move", "Longest_snake", "transitions_trained", "loss", "qf_mean",
+    "env_steps_per_s", "transitions_per_s", "cpu_percent", "cpu_minutes", "driver_cpu_minutes",
+    "ladder_cpu_fraction", "elo", "elo_low", "elo_high", "elo_best", "ladder_score",
+)  # fmt: skip
 """Metrics in the log line of an iteration; SageMaker accepts at most 40 metrics."""
 
 METRIC_DEFINITIONS = [

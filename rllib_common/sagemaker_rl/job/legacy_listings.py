@@ -39,12 +39,14 @@ _STARTER_PACK_FOLDERS = (
 All other folders stay unchanged.
 """
 
-_SDK1_ARGUMENT_NAMES = {"image_name": "image_uri"} | {
-    f"train_{name}": name
-    for name in (
-        *("instance_type", "instance_count", "volume_size"),
-        *("use_spot_instances", "max_run", "max_wait"),
-    )
+_SDK1_ARGUMENT_NAMES = {
+    "image_name": "image_uri",
+    "train_instance_type": "instance_type",
+    "train_instance_count": "instance_count",
+    "train_volume_size": "volume_size",
+    "train_use_spot_instances": "use_spot_instances",
+    "train_max_run": "max_run",
+    "train_max_wait": "max_wait",
 }
 """Current argument names, keyed by their names in SDK 1."""
 

@@ -210,8 +210,8 @@ def simulated_aws() -> Iterator[dict[str, str]]:
 def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     """Parse hyperparameters from command-line arguments.
 
-    An argument is ``NAME=VALUE``, a JSON object or a JSON file. Later arguments override earlier
-    JSON.
+    An argument is ``NAME=VALUE``, a JSON object or a JSON file. Later arguments override the
+    entries of earlier JSON objects and files.
 
     >>> parse_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}

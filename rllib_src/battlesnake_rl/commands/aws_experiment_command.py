@@ -178,7 +178,7 @@ class _Experiment:
         if not self._simulated:
             for estimator in estimators:
                 preflight.check(estimator)
-        # The first job has the curves.
+        # The first job writes the curves.
         for estimator, suffix in zip(estimators, ("", f"-{SECONDARY_JOB}"), strict=False):
             estimator.fit(wait=False, job_name=job_name + suffix)
         return estimators[0]

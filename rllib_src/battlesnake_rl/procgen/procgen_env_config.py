@@ -60,7 +60,7 @@ def with_defaults(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_keys(name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Check that every key of a mapping has a default, and every value the default's type.
+    """Check that the keys of a mapping are known, and that the values have the default types.
 
     Args:
         name: Name of the mapping, for the message.

@@ -54,8 +54,8 @@ The value lists the `snake_versions.snake_version` of every snake, in the order 
 """
 
 
-class _TolerantJson(TypeDecorator[Any]):
-    """Column type of JSON values that returns None for a value that cannot be converted.
+class _TolerantColumnType(TypeDecorator[Any]):
+    """Column type, by default of JSON values, with None for a value that cannot be converted.
 
     Other programs may write any value into an SQLite database. One damaged row must not prevent
     reading the other rows.
@@ -77,7 +77,7 @@ class _TolerantJson(TypeDecorator[Any]):
         return convert_or_none
 
 
-class _TolerantDateTime(_TolerantJson):
+class _TolerantDateTime(_TolerantColumnType):
     """Column type of times; None for a damaged time."""
 
     impl = DateTime
@@ -88,8 +88,8 @@ class Base(DeclarativeBase):
     """Declarative base class of the arena's database tables."""
 
     type_annotation_map = {  # noqa: RUF012
-        dict[str, int]: _TolerantJson,
-        list[float]: _TolerantJson,
+        dict[str, int]: _TolerantColumnType,
+        list[float]: _TolerantColumnType,
         datetime: _TolerantDateTime,
     }
 
@@ -106,7 +106,7 @@ _RENAMED_COLUMNS = {"rests_until": "cooldown_until", "why": "reason"}
 """Current names of the columns of `LeagueSnake` that version 0.1 created."""
 
 
-class _SettingsColumnType(_TolerantJson):
+class _SettingsColumnType(_TolerantColumnType):
     """Column type of tournament settings, stored as JSON.
 
     Reading a value renames the keys in `_RENAMED_SETTINGS`.

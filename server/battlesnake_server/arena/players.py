@@ -58,7 +58,7 @@ Longer texts are truncated.
 _MAX_REDIRECTS = 5
 
 
-class _InvalidResponseError(ValueError):
+class InvalidResponseError(ValueError):
     """Error raised if a snake's response is invalid."""
 
 
@@ -180,7 +180,7 @@ class HttpPlayer:
                 decision = parse_decision(content)
             else:
                 problem = "status"
-        except _InvalidResponseError:
+        except InvalidResponseError:
             problem = "answer"
         except _REQUEST_ERRORS as error:
             problem = _classify_error(error)
@@ -330,23 +330,23 @@ def parse_move(content: bytes) -> tuple[str, str]:
     """Parse the move and the shout from a response body.
 
     Raises:
-        _InvalidResponseError: If the official engine would reject the response.
+        InvalidResponseError: If the official engine would reject the response.
 
     >>> parse_move(b'{"move": "up", "shout": "hi", "more": 1}')
     ('up', 'hi')
     >>> parse_move(b'{"move": "UP"}')
     Traceback (most recent call last):
-    battlesnake_server.arena.players._InvalidResponseError: no move in b'{"move": "UP"}'
+    battlesnake_server.arena.players.InvalidResponseError: no move in b'{"move": "UP"}'
     """
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise _InvalidResponseError(f"no JSON in {content[:60]!r}") from error
+        raise InvalidResponseError(f"no JSON in {content[:60]!r}") from error
     if not isinstance(answer, dict) or answer.get("move") not in MOVES:
-        raise _InvalidResponseError(f"no move in {content[:60]!r}")
+        raise InvalidResponseError(f"no move in {content[:60]!r}")
     shout = answer.get("shout")
     if shout is not None and not isinstance(shout, str):
-        raise _InvalidResponseError(f"shout must be text, got {shout!r:.60}")
+        raise InvalidResponseError(f"shout must be text, got {shout!r:.60}")
     return answer["move"], sanitize_text(shout or "", MAX_SHOUT_CHARS)
 
 

@@ -19,7 +19,7 @@ class Metrics:
 
     def __init__(self, active_games: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        # The collector adds memory, CPU time and open files.
+        # The collector adds metrics of memory, CPU time and open files.
         ProcessCollector(registry=self.registry)
         counter = functools.partial(Counter, registry=self.registry)
         self.moves = counter(

@@ -270,7 +270,7 @@ class MoveRunner:
 
 
 def _wait_for_result(work: Future[Decision], request: _MoveRequest) -> Decision:
-    """Wait for the result of ``work`` until `_MoveRequest.late_until`.
+    """Wait for the result of ``work`` until ``request.late_until``.
 
     A late search is stopped and abandoned.
     """

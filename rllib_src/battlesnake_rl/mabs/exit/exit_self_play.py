@@ -326,7 +326,7 @@ class SelfPlay:
             done, (games, seconds) = self._get_first(list(self._fragments))
             _, kind, player = self._fragments.pop(done)
             searched = int((games.rows["kind"] != ROW_RANDOM).sum())
-            self._credit_moves(kind, searched - self._moves_per_fragment)
+            self._count_moves(kind, searched - self._moves_per_fragment)
             self.progress.games += len(games.points)
             self.progress.moves += searched
             self.progress.cpu_seconds += seconds
@@ -336,7 +336,7 @@ class SelfPlay:
     def request_fragments(self, champion: Evaluation | None, promotions: int) -> None:
         """Request fragments until each runner has `_MAX_FRAGMENTS_IN_FLIGHT` in flight."""
         for number, runner in enumerate(self.runners):
-            waiting = sum(asked == number for asked, _, _ in self._fragments.values())
+            waiting = sum(owner == number for owner, _, _ in self._fragments.values())
             for _ in range(_MAX_FRAGMENTS_IN_FLIGHT - waiting):
                 kind, setup, players, learned = self.choose_game(champion)
                 # A fragment increments its seed for every game, so the seeds of fragments are far
@@ -346,8 +346,8 @@ class SelfPlay:
                 reference = runner.call.remote(_play_fragment, seed, setup, players, learned, moves)
                 self._fragments[reference] = number, kind, promotions
 
-    def _credit_moves(self, kind: int, moves: int) -> None:
-        """Credit a game of `GAME_MIX` with searched moves; negative numbers subtract moves."""
+    def _count_moves(self, kind: int, moves: int) -> None:
+        """Add searched moves to a game of `GAME_MIX`; a negative number subtracts moves."""
         self._moves_behind += self._shares * moves
         self._moves_behind[kind] -= moves
 
@@ -364,7 +364,7 @@ class SelfPlay:
         """
         random = np.random.default_rng(self.progress.seed)
         kind = int((self._moves_behind + self._shares).argmax())
-        self._credit_moves(kind, self._moves_per_fragment)
+        self._count_moves(kind, self._moves_per_fragment)
         deep = 0 < self._settings.deep_search_after_moves <= self.progress.moves
         setup = GAME_MIX[kind][1]
         root_noise = self._settings.root_noise

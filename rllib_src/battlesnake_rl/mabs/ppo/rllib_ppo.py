@@ -36,7 +36,7 @@ def _map_to_seat(agent: str, episode: Any, **_: Any) -> str:
 class RLlibPPOConfig(SettingsConfig, ppo.PPOConfig):  # type: ignore[misc]
     """RLlib's PPO configuration with the defaults of `RLlibPPOSettings`.
 
-    All snakes share one policy, unless `use_policy_per_seat` is called.
+    All snakes share one policy. `use_policy_per_seat` gives each seat its own policy.
 
     Attributes:
         start_from: Policy whose weights initialize the network, or None.
