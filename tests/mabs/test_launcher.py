@@ -342,16 +342,19 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run, trained = run_folder / "DQN-5x5-2", []
-    for part, minutes in ((0.0, 0.02), (9.0, 0.02), (9.0, 0.05)):
-        monkeypatch.setattr(training_run, "_LOW_CPU_FRACTION", part)
-        assert train(run_folder, "--cpu-minutes", str(minutes)) == 0
-        trained.append([float(row["cpu_minutes"]) for row in rows(run)])
-        assert trained[-1][-1] >= minutes
-        said = capsys.readouterr().out
-        assert bool(re.search(r"\d+%.* CPU", said)) == (minutes == 0.05)
-    assert trained[0] == trained[1] == trained[2][: len(trained[0])]
-    assert all(minutes < 0.05 for minutes in trained[2][len(trained[0]) : -1])
+    def trained_minutes(limit: float, low: float, *, warns: bool) -> list[float]:
+        monkeypatch.setattr(training_run, "_LOW_CPU_FRACTION", low)
+        assert train(run_folder, "--cpu-minutes", str(limit)) == 0
+        assert bool(re.search(r"\d+%.* CPU", capsys.readouterr().out)) == warns
+        minutes = [float(row["cpu_minutes"]) for row in rows(run_folder / "DQN-5x5-2")]
+        assert minutes[-1] >= limit
+        assert all(before < limit for before in minutes[:-1])
+        return minutes
+
+    first = trained_minutes(0.02, 0.0, warns=False)
+    assert trained_minutes(0.02, 9.0, warns=False) == first  # Nothing is left to train.
+    limit = first[-1] + 0.03
+    assert trained_minutes(limit, 9.0, warns=True)[: len(first)] == first
 
 
 @pytest.fixture

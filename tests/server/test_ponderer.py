@@ -70,8 +70,11 @@ def test_while_somebody_asks_nobody_ponders() -> None:
     assert strategy.told.empty()
 
 
+@pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("num_snakes", [2, 3])
-def test_a_move_waits_only_for_a_tree(num_snakes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_waits_only_for_a_tree(
+    num_snakes: int, decoupled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class SlowlyStopping(Ponders):
         def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
             super().ponder(board, decision, seconds)
@@ -82,12 +85,12 @@ def test_a_move_waits_only_for_a_tree(num_snakes: int, monkeypatch: pytest.Monke
     stopping, released = threading.Event(), threading.Event()
     monkeypatch.setattr("battlesnake_server.live.ponderer._MAX_STOP_S", 60)
     strategy = SlowlyStopping()
-    strategy.decoupled = True
+    strategy.decoupled = decoupled
     board = Board.new(11, 11, num_snakes, game=Game(seed=1))
     ponderer = Ponderer()
     ponderer.ponder(strategy, board, Decision("up"))
     assert strategy.told.get(timeout=60)
-    if num_snakes == 2:
+    if not decoupled:
         with ponderer.pause():
             assert stopping.wait(60)
             assert strategy.told.get(timeout=60) == "stopped"
