@@ -355,7 +355,7 @@ def _check_evaluation(given: Iterable[str], overrides: Mapping[str, Any]) -> Non
     interval = f"{prefix}interval"
     for name in given if not overrides.get("evaluation_interval") else ():
         if name.startswith(prefix) and name != interval:
-            raise HyperparameterError(f"{name} has no effect; set {interval}, or omit {name}")
+            raise HyperparameterError(f"{name} has no effect; set {interval}, or omit it")
 
 
 def _check_stop_condition(settings: Any) -> None:

@@ -387,10 +387,8 @@ class TrainingRun:
                 raise error
         setting = divergence.find_likely_cause(self.config)
         self.diverged = (
-            f"training diverged in iteration {self._iterations + 1}: {error}; the likely cause is "
-            f"{setting}; the checkpoint and the exported model have the weights of iteration "
-            f"{self._iterations}; repeat the command with a smaller value to resume from these "
-            "weights"
+            f"iteration {self._iterations + 1} diverged: {error}; the likely cause is {setting}; "
+            f"give a smaller value to resume from iteration {self._iterations}"
         )
 
     def _add_env_runners(self, algorithm: Algorithm) -> None:
