@@ -22,7 +22,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from battlesnake_gym.common.suggestions import nearest_name
@@ -60,6 +60,9 @@ _PYTHON_ONLY = re.compile(
     r"env|policies|callbacks.*|.*_(space|class|cls|connector|fn|function|spec|lookup)"
 )
 """Fields of RLlib's configuration whose values are objects of Python, which JSON lacks."""
+
+_NOT_IN_EVALUATION = re.compile("evaluation_|num_env_runners$|model_config$|.*learner")
+"""Fields of RLlib's configuration without an effect in ``evaluation_config``."""
 
 _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
 """Prefixes of the hyperparameters that SageMaker and its tuner add to a job.
@@ -421,7 +424,8 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
     if "evaluation_config" in changed:
         prefix = f"{CONFIG_PREFIX}evaluation_config."
         evaluated = changed["evaluation_config"] or {}
-        known.pop("model_config", None)  # Training and evaluation share one network.
+        for name in filter(_NOT_IN_EVALUATION.match, evaluated):
+            raise HyperparameterError(f"{prefix}{name} has no effect; omit it")
         changed["evaluation_config"] = _resolve_overrides(known, evaluated, prefix)
     if "model_config" in changed:  # A user's model_config may omit unchanged entries.
         before, own = config.model_config, changed.pop("model_config")
@@ -430,6 +434,25 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
             raise unknown_name_error(prefix + unknown[0], [prefix + name for name in before])
         config.rl_module(model_config=before | own)
     config.update_from_dict(changed)
+
+
+@contextlib.contextmanager
+def name_rejected(names: Iterable[str]) -> Iterator[None]:
+    """Convert errors of RLlib about its own settings.
+
+    Args:
+        names: Names of the given settings; RLlib's own settings start with `CONFIG_PREFIX`.
+
+    Raises:
+        HyperparameterError: If RLlib raises an error, and ``names`` contains its settings.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError) as error:
+        if not (given := ", ".join(name for name in names if name.startswith(CONFIG_PREFIX))):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise HyperparameterError(f"RLlib rejects {given} ({reason}); omit or fix it") from error
 
 
 def _resolve_overrides(

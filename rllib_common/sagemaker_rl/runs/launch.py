@@ -141,23 +141,24 @@ class Launch:
     def _run_locked(self, lock_stack: ExitStack) -> int:
         """Train, and return the exit status; ``lock_stack`` unlocks the run directory."""
         try:
-            self._configure()
-            config = self.config
-            if not (self.options.dry_run and utilization.load_instance_groups(os.environ)):
-                # A dry run before a job may run on a different machine than the job.
-                self.messages += filter(None, [check_memory(config)])
-            if self.options.dry_run:
-                self.launcher.checkpoint_identity(config)
-                for line in (*self.messages, *self._check_instances(config), _VALID_MESSAGE):
+            with hyperparameters.name_rejected(self._rllib_settings):
+                self._configure()
+                config = self.config
+                if not (self.options.dry_run and utilization.load_instance_groups(os.environ)):
+                    # A dry run before a job may run on a different machine than the job.
+                    self.messages += filter(None, [check_memory(config)])
+                if self.options.dry_run:
+                    self.launcher.checkpoint_identity(config)
+                    for line in (*self.messages, *self._check_instances(config), _VALID_MESSAGE):
+                        log_line(line)
+                    return 0
+                check_cuda_driver(os.environ)
+                if self.is_single_machine:
+                    check_cpus(config, num_local_cpus())
+                    check_gpus(config, torch.cuda.device_count())
+                run = self._create_run(config, lock_stack) if self.membership.is_head else None
+                for line in self.messages:
                     log_line(line)
-                return 0
-            check_cuda_driver(os.environ)
-            if self.is_single_machine:
-                check_cpus(config, num_local_cpus())
-                check_gpus(config, torch.cuda.device_count())
-            run = self._create_run(config, lock_stack) if self.membership.is_head else None
-            for line in self.messages:
-                log_line(line)
         except ValueError as error:
             # RLlib appends a hint that disables all checks.
             reason = str(error).partition("\nTo suppress all validation errors")[0]
@@ -244,9 +245,6 @@ class Launch:
         """
         settings, options = self.settings, self.options
         recorded = settings.recorded()
-        other_fields = {
-            hyperparameters.CONFIG_PREFIX + name: value for name, value in self.overrides.items()
-        }
         job = JobPaths.from_environment(options.name or settings.run_name, options.runs_dir)
         metadata = {
             "identity": self.launcher.checkpoint_identity(config),
@@ -254,7 +252,7 @@ class Launch:
             "hyperparameters": {
                 name: value for name, value in recorded.items() if name in self.given
             }
-            | other_fields,
+            | self._rllib_settings,
         }
         lock_stack.enter_context(run_dir.lock_run_dir(job.output_dir))
         damaged: list[str] = []
@@ -277,8 +275,13 @@ class Launch:
             checkpoint_minutes=settings.checkpoint_minutes,
             csv_columns=self._csv_columns,
             main_curves=self.launcher.main_curves or MAIN_CURVES,
-            settings=recorded | other_fields,
+            settings=recorded | self._rllib_settings,
         )
+
+    @property
+    def _rllib_settings(self) -> dict[str, Any]:
+        """RLlib's own settings that are given, by full name."""
+        return {hyperparameters.CONFIG_PREFIX + name: v for name, v in self.overrides.items()}
 
     @property
     def _csv_columns(self) -> dict[str, str]:
