@@ -64,7 +64,8 @@ def main(argv: list[str] | None = None) -> int:
         sources = copy_project_sources(arguments.dependencies, arguments.source_dir)
         if not Path(sources["source_dir"], arguments.entry_point).is_file():
             raise HyperparameterError(
-                f"there is no {arguments.entry_point} in {arguments.source_dir or 'this project'}; "
+                f"there is no file {arguments.entry_point!r} in "
+                f"{arguments.source_dir or 'this project'}; "
                 "the entry point must be a file in --source-dir"
             )
     except ValueError as error:

@@ -60,7 +60,7 @@ def check_options(options: argparse.Namespace) -> None:
     customization = {name: getattr(options, name) for name in CUSTOMIZATION_FORMATS}
     check_customization({key: value for key, value in customization.items() if value})
     if not SnakeSpec.parse(options.bundle).is_bundle or options.bundle.endswith(".json"):
-        raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
+        raise ValueError(f"{options.bundle!r} is not a bundle; pack it first: battlesnake-gym pack")
     if options.layer and not options.layer.is_file():
         raise ValueError(
             f"{options.layer} does not exist; build it with python -m battlesnake_server.aws.layer"
