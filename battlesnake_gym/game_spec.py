@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -108,6 +108,18 @@ class GameSpec(Generic[SizeT]):
         except rules.RulesError:
             return set()
         return {*SETTING_NAMES} - read
+
+    def check_settings(self: GameSpec[Any], names: Iterable[str], path: str = "") -> None:
+        """Raise ``ValueError`` if a setting in ``names`` has no effect on the largest game."""
+        if not names:
+            return
+        count, width, height = map(int, map(np.max, (self.num_snakes, self.width, self.height)))
+        largest = replace(self, num_snakes=count, width=width, height=height)
+        if unused := sorted(largest.unused_settings() & {*names}):
+            raise ValueError(
+                f"{path}{unused[0]} has no effect in {self.ruleset} games on the map {self.map}; "
+                f"omit {unused[0]}"
+            )
 
 
 def parse_game_spec(

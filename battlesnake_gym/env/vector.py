@@ -105,6 +105,9 @@ class VectorBattlesnake:
             game=game,
             food_rng=config.food_rng,
         )
+        if isinstance(config.settings, Mapping):
+            # The start positions of `reset` may have hazards on every map.
+            config.check_settings({*config.settings} - {"hazard_damage_per_turn"}, "settings: ")
         self.num_games = num_games
         self.num_snakes = self.games.num_snakes
         self.rewards = get_seats(config.rewards, self.num_snakes)

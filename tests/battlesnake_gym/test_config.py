@@ -16,6 +16,7 @@ from battlesnake_gym import (
 )
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
+from battlesnake_gym.rules import Settings
 from tests.env_options import BASE, CASES, seen
 
 NAME = "battlesnake_gym:Battlesnake-v0"
@@ -134,6 +135,10 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
             for name in ("observation", "rewards", "action_mask", "settings")
         ),
         ({"settings": {"minimum_food": True}}, r"minimum_food.* True"),
+        *(
+            ({"settings": {"shrink_every_n_turns": 5}, "num_snakes": count}, "map standard; omit")
+            for count in (2, [2, 3])
+        ),
         ({"max_turns": True}, r"max_turns must .* True"),
         ({"ruleset": ["royale"]}, "ruleset .*royale"),
         ({"map": {"royale": 1}}, "map .*royale"),
@@ -147,3 +152,9 @@ def test_start_cells_and_settings_are_checked(bad: dict[str, Any], message: str)
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
     with pytest.raises(ValueError, match=message):
         VectorBattlesnake.from_config(EnvConfig(**{**options, **bad}), 2)
+
+
+def test_settings_of_a_parsed_game_and_of_later_hazards_are_accepted() -> None:
+    parsed = Settings(shrink_every_n_turns=5, hazard_damage_per_turn=3)
+    for settings in (parsed, {"hazard_damage_per_turn": 3}):
+        VectorBattlesnake(2, settings=settings)

@@ -132,7 +132,7 @@ def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
         ({"boards": [{"map": "royal"}]}, "royale"),
         (
             {"boards": [{"shrink_every_n_turns": 5}]},
-            r"boards\[0\]\.shrink_every_n_turns has no effect in standard games on the map st",
+            r"boards\[0\]: shrink_every_n_turns has no effect in standard games on the map st",
         ),
         ({"boards": [{"width": 0}]}, r"boards\[0\]\.width.* 1"),
         ({"boards": [{"width": 2, "height": 1}]}, r"boards\[0\]: "),

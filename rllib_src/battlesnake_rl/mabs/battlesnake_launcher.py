@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.env.opponent_names import seat_fractions, with_absolute_paths
@@ -252,13 +250,7 @@ def _check_early(
     env_config = chosen.env_config | games
     chosen.check_games(settings, algorithm, env_config, settings.policy_sharing)
     make_vector_env(1, env_config)
-    options = env_options(env_config)
-    played: Any = replace(options, num_snakes=int(np.max(options.num_snakes)))
-    if unused := sorted(played.unused_settings() & {*(env_config["settings"] or ())}):
-        raise HyperparameterError(
-            f"settings has {unused[0]}, which has no effect in {played.ruleset} games on the map "
-            f"{played.map}; omit {unused[0]}"
-        )
+    env_options(env_config).check_settings(env_config["settings"] or (), "settings: ")
 
 
 class BattlesnakeLauncher(SageMakerRayLauncher):

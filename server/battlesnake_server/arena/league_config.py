@@ -217,13 +217,9 @@ def _parse_board(content: object, path: str, entrants: int) -> GameSpec[int]:
         )
     try:
         game_spec.start()
+        game_spec.check_settings(board)
     except ValueError as error:
         raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
-    if unused := sorted(game_spec.unused_settings() & board.keys()):
-        raise BoardError(
-            f"{path}.{unused[0]} has no effect in {game_spec.ruleset} games on the map "
-            f"{game_spec.map}; omit {unused[0]}"
-        )
     return game_spec
 
 
