@@ -48,22 +48,14 @@ def main(argv: list[str] | None = None) -> int:
 def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
     """Load a file of puzzles, or save the puzzles of recorded games or the built-in puzzles."""
     path: Path | None = options.games
-    if path is None:
-        found = [
-            puzzle.to_scenario(game.name)
-            for game in puzzles.load_builtin_puzzles()
-            for puzzle in game.load_puzzles()
-        ]
-        if options.web:
-            return found
-        check_replaceable(options.output, scenarios.load)
-    elif _contains_puzzles(path):
+    if path is None and options.web:
+        return _find_puzzles(None)
+    if path is not None and _contains_puzzles(path):
         if not options.web:
             raise ValueError(f"{path} contains puzzles; give --web to solve them")
         return scenarios.load(path)
-    else:
-        check_replaceable(options.output, scenarios.load)
-        found = _find_puzzles(path)
+    check_replaceable(options.output, scenarios.load)
+    found = _find_puzzles(path)
     scenarios.save(options.output, found)
     sys.stdout.write(f"{len(found)} puzzles saved as {options.output}\n")
     return found
@@ -74,8 +66,14 @@ def _contains_puzzles(path: Path) -> bool:
     return path.suffix in (".txt", ".json")
 
 
-def _find_puzzles(path: Path) -> list[Scenario]:
-    """Find at most `_MAX_PUZZLES` puzzles of recorded games."""
+def _find_puzzles(path: Path | None) -> list[Scenario]:
+    """Find at most `_MAX_PUZZLES` puzzles of recorded games, or return the built-in puzzles."""
+    if path is None:
+        return [
+            puzzle.to_scenario(game.name)
+            for game in puzzles.load_builtin_puzzles()
+            for puzzle in game.load_puzzles()
+        ]
     if not path.exists():
         raise ValueError(f"there is no file or directory {str(path)!r}; check the path")
     paths = find_files(path) if path.is_dir() else [path]
