@@ -15,8 +15,8 @@ from typing import Any
 
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.command_line import Parser, positive, print_error
-from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.command_line import Parser, output_file, positive, print_error
+from battlesnake_gym.common.files import check_replaceable, write_atomically
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME
 from battlesnake_heuristics.rule_based import filters, policy_rules
@@ -61,6 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
+        check_replaceable(options.output, Bundle.load)
         metadata, files = _build_contents(options)
         data = bundle.to_bytes(metadata, files)
         write_atomically(options.output, lambda part: _write_and_test(part, data))
@@ -258,6 +259,6 @@ def parser() -> Parser:
     add("--head", help="snake head")
     add("--tail", help="snake tail")
     add("--author", help="your user name on arena.battlesnake.com")
-    add("-o", "--output", type=Path, default=Path("snake.zip"),
+    add("-o", "--output", type=output_file, default=Path("snake.zip"),
         help="output file (default: %(default)s)")  # fmt: skip
     return parser
