@@ -20,6 +20,7 @@ import functools
 import json
 import operator
 import re
+import traceback
 import types
 import typing
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ _PYTHON_ONLY = re.compile(
 )
 """Fields of RLlib's configuration whose values are objects of Python, which JSON lacks."""
 
-_NOT_IN_EVALUATION = re.compile("evaluation_|num_env_runners$|model_config$|.*learner")
+_NOT_IN_EVALUATION = re.compile(r"evaluation_|num_env_runners$|model_config(\.|$)|.*learner")
 """Fields of RLlib's configuration without an effect in ``evaluation_config``."""
 
 _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
@@ -440,6 +441,8 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
 def name_rejected(names: Iterable[str]) -> Iterator[None]:
     """Convert errors of RLlib about its own settings.
 
+    Errors of other code, such as a user's own algorithm, are not converted.
+
     Args:
         names: Names of the given settings; RLlib's own settings start with `CONFIG_PREFIX`.
 
@@ -449,7 +452,9 @@ def name_rejected(names: Iterable[str]) -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, TypeError) as error:
-        if not (given := ", ".join(name for name in names if name.startswith(CONFIG_PREFIX))):
+        given = ", ".join(name for name in names if name.startswith(CONFIG_PREFIX))
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if not given or not frame.f_globals["__name__"].startswith(("ray.", "sagemaker_rl.")):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise HyperparameterError(f"RLlib rejects {given} ({reason}); omit or fix it") from error

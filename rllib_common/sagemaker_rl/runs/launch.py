@@ -156,9 +156,9 @@ class Launch:
                 if self.is_single_machine:
                     check_cpus(config, num_local_cpus())
                     check_gpus(config, torch.cuda.device_count())
-                run = self._create_run(config, lock_stack) if self.membership.is_head else None
-                for line in self.messages:
-                    log_line(line)
+            run = self._create_run(config, lock_stack) if self.membership.is_head else None
+            for line in self.messages:
+                log_line(line)
         except ValueError as error:
             # RLlib appends a hint that disables all checks.
             reason = str(error).partition("\nTo suppress all validation errors")[0]

@@ -61,6 +61,10 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
+        if options.output.name == bundle.BUNDLE_METADATA_FILE:
+            raise ValueError(
+                f"--output: {options.output} is the name of an unpacked bundle; use snake.zip"
+            )
         check_replaceable(options.output, Bundle.load)
         metadata, files = _build_contents(options)
         data = bundle.to_bytes(metadata, files)

@@ -47,8 +47,11 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
         self._change({})
         check_values(self)
         self.settings_class.check_games(self, self.algo_class.__name__, self.env_config)
-        if self.env == ENV_NAME and self.ladder_cpu_fraction:
-            _check_duels(env_options(self.env_config), self.ladder_cpu_fraction)
+        if self.env == ENV_NAME:
+            games = env_options(self.env_config)
+            games.check_settings(self.env_config.get("settings") or (), "settings: ")
+            if self.ladder_cpu_fraction:
+                _check_duels(games, self.ladder_cpu_fraction)
         super().validate()
         if self.evaluation_interval and not self.in_evaluation:
             try:
