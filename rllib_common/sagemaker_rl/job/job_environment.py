@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.command_line import print_error
 from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
@@ -343,10 +342,7 @@ def report_failure(
         environ: Environment variables.
         prog: Name of the command, which precedes the reason on stderr.
     """
-    if prog:
-        print_error(prog, reason)
-    else:
-        sys.stderr.write(f"{reason}\n")
+    sys.stderr.write(f"{prog}: {reason}\n" if prog else f"{reason}\n")
     sys.stderr.flush()
     if "SM_MODEL_DIR" not in environ:
         return
