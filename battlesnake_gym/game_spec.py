@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -109,8 +109,8 @@ class GameSpec(Generic[SizeT]):
             return set()
         return {*SETTING_NAMES} - read
 
-    def check_settings(self: GameSpec[Any], names: Iterable[str], path: str = "") -> None:
-        """Raise ``ValueError`` if a setting in ``names`` has no effect on the largest game."""
+    def check_settings(self: GameSpec[Any], names: Collection[str], path: str = "") -> None:
+        """Raise ``ValueError`` if a setting in ``names`` has no effect in the largest game."""
         if not names:
             return
         count, width, height = map(int, map(np.max, (self.num_snakes, self.width, self.height)))

@@ -65,7 +65,7 @@ class VectorBattlesnake:
     """
 
     observations: npt.NDArray[np.uint8]
-    """Current observations, uint8 [N, S, C, H, W]: the same read-only array as in `step`."""
+    """Current observations, uint8 [N, S, C, H, W], in the read-only array that `step` returns."""
 
     def __init__(
         self,

@@ -341,7 +341,8 @@ class SelfPlayVectorEnv(_BaseVectorEnv):
         super().__init__(games, env_games, seats, autoreset_mode, render_mode)
 
     def _select_seats(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        # All seats are in order, so one copy is faster than the indexing of the base class.
+        # The seats are in order. A copy of the whole array is faster than the base class, which
+        # indexes the array.
         return array.reshape(self.num_envs, *array.shape[2:]).copy()
 
     def step(self, actions: npt.NDArray[np.integer[Any]]) -> StepReturn:

@@ -438,8 +438,8 @@ def apply_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def name_rejected(names: Iterable[str]) -> Iterator[None]:
-    """Convert errors of RLlib about its own settings.
+def convert_rllib_errors(names: Iterable[str]) -> Iterator[None]:
+    """Convert errors of RLlib about its own settings to errors that name the settings.
 
     Errors of other code, such as a user's own algorithm, are not converted.
 
@@ -454,7 +454,9 @@ def name_rejected(names: Iterable[str]) -> Iterator[None]:
     except (AttributeError, KeyError, TypeError) as error:
         given = ", ".join(name for name in names if name.startswith(CONFIG_PREFIX))
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        if not given or not frame.f_globals["__name__"].startswith(("ray.", "sagemaker_rl.")):
+        if not given or not frame.f_globals.get("__name__", "").startswith(
+            ("ray.", "sagemaker_rl.")
+        ):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise HyperparameterError(f"RLlib rejects {given} ({reason}); omit or fix it") from error

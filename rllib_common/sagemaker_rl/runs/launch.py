@@ -141,22 +141,15 @@ class Launch:
     def _run_locked(self, lock_stack: ExitStack) -> int:
         """Train, and return the exit status; ``lock_stack`` unlocks the run directory."""
         try:
-            with hyperparameters.name_rejected(self._rllib_settings):
+            with hyperparameters.convert_rllib_errors(self._rllib_settings):
                 self._configure()
-                config = self.config
-                if not (self.options.dry_run and utilization.load_instance_groups(os.environ)):
-                    # A dry run before a job may run on a different machine than the job.
-                    self.messages += filter(None, [check_memory(config)])
-                if self.options.dry_run:
-                    self.launcher.checkpoint_identity(config)
-                    for line in (*self.messages, *self._check_instances(config), _VALID_MESSAGE):
-                        log_line(line)
-                    return 0
-                check_cuda_driver(os.environ)
-                if self.is_single_machine:
-                    check_cpus(config, num_local_cpus())
-                    check_gpus(config, torch.cuda.device_count())
-            run = self._create_run(config, lock_stack) if self.membership.is_head else None
+                self._check_resources()
+            if self.options.dry_run:
+                self.launcher.checkpoint_identity(self.config)
+                for line in (*self.messages, _VALID_MESSAGE):
+                    log_line(line)
+                return 0
+            run = self._create_run(self.config, lock_stack) if self.membership.is_head else None
             for line in self.messages:
                 log_line(line)
         except ValueError as error:
@@ -212,6 +205,20 @@ class Launch:
             )
         config.validate()
         self.config = config
+
+    def _check_resources(self) -> None:
+        """Check the memory, the CPUs and the GPUs of this machine or of a job's instances."""
+        config, dry_run = self.config, self.options.dry_run
+        if not (dry_run and utilization.load_instance_groups(os.environ)):
+            # A dry run before a job may run on a different machine than the job.
+            self.messages += filter(None, [check_memory(config)])
+        if dry_run:
+            self.messages += self._check_instances(config)
+            return
+        check_cuda_driver(os.environ)
+        if self.is_single_machine:
+            check_cpus(config, num_local_cpus())
+            check_gpus(config, torch.cuda.device_count())
 
     def _check_instances(self, config: AlgorithmConfig) -> list[str]:
         """Return log lines with the expected utilization of a job's instances.

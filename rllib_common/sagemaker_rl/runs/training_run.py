@@ -34,7 +34,7 @@ from battlesnake_gym.common.run_dir import (
     RunStatus,
 )
 from sagemaker_rl.cluster.membership import ClusterError
-from sagemaker_rl.job.hyperparameters import name_rejected
+from sagemaker_rl.job.hyperparameters import convert_rllib_errors
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line, metric_line
 from sagemaker_rl.job.process_environment import installed_versions
 from sagemaker_rl.job.stop_signals import IterationAbortedError, PendingSignals
@@ -247,7 +247,7 @@ class TrainingRun:
         is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
         self._change_seed()
-        with name_rejected(self.settings):
+        with convert_rllib_errors(self.settings):
             algorithm = build_algorithm(self)
         if hasattr(algorithm, "should_stop"):  # Some algorithms can cancel a long iteration.
             algorithm.should_stop = lambda: bool(stop_signals)

@@ -55,7 +55,7 @@ The value lists the `snake_versions.snake_version` of every snake, in the order 
 
 
 class _TolerantColumnType(TypeDecorator[Any]):
-    """Column type, by default of JSON values, with None for a value that cannot be converted.
+    """Column type, JSON by default, that returns None for a value that cannot be converted.
 
     Other programs may write any value into an SQLite database. One damaged row must not prevent
     reading the other rows.

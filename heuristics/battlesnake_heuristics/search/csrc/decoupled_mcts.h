@@ -392,7 +392,7 @@ static void add_root_noise(Tree *tree, const Node *root) {
 
 /* At the root, moves the heads of equally long opponents to the cell that our head moves to, in
  * every second simulation. The collision would eliminate both snakes, but not all opponents avoid
- * it. Returns the moved snakes, one bit per snake. */
+ * it. Returns a bit mask of the moved snakes. */
 static uint32_t contest_head(const Tree *tree, const Node *root, uint8_t *moves) {
     const Search *search = tree->search;
     const Body *snake = root->pos.snake;

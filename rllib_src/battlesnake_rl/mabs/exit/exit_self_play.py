@@ -347,7 +347,7 @@ class SelfPlay:
                 self._fragments[reference] = number, kind, promotions
 
     def _count_moves(self, kind: int, moves: int) -> None:
-        """Add searched moves to a game of `GAME_MIX`; a negative number subtracts moves."""
+        """Add searched moves to the count of a game of `GAME_MIX`; negative numbers subtract."""
         self._moves_behind += self._shares * moves
         self._moves_behind[kind] -= moves
 
