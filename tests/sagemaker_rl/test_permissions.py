@@ -124,6 +124,7 @@ def test_every_call_is_allowed_and_every_right_is_used(
     tuner = HyperparameterTuner(make(), "episode_reward_mean", ranges, max_jobs=1, **common)
     preflight.check(tuner)
     tuner.fit()
+    tuner.describe()  # the SDK's own `fit` polls this call
     tuner.analytics().dataframe()
     tuner.stop_tuning_job()
 
