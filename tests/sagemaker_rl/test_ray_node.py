@@ -1,11 +1,13 @@
-"""Directory of a Ray node: short enough for sockets, and with enough space."""
+"""Directory of a Ray node, and the connection to Ray."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -92,3 +94,19 @@ def test_ray_does_not_import_the_slow_grammar(
     skip = "from sagemaker_rl.job import process_environment as e; e.set_default_variables(); "
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     assert measure(plain | {"PYTHONPATH": path}, skip) < 2
+
+
+def test_sigterm_waits_until_ray_is_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    def init(**options: object) -> None:
+        signal.raise_signal(signal.SIGTERM)  # for this thread; others do not block SIGTERM
+        events.append("initialized")
+
+    monkeypatch.setattr(ray_node.ray, "init", init)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: events.append("stopped"))
+    try:
+        ray_node.connect_to_ray("127.0.0.1:1", loopback=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert events == ["initialized", "stopped"]
