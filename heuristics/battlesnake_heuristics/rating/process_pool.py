@@ -16,13 +16,14 @@ import multiprocessing
 import os
 import reprlib
 import signal
-import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
 from typing import Any, Protocol, Self, TypeVar
+
+from battlesnake_gym.common.signals import mask_signal
 
 MAX_TASK_ATTEMPTS = 5
 """Maximum number of attempts of a task whose process is killed.
@@ -207,23 +208,6 @@ class _Worker:
         """Wait for the process to exit."""
         self._executor.shutdown()
         self._prepared.close()
-
-
-@contextlib.contextmanager
-def mask_signal(number: int, block: bool = True) -> Iterator[None]:
-    """Block or unblock a signal while the context is active.
-
-    The function does nothing on Windows.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    how = signal.SIG_BLOCK if block else signal.SIG_UNBLOCK
-    before = signal.pthread_sigmask(how, {number})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

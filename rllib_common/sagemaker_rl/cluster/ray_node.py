@@ -24,6 +24,7 @@ import ray
 from ray._private import ray_constants, utils
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled module
 
+from battlesnake_gym.common.signals import mask_signal
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
 from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.job_environment import log_line
@@ -254,11 +255,12 @@ def _create_ray_dir() -> TemporaryDir:
         ) from error
 
 
+@mask_signal(signal.SIGTERM)
 def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> None:
     """Call `ray.init` without changing this process's SIGTERM handler.
 
-    Ray's own handler would end the process without a checkpoint. SIGTERM is blocked during the
-    call, because a partly initialized Ray can crash the exit of the process.
+    Ray's own handler would end the process without a checkpoint. The calling thread blocks SIGTERM
+    during the call, because a partly initialized Ray can crash the exit of the process.
 
     Args:
         address: ``HOST:PORT`` of the head node, or ``auto``.
@@ -270,7 +272,6 @@ def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> N
     cluster = ray_constants.ENABLE_RAY_CLUSTER
     # Ray would replace the loopback address with the network address of this machine.
     ray_constants.ENABLE_RAY_CLUSTER = cluster and not loopback
-    blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         ray.init(
             address=address,
@@ -284,7 +285,6 @@ def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> N
         utils.set_sigterm_handler = set_handler
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray's C++ code also replaces the handler.
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
 
 
 def cluster_resources() -> tuple[int, int]:

@@ -23,6 +23,7 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.extras import load_module
+from battlesnake_gym.common.signals import mask_signal
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.snake_spec import SnakeSpec
@@ -39,7 +40,6 @@ from battlesnake_heuristics.rating.process_pool import (
     WORKER_TERMINATE_TIMEOUT_S,
     ProcessPool,
     TaskPool,
-    mask_signal,
     run_tasks,
 )
 from battlesnake_server.address_policy import AddressPolicy
