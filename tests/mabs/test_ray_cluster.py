@@ -32,8 +32,8 @@ CPUS = (2, 1, 1)
 
 RUNNERS, IN_FLIGHT = 3, 2
 OF_RLLIB = "rl.training.config."
-# These trainings are not jobs, so a setting of jobs is rejected.
-DQN_SETTINGS = {key: SMALL[key] for key in SMALL if key != "rl_join_timeout_minutes"}
+# Outside a job, a setting of jobs is rejected.
+APEX_SETTINGS = {key: SMALL[key] for key in SMALL if key != "rl_join_timeout_minutes"}
 # By these bounds the first network becomes the champion, unless it loses every game.
 EXPERT_ITERATION = {key: SMALL[key] for key in ("seed", "checkpoint_minutes")} | {
     "algorithm": "EXIT",
@@ -147,7 +147,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_training_survives_a_runner_and_a_node(cluster: Cluster) -> None:
     trainer = cluster.trainer
-    cluster.train(DQN_SETTINGS, num_env_runners=RUNNERS, num_iters=ENDLESS)
+    cluster.train(APEX_SETTINGS, num_env_runners=RUNNERS, num_iters=ENDLESS)
     until(
         lambda: trainer.iterations >= 3 and len(cluster.players()) == RUNNERS,
         PATIENCE,
@@ -239,7 +239,7 @@ def check_resumes(cluster: Cluster) -> None:
     assert checkpoints.read_metadata(last)["env_steps"] == before[-1]["env_steps"]
     load_network(last)
     # With a node less there is room for a runner less.
-    cluster.train(DQN_SETTINGS, num_iters=len(before) + 2, num_env_runners=RUNNERS - 1)
+    cluster.train(APEX_SETTINGS, num_iters=len(before) + 2, num_env_runners=RUNNERS - 1)
     assert cluster.trainer.wait(PATIENCE) == 0, cluster.trainer.log
     assert re.search(f"resum.*{re.escape(str(last))}", cluster.trainer.log)
     check_curve(cluster.curve())

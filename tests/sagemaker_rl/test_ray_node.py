@@ -102,7 +102,7 @@ def test_sigterm_waits_until_ray_is_initialized(monkeypatch: pytest.MonkeyPatch)
         signal.raise_signal(signal.SIGTERM)  # for this thread; others do not block SIGTERM
         events.append("initialized")
 
-    monkeypatch.setattr(ray_node.ray, "init", init)
+    monkeypatch.setattr("ray.init", init)
     before = signal.signal(signal.SIGTERM, lambda number, frame: events.append("stopped"))
     try:
         ray_node.connect_to_ray("127.0.0.1:1", loopback=True)
