@@ -182,7 +182,8 @@ class RayNode:
         )
         self._process = process
         started = threading.Event()
-        threading.Thread(target=self._read_output, args=(process, started), daemon=True).start()
+        with mask_signal(signal.SIGTERM):  # The thread inherits the mask; see `connect_to_ray`.
+            threading.Thread(target=self._read_output, args=(process, started), daemon=True).start()
         began = worked = time.monotonic()
         used, slow = 0.0, False
         while process.poll() is None and not give_up():
