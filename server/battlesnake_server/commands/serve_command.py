@@ -218,7 +218,9 @@ def parser() -> Parser:
 def _merge_configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     """Merge the options with the environment; options take precedence."""
     typed = {name: getattr(arguments, name.lower()) for name in _OPTION_SETTINGS}
-    typed["SNAKE"] = arguments.bundle or arguments.snake
+    typed["SNAKE"] = arguments.snake if arguments.bundle is None else arguments.bundle
+    if "" in (typed["SNAKE"], typed["POLICY"]):
+        raise ValueError("the name of the snake is empty; omit it to serve the default snake")
     if arguments.filters is not None:  # Without names, the option selects the safe filters.
         typed["FILTERS"] = tuple(arguments.filters) or SAFE_FILTER_NAMES
     config = from_environment()
