@@ -158,6 +158,8 @@ def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: 
         ("PPO", {"kickstart_coeff": 0.7}, r"kickstart_coeff is 0\.7.* without start_from; omit it"),
         ("PPO", {"entropy_coeff": [[5, 0.1], [9, 0.2]]}, "entropy"),
         ("PPO", {"num_learners": 2}, r"PPO.* num_learners=2"),
+        ("PPO", {"num_cpus_per_env_runner": -1}, "num_cpus_per_env_runner .* at least 0, got -1"),
+        ("DQN", {"num_gpus_per_learner": -1}, "num_gpus_per_learner .* at least 0, got -1"),
         ("PPO", TURNED | {"env_config": {"width": 7, "height": 9}}, "symmetry_augmentation"),
         ("PPO", TURNED | {"env_config": {"observation": "facing"}}, "symmetry_augmentation"),
         ("RECURRENT_PPO", {"async_sampling": True}, "async_sampling"),

@@ -110,6 +110,14 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 """Valid values of RLlib's settings that RLlib does not check."""
 
 _MINIMUMS = {
+    "num_cpus_for_main_process": 0,
+    "num_cpus_per_env_runner": 0,
+    "num_gpus_per_learner": 0,
+    "local_gpu_idx": 0,
+    "max_num_env_runner_restarts": 0,
+    "delay_between_env_runner_restarts_s": 0,
+    "env_runner_health_probe_timeout_s": 0,
+    "env_runner_restore_timeout_s": 0,
     "num_learners": 0,
     "sample_timeout_s": 0,
     "max_requests_in_flight_per_env_runner": 1,
