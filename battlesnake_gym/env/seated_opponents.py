@@ -119,7 +119,8 @@ class SeatedOpponents:
     def _assign_past_self(self, game: int, seats: Any, random: np.random.Generator) -> None:
         if not self._past_seats[game].any():
             self._past_self[game] = self._past_selves.draw(random, self._active_past_selves())
-            self._eliminated_on[game] = np.inf
+            # Seats without a snake count as eliminated before the game.
+            self._eliminated_on[game] = np.where(self._vector.alive[game], np.inf, -1)
         self.occupied[game, seats] = self._past_seats[game, seats] = True
 
     def _active_past_selves(self) -> set[int]:
@@ -213,7 +214,7 @@ class SeatedOpponents:
         """Record the learner's score against the past self in each of ``games``, bool [N]."""
         for game in np.flatnonzero(games & self._past_seats.any(-1)):
             out_on, past = self._eliminated_on[game], self._past_seats[game]
-            ours = out_on[~self.occupied[game]][:, None]
+            ours = out_on[~self.occupied[game] & (out_on >= 0)][:, None]
             outlived = np.where(ours == out_on[past], 0.5, ours > out_on[past])
             self._past_selves.record_result(int(self._past_self[game]), float(outlived.mean()))
 
@@ -270,13 +271,14 @@ class SampledOpponents(SeatedOpponents):
         """Draw the opponents of new ``games``, bool [N]."""
         if len(self._names) == 1 or not games.any():
             return
-        seats = self._vector.num_snakes
         for game in np.flatnonzero(games).tolist():
             # The past selves of the other games count as active until these games are drawn.
             self.remove_opponents(np.arange(len(games)) == game)
-            drawn = self._random.choice(len(self._names), size=seats, p=self._probabilities)
-            if drawn.all():
-                drawn[self._random.integers(seats)] = 0
+            seats = np.flatnonzero(self._vector.alive[game])
+            drawn = np.zeros(self._vector.num_snakes, np.intp)
+            drawn[seats] = self._random.choice(len(self._names), len(seats), p=self._probabilities)
+            if drawn[seats].all():
+                drawn[seats[self._random.integers(len(seats))]] = 0
             names = np.array([self._names[one] for one in drawn], object)
             if (past := names == PAST_SELF).any() and len(self._past_selves):
                 self._assign_past_self(game, past, self._random)

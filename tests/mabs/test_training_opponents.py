@@ -134,6 +134,22 @@ def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> 
     np.testing.assert_array_equal(copy.sampling_probabilities(), selves.sampling_probabilities())
 
 
+def test_seats_without_a_snake_have_no_opponents_and_no_results() -> None:
+    vector = make_vector_env(200, SMALL | {"num_snakes": [2, 4], "width": 7, "height": 7})
+    _, infos = vector.reset(seed=2)
+    past = PastSelves(greedy_policy)
+    past.add(None)
+    opponents = sample_opponents(vector, {"past": 0.6}, np.random.default_rng(1), past)
+    opponents.draw_seats(infos["reset"])
+    ours = infos["alive"] & ~opponents.occupied
+    assert ours.any(-1).all()
+    assert not (opponents.occupied & ~infos["alive"]).any()
+    # The learner is eliminated in every game.
+    opponents.after_step({"reset": np.zeros(200, np.bool_), "cause": ours, "turn": np.full(200, 7)})
+    opponents.record_results(np.ones(200, np.bool_))
+    assert past.get_state()["wins"] == [0]
+
+
 def test_as_long_as_there_is_no_past_self_the_seats_are_the_learners() -> None:
     assert not seated({"past": 0.6}, past=[])[0].occupied.any()
 
