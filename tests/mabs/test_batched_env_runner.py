@@ -78,7 +78,7 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
     for _ in range(60):
         _, rewards, _, _, infos = vector.step(random.integers(0, 4, (3, 2)))
         assert vector.last_turn is not None
-        statistics.update(vector.last_turn, rewards, infos)
+        statistics.update(vector.last_turn, infos["acted"], rewards, infos)
         running[infos["reset"]] = 0
         running += rewards.sum(-1)
         for game in np.flatnonzero(~infos["alive"].any(-1) & infos["acted"].any(-1)):
@@ -101,6 +101,22 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
     RecentGames(0).average(empty)
     assert np.isnan(empty["episode_len_mean"])
     assert np.isnan(empty["episode_len_max"])
+
+
+def test_kills_of_opponents_count_but_not_kills_by_opponents() -> None:
+    vector = make_vector_env(50, {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"})
+    statistics = GameStatistics(50, 2)
+    random = np.random.default_rng(2)
+    vector.reset(seed=1)
+    kills = np.zeros(2)
+    for _ in range(30):
+        _, rewards, _, _, infos = vector.step(random.integers(0, 4, (50, 2)))
+        assert vector.last_turn is not None
+        ours = infos["acted"] & [True, False]
+        statistics.update(vector.last_turn, ours, rewards, infos)
+        for cause in ("head-collision", "snake-collision"):
+            kills += vector.last_turn.kills(cause).sum(0)
+    assert statistics.drain()["Killed_another_snake_sum"] == kills[0] != kills[1]
 
 
 def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: None) -> None:

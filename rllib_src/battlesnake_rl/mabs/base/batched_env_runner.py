@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 import copy
-import dataclasses
 import functools
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -269,9 +268,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         assert self.env.last_turn is not None
         acted = infos["acted"] & ~self._opponents.occupied
-        learned = dataclasses.replace(self.env.last_turn, acted=acted)
         counted = None if self._episodes_left is None else self._episodes_left > 0
-        ended = self._statistics.update(learned, rewards, infos, counted)
+        ended = self._statistics.update(self.env.last_turn, acted, rewards, infos, counted)
         if self._episodes_left is not None:
             self._episodes_left -= ended
         if self._episodes is not None:

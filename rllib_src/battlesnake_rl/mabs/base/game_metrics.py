@@ -59,6 +59,7 @@ class GameStatistics:
     def update(
         self,
         turn: TurnBatch,
+        acted: NDArray[np.bool_],
         rewards: NDArray[np.float32],
         infos: dict[str, Any],
         counted: NDArray[np.bool_] | None = None,
@@ -66,7 +67,8 @@ class GameStatistics:
         """Add the metrics of one step of the vector environment.
 
         Args:
-            turn: ``last_turn`` of the environment; only seats that acted count.
+            turn: ``last_turn`` of the environment.
+            acted: bool (N, S), the learner's seats that acted; only these seats count.
             rewards: float32 (N, S), rewards of the step.
             infos: Infos of the step.
             counted: bool (N,), games whose metrics count; None counts all games.
@@ -75,11 +77,11 @@ class GameStatistics:
             bool (N,), counted games that finished in this step.
         """
         self._reset_games(infos["reset"])
-        self._seats |= turn.acted
-        self._returns += rewards * turn.acted
+        self._seats |= acted
+        self._returns += rewards * acted
         for name, events in METRICS.items():
             for event in events:
-                self._events[name] += EVENTS[event](turn).sum(-1)
+                self._events[name] += (EVENTS[event](turn) * acted).sum(-1)
         self._longest = np.maximum(self._longest, infos["length"].max(-1))
         ended: NDArray[np.bool_] = ~infos["alive"].any(-1) & ~infos["reset"]
         if counted is not None:

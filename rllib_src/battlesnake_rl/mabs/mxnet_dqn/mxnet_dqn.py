@@ -197,7 +197,7 @@ class MXNET(LadderPlayer):
             if warm and buffer.num_added % self.settings.update_every == 0:
                 self.learn(buffer)
         assert self.env.last_turn is not None
-        self._statistics.update(self.env.last_turn, rewards, infos)
+        self._statistics.update(self.env.last_turn, infos["acted"], rewards, infos)
         self._keep(obs, infos)
         if len(moved) == 0:  # This step started a new game.
             return
