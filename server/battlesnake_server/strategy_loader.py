@@ -31,7 +31,7 @@ from battlesnake_heuristics.rule_based import (
     policy_rules,
     preferences,
 )
-from battlesnake_heuristics.rule_based.filters import ALIVE, FILTERS, SAFE
+from battlesnake_heuristics.rule_based.filters import FILTERS, SAFE
 from battlesnake_heuristics.rule_based.pipeline import (
     Filter,
     Pipeline,
@@ -89,8 +89,8 @@ log = logging.getLogger(__name__)
 class PolicySnake:
     """Strategy that applies move filters and plays the policy's best remaining move.
 
-    The first filters are always ``ALIVE``, which correspond to the action mask of training. The
-    policy's values of masked moves are meaningless. The user's policy rules follow the filters
+    The first filters are always ``ALIVE`` and the action mask of training. The policy's values of
+    masked moves are meaningless. The user's policy rules follow the filters
     (`battlesnake_heuristics.rule_based.policy_rules`). Each snake of each game needs a new object,
     because the policy's memory depends on earlier turns.
 
@@ -105,7 +105,9 @@ class PolicySnake:
     ) -> None:
         self._policy = policy
         self._rules = rules
-        self._filters = tuple(dict.fromkeys((*ALIVE, *filters)))
+        self._filters = tuple(
+            dict.fromkeys((*policy_rules.policy_filters(policy.action_mask_kind), *filters))
+        )
         self._memory = PolicyMemory(policy)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:

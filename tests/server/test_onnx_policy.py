@@ -158,6 +158,25 @@ def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolic
     assert ask(PolicySnake(policy), CORNER) == "down"
 
 
+@pytest.mark.parametrize(
+    ("mask", "move"), [("none", "up"), ("fatal", "up"), ("fatal+head", "left"), ("own", "up")]
+)
+def test_the_action_mask_of_training_applies(
+    make_policy: MakePolicy, caplog: pytest.LogCaptureFixture, mask: str, move: str
+) -> None:
+    changes = {"training": {"env_config": {"action_mask": mask}}}
+    path = make_policy([4.0, 3.0, 2.0, 1.0], sizes=[(5, 5)], changes=changes)
+    meeting = """
+    . B < < .
+    . . . . .
+    . A . . .
+    . ^ . . .
+    . . . . .
+    """
+    assert ask(PolicySnake(OnnxPolicy.load(path)), meeting) == move
+    assert ("unknown action mask 'own'" in caplog.text) == (mask == "own")
+
+
 def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> None:
     # In "facing", the network's "up" is straight ahead.
     snake = strategy_factory(make_policy(sizes=[(5, 5)], observation="facing"))(0)

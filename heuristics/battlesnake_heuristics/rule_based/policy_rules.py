@@ -8,6 +8,7 @@ applied in order. Conditions and rules can read the unscaled values as ``view.va
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +16,10 @@ from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import extensions
+from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_heuristics.rule_based.filters import ALIVE
 from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep, Verdict, apply_steps
 from battlesnake_heuristics.rule_based.view import View
 
@@ -28,6 +31,11 @@ _POLICY_REASON, _DECIDED_REASON = "policy", "decided"
 
 The reasons are the policy's values and the step that determined the move.
 """
+
+_FATAL_KINDS = {"none", "wall", "neck", "body", "health", "fatal"}
+"""Kinds of action masks that allow all moves that ``ALIVE`` allows."""
+
+log = logging.getLogger(__name__)
 
 
 def load(path: str | Path) -> tuple[PipelineStep, ...]:
@@ -60,6 +68,29 @@ def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
                 "@Filter or @Preference, or use it in a When"
             )
     return tuple(found)
+
+
+def policy_filters(kind: str) -> tuple[Filter, ...]:
+    """Return the filters of a policy's moves: ``ALIVE``, and the policy's action mask.
+
+    An unknown mask is logged and has no effect.
+
+    Args:
+        kind: Kind of the action mask (`masks.KINDS`).
+    """
+    try:
+        masks.check_kind(kind)
+    except ValueError as error:
+        log.warning("the policy plays without its action mask: %.200s", error)
+        return ALIVE
+
+    def action_mask(view: View, move: str) -> float:
+        """Is not allowed by the policy's action mask."""
+        board = view.board
+        mask = masks.action_mask(board.game, board, view.you.id, kind)
+        return float(not mask[MOVES.index(move)])
+
+    return ALIVE if set(kind.split("+")) <= _FATAL_KINDS else (*ALIVE, Filter(action_mask))
 
 
 def apply_policy_rules(

@@ -22,7 +22,6 @@ from battlesnake_gym.rules import MOVES, State, start
 from battlesnake_heuristics.rating.match import DUEL, derive_seed
 from battlesnake_heuristics.rating.sprt import pair_outcome
 from battlesnake_heuristics.rule_based import policy_rules
-from battlesnake_heuristics.rule_based.filters import ALIVE
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.training_env_config import env_options
@@ -131,11 +130,14 @@ def _apply_policy_rules(
     """Return the index of the action that the policy rules choose for one snake."""
     board = Board.from_state(vector.games.state(game), vector.game)
     board.you_id = board.snakes[seat].id
+    filters = policy_rules.policy_filters(vector.action_mask_kind)
     facing = np.full(len(MOVES), vector.games.facing[game, seat])
     moves = [MOVES[a] for a in vector.observation.absolute_actions(np.arange(len(MOVES)), facing)]
     values = dict(zip(moves, said.tolist(), strict=True))
     with snakes.named_errors("the policy with these rules"):
-        return moves.index(policy_rules.apply_policy_rules(values, board, rules, ALIVE).move)
+        return moves.index(
+            policy_rules.apply_policy_rules(values, board.limited(), rules, filters).move
+        )
 
 
 def play_pairs(
