@@ -405,6 +405,10 @@ def test_the_other_algorithms_tell_theirs(
         if name == "RLLIB_PPO":
             learned = results["learners"][SHARED_MODULE_ID]
             assert learned["num_module_steps_trained_lifetime"] > 0
+            games = results["env_runners"]
+            # The reward is 1 per turn; the sum over both snakes would be larger.
+            assert 0 < games["episode_return_mean"] <= games["episode_len_mean"]
+            assert games["episode_return_max"] <= games["episode_len_max"]
         assert 0 < results["elo_games"] <= 4
         algorithm.conclude(results)
         assert results["elo_cpu_minutes"] > 0

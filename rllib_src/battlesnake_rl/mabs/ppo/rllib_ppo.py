@@ -70,3 +70,12 @@ class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]
     def get_default_config(cls) -> AlgorithmConfig:
         """Return the default configuration of RLlib's PPO with ladder evaluation."""
         return RLlibPPOConfig()
+
+    def step(self) -> dict[str, Any]:
+        """Run one iteration, and divide RLlib's returns, sums over the snakes of a game."""
+        results = super().step()
+        for part in (results, results.get("evaluation", {})):
+            games = part.get("env_runners", {})
+            for name in games.keys() & {f"episode_return_{how}" for how in ("mean", "min", "max")}:
+                games[name] /= self.config.env_config["num_snakes"]
+        return results
