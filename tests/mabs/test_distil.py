@@ -44,10 +44,15 @@ def make(name: str = "DISTIL", **env_config: Any) -> Any:
     return small_policy(name, **{"observation": "territory"} | env_config)
 
 
-@pytest.mark.parametrize("snakes", [2, [2, 3]])
-def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any) -> None:
-    config = made(action_mask="fatal", num_snakes=snakes)
+@pytest.mark.parametrize(
+    ("snakes", "observation"), [(2, "territory"), ([2, 3], "territory"), (2, "facing")]
+)
+def test_labels_are_what_the_search_says_of_each_position(
+    made: Any, snakes: Any, observation: str
+) -> None:
+    config = made(action_mask="fatal", num_snakes=snakes, observation=observation)
     config.env_runners(rollout_fragment_length=1)
+    config.symmetry_augmentation = observation != "facing"
     config.expert_action_fraction = 0.0
     search = Search(evaluation=load_builtin(), nodes=100, exact=True)
     with built(config) as algorithm:
@@ -63,8 +68,12 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any
             board = Board.from_state(runner.env.games.state(game), rules)
             board.you_id = board.snakes[seat].id
             scores = search(board).scores
+            facing = np.full(4, runner.env.games.facing[game, seat])
+            moves = [
+                MOVES[m] for m in runner.env.observation.absolute_actions(np.arange(4), facing)
+            ]
             allowed = {
-                a: scores[m] for a, m in enumerate(MOVES) if mask[game, seat, a] and m in scores
+                a: scores[m] for a, m in enumerate(moves) if mask[game, seat, a] and m in scores
             }
             if allowed:
                 best = max(allowed.values())

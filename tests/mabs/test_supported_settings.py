@@ -184,6 +184,11 @@ def test_settings_that_an_algorithm_cannot_honour_are_refused(
         _changed(config, settings).validate()
 
 
+def test_games_that_need_a_setting_are_checked_with_that_setting() -> None:
+    config = algorithms.configure("DISTIL", {"observation": "facing"})
+    config.training(symmetry_augmentation=False).validate()
+
+
 def _changed(config: Any, settings: dict[str, Any]) -> Any:
     """Set each of the settings by the method of the configuration that takes it."""
     rest = dict(settings)

@@ -54,7 +54,7 @@ def configure(
     """
     config = base_config(name)
     env_config = {**config.settings_class.env_defaults, **env_config}
-    config.settings_class.check_games(config, name, env_config, policy_sharing)
+    config.settings_class.check_games(None, name, env_config, policy_sharing)
     games = env_options(env_config)
     config.environment(ENV_NAME, env_config=dict(vars(games)))
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))

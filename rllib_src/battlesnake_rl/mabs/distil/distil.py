@@ -133,7 +133,9 @@ class DistilEnvRunner(PPOEnvRunner):
             assert board is not None
             board.you_id = board.snakes[seat].id
             scores = self._search.move_scores(board)
-            values = np.array([scores.get(move, -math.inf) for move in MOVES])
+            facing = np.full(len(MOVES), self.env.games.facing[game, seat])
+            moves = self.env.observation.absolute_actions(np.arange(len(MOVES)), facing)
+            values = np.array([scores.get(MOVES[move], -math.inf) for move in moves])
             values[~action_mask[row]] = -math.inf
             best = values.max()
             known[row] = np.isfinite(best)

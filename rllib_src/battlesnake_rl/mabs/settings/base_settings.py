@@ -59,7 +59,8 @@ class AlgorithmSettings(CheckedFields):
         """Check that the algorithm supports the options of the games.
 
         Args:
-            settings: Object with the settings, such as RLlib's configuration.
+            settings: Object with the settings, such as RLlib's configuration, or None before the
+                settings are known.
             algorithm: Name of the algorithm, for error messages.
             env_config: Options of the games (`env_factory.TrainingEnvConfig`).
             policy_sharing: `SHARED_POLICY` or `POLICY_PER_SEAT`.
@@ -67,7 +68,8 @@ class AlgorithmSettings(CheckedFields):
         Raises:
             HyperparameterError: If the algorithm does not support an option.
         """
-        cls._check_own_games(settings, env_config)
+        if settings is not None:
+            cls._check_own_games(settings, env_config)
         for key in ("curriculum", "opponents"):
             if env_config.get(key) and not cls.supports_game_mixes:
                 raise HyperparameterError(
