@@ -404,9 +404,9 @@ def win_rate(
         **options: Options of `BattlesnakeVectorEnv`. The default of ``max_turns`` is 500
             (`config.TRAINING_DEFAULTS`).
     """
-    envs = BattlesnakeVectorEnv(
-        games, opponents, **{"max_turns": TRAINING_DEFAULTS.max_turns, **options}
-    )
+    # The infos of ended games must not come from new games.
+    options = {"max_turns": TRAINING_DEFAULTS.max_turns, **options, "autoreset_mode": "NextStep"}
+    envs = BattlesnakeVectorEnv(games, opponents, **options)
     if past_self is not None:
         envs.add_past_self(past_self)
     observations, infos = envs.reset(seed=seed)

@@ -118,8 +118,10 @@ def test_past_plays_past_selves_in_games_that_start_later() -> None:
         last = last_allowed(games.observations[:, 1], infos["action_mask"][:, 1])
         assert (actions[:, 1] == last).all() == remembered
         assert (actions[:, 0] == 9).all()
-    first = win_rate(last_allowed, ["past"], past_self=last_allowed, width=7, height=7, games=40)
+    options: dict[str, Any] = {"width": 7, "height": 7, "games": 40, "past_self": last_allowed}
+    first = win_rate(last_allowed, ["past"], **options)
     assert 0 < first < 1  # Each side wins some games.
+    assert win_rate(last_allowed, ["past"], autoreset_mode="SameStep", **options) == first
 
 
 @pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP", "single", "pettingzoo"])
