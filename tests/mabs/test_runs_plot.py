@@ -49,6 +49,16 @@ def test_a_folder_without_curves_is_an_error(
     assert "progress.csv has no rows" in capsys.readouterr().err
 
 
+def test_columns_without_values_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "progress.csv").write_text("time_total_s,elo,cpu_minutes\n60,,\n120,,\n")
+    for words in (["--columns", "elo"], ["--columns", "time_total_s", "--x", "cpu_minutes"]):
+        with pytest.raises(SystemExit):
+            runs_plot_command.main([str(tmp_path), *words, "-o", str(tmp_path / "curves.png")])
+        assert f"no run has a value in the column {words[-1]};" in capsys.readouterr().err
+
+
 @pytest.fixture
 def curves(tmp_path: Path) -> Path:
     path = tmp_path / "progress.csv"

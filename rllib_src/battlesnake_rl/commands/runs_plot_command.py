@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -138,6 +139,10 @@ def main(argv: list[str] | None = None) -> int:
         options.error(f"--output must end in .svg or .png, got {arguments.output}")
     columns = arguments.columns.split(",")
     try:
+        rows = [row for _, run in arguments.runs for row in load_progress(run)]
+        for column in (*columns, arguments.x):
+            if not any(math.isfinite(row.get(column, 0)) for row in rows):
+                options.error(f"no run has a value in the column {column}; plot another column")
         plot_curves(arguments.runs, arguments.output, columns, arguments.x, arguments.smooth)
     except ValueError as error:
         options.error(str(error))
