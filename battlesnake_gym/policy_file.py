@@ -297,12 +297,14 @@ class OnnxPolicy:
         board_sizes: Pairs (width, height) that the policy supports.
         session: onnxruntime session of the network.
         metadata: Content of the JSON file.
+        model: Content of the ONNX file.
     """
 
     observation: Observation
     board_sizes: frozenset[tuple[int, int]]
     session: Any
     metadata: Mapping[str, Any]
+    model: bytes
 
     @classmethod
     def load(cls, path: str | Path) -> OnnxPolicy:
@@ -337,9 +339,14 @@ class OnnxPolicy:
             board_sizes=_read_board_sizes(metadata, json_path),
             session=_open_policy_session(model, onnx_path),
             metadata=metadata,
+            model=model,
         )
         policy._check_output(onnx_path)
         return policy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the contents of the files, because sessions cannot be copied."""
+        return self.from_contents, (self.model, self.metadata, Path("policy.onnx"))
 
     @property
     def rulesets(self) -> tuple[str, ...]:

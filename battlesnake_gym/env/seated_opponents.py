@@ -146,7 +146,7 @@ class SeatedOpponents:
         """
         if name not in self._policies:
             policy = snakes.batch_policy(name)
-            self._policies[name] = SeatedPolicy(name, policy, self._vector) if policy else None
+            self._policies[name] = SeatedPolicy(policy, self._vector) if policy else None
             self._policy_seats[name] = np.zeros_like(self.occupied)
         return self._policies[name]
 

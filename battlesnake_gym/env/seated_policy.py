@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import snakes
 from battlesnake_gym.env.seat_memory import SeatMemory
 
 if TYPE_CHECKING:
@@ -38,12 +37,11 @@ class SeatedPolicy:
         ValueError: If the policy does not support the board sizes of ``vector``.
     """
 
-    def __init__(self, name: str, policy: OnnxPolicy, vector: VectorBattlesnake) -> None:
+    def __init__(self, policy: OnnxPolicy, vector: VectorBattlesnake) -> None:
         for size in vector.board_sizes:
             policy.check_board_size(*size)
-        self._name, self._vector = name, vector
+        self._policy, self._vector = policy, vector
         self._memory = SeatMemory(vector)
-        self._policy: OnnxPolicy | None = policy
         self._shape = policy.observation_shape(*map(max, zip(*vector.board_sizes, strict=True)))
         self._mask = np.ones((vector.num_games, vector.num_snakes, 4), np.bool_)
         vector.observe_as(policy.observation, self._shape)
@@ -54,7 +52,7 @@ class SeatedPolicy:
         Args:
             seats: bool [N, S], the seats of living snakes that move.
         """
-        policy = self.policy
+        policy = self._policy
         observation, facing = policy.observation, self._vector.games.facing[seats]
         self._vector.games.action_mask(policy.action_mask_kind, self._mask)
         mask = observation.relative_mask(self._mask[seats], facing)
@@ -67,17 +65,3 @@ class SeatedPolicy:
         ]
         scores, states[seats] = map(np.concatenate, zip(*parts, strict=True))
         return observation.absolute_actions(np.where(mask, scores, -np.inf).argmax(1), facing)
-
-    @property
-    def policy(self) -> OnnxPolicy:
-        """Network of the policy.
-
-        A copied or unpickled object loads the network from its file again.
-        """
-        if self._policy is None:
-            self._policy = snakes.batch_policy(self._name)
-            assert self._policy is not None
-        return self._policy
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_policy": None}

@@ -90,8 +90,11 @@ def test_a_policy_gets_its_own_observation_and_plays_its_best_move(observation: 
 
 
 @pytest.mark.parametrize("form", ["copy", "pickle"])
-def test_copies_continue_the_same_games(form: str) -> None:
-    envs = BattlesnakeVectorEnv(6, ["shipped", "past", "hungry"], width=7, height=7)
+def test_copies_continue_the_same_games(form: str, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text("from battlesnake_heuristics.rule_based.filters import walls\nrules = [walls]")
+    opponents = ["shipped", f"shipped+{rules}", "past", "hungry"]
+    envs = BattlesnakeVectorEnv(6, opponents, width=7, height=7)
     envs.add_past_self(last_allowed)
     random = np.random.default_rng(0)
     _, infos = envs.reset(seed=6)

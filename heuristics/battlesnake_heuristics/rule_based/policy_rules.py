@@ -8,6 +8,7 @@ applied in order. Conditions and rules can read the unscaled values as ``view.va
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -84,13 +85,17 @@ def policy_filters(kind: str) -> tuple[Filter, ...]:
         log.warning("the policy plays without its action mask: %.200s", error)
         return ALIVE
 
-    def action_mask(view: View, move: str) -> float:
-        """Is not allowed by the policy's action mask."""
-        board = view.board
-        mask = masks.action_mask(board.game, board, view.you.id, kind)
-        return float(not mask[MOVES.index(move)])
+    if set(kind.split("+")) <= _FATAL_KINDS:
+        return ALIVE
+    mask = functools.partial(action_mask, kind)
+    return (*ALIVE, Filter(functools.update_wrapper(mask, action_mask)))
 
-    return ALIVE if set(kind.split("+")) <= _FATAL_KINDS else (*ALIVE, Filter(action_mask))
+
+def action_mask(kind: str, view: View, move: str) -> float:
+    """Is not allowed by the policy's action mask."""
+    board = view.board
+    mask = masks.action_mask(board.game, board, view.you.id, kind)
+    return float(not mask[MOVES.index(move)])
 
 
 def apply_policy_rules(
