@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import Parser, add_json_option, positive, print_json, seed
 from battlesnake_gym.env.seat_memory import ScoreFn
-from battlesnake_gym.snake_spec import SnakeSpec
+from battlesnake_gym.snake_spec import PAST_SELF, SnakeSpec
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.rule_based import policy_rules
@@ -128,6 +128,8 @@ def main(argv: list[str] | None = None) -> int:
     opponents = [name for name in (arguments.opponents or "").split(",") if name]
     if arguments.opponents is not None and not opponents:
         options.error("--opponents contains no name; try --opponents hungry,cautious")
+    if PAST_SELF in opponents:
+        options.error(f"--opponents: {PAST_SELF} plays only in training; use a policy file")
     try:
         policy = SnakeSpec.parse(arguments.policy)
         if policy.nodes is not None:
