@@ -81,9 +81,13 @@ def test_everybody_begins_with_its_weights(
     ("words", "message"),
     [
         (["--algorithm", "DQN"], ""),
-        (["--algorithm", "PPO"], "model_config"),
+        (["--algorithm", "PPO"], r"model_config: \S+ is \(.*\), and here \([0-9, ]*\)\n$"),
         (["--board-size", "11"], "model_config"),
-        (["--frame-stack", "2"], "observation"),
+        (["--frame-stack", "2"], "has frame_stack 1, but the games have 2; set frame_stack to"),
+        (
+            ["--observation", "territory"],
+            "has observation 'planes', but the games have 'territory'",
+        ),
         (["--start-from", "nowhere"], r"nowhere.* checkpoint"),
     ],
 )

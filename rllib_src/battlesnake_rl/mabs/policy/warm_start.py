@@ -46,6 +46,10 @@ def apply_start_from(config: AlgorithmConfig, path: str) -> None:
     config.start_from = str(found)
     if found.suffix != ".onnx":
         settings = policy_identity(found)["network"]
+        if "gru_size" in settings and "gru_size" not in config.model_config:
+            raise ValueError(
+                f"start_from: {path} has a recurrent network; only RECURRENT_PPO can start from it"
+            )
         config.rl_module(model_config={**config.model_config, **settings})
 
 
@@ -58,9 +62,11 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
     policy = policy_file.read(path)[1] if path.suffix == ".onnx" else policy_identity(path)
     seen, shown = policy["observation"], environment.observation.to_dict()
     if seen != shown:
+        key = next(key for key in seen | shown if seen.get(key) != shown.get(key))
+        name = "observation" if key == "name" else key
         raise ValueError(
-            f"start_from: {path} has the observation {seen}, but the games have {shown}; "
-            "set observation to the observation of the policy"
+            f"start_from: {path} has {name} {seen.get(key)!r}, but the games have "
+            f"{shown.get(key)!r}; set {name} to the value of the policy"
         )
     load_into_network(network, load_policy_weights(path), path)
 
@@ -94,18 +100,19 @@ def load_into_network(network: nn.Module, weights: Weights, path: Path) -> None:
     if "policy.weight" in wanted and "advantage.weight" in weights:
         heads = {f"policy.{end}": weights[f"advantage.{end}"] for end in ("weight", "bias")}
         weights = weights | {name: _Q_TO_LOGIT_SCALE * one for name, one in heads.items()}
-    try:
-        network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
-    except KeyError as error:
+    if missing := [name for name in wanted if name not in weights]:
         raise ValueError(
-            f"start_from: {path} has no {error.args[0]}; PPO, RLLIB_PPO and DISTIL can start from "
+            f"start_from: {path} has no {missing[0]}; PPO, RLLIB_PPO and DISTIL can start from "
             "all policies of built-in networks, DQN and APEX can start from policies of DQN or "
             "APEX, and RECURRENT_PPO and custom networks can start from their own checkpoints"
-        ) from None
-    except RuntimeError as error:
-        raise ValueError(
-            f"start_from: {path} was trained on another board or with another model_config: {error}"
-        ) from None
+        )
+    for name, one in wanted.items():
+        if weights[name].shape != one.shape:
+            raise ValueError(
+                f"start_from: {path} was trained on another board or with another model_config: "
+                f"{name} is {weights[name].shape}, and here {tuple(one.shape)}"
+            )
+    network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
 
 
 def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
