@@ -86,8 +86,8 @@ def _load_frozen_policy(spec: SnakeSpec, vector: VectorBattlesnake) -> ActFn:
     shown = vector.observation.to_dict(), vector.single_observation_space.shape
     if seen != shown:
         raise ValueError(
-            f"the opponent {spec.source!r} has the observation {seen[0]} of shape {seen[1]}, "
-            f"but the games have {shown[0]} of shape {shown[1]}; "
+            f"the opponent {spec.source!r} has the observation {seen[0]['name']} of shape "
+            f"{seen[1]}, but the games have {shown[0]['name']} of shape {shown[1]}; "
             "use a policy with the same observation and board size"
         )
     return policy_loader.greedy_policy(values)
