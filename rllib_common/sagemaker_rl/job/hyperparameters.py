@@ -102,7 +102,8 @@ def hyperparameter(
         target: Dotted path of the field of RLlib's configuration that the hyperparameter sets, or
             "" if the names are equal. None means that the hyperparameter sets no such field.
         **bounds: ``minimum`` (0 if there is no bound and no target), ``maximum``, ``above`` and
-            ``below`` of a number, or of the values of a schedule.
+            ``below`` of a number, or of the values of a schedule; ``last_position``, the minimum
+            last position of a schedule (1: also a fraction of the run, or 2: only env steps).
     """
     metadata = {
         "help": help_text,
@@ -166,7 +167,7 @@ class CheckedFields:
                 value = convert_value(name, getattr(self, field.name), kind)
                 _check_finite(name, value)
                 if isinstance(value, list) and float in typing.get_args(kind):
-                    _check_schedule(name, value)
+                    _check_schedule(name, value, field.metadata["bounds"].get("last_position", 1))
                 _check_bounds(name, value, field.metadata["bounds"])
             except HyperparameterError as error:
                 raise HyperparameterError(
@@ -175,17 +176,18 @@ class CheckedFields:
             object.__setattr__(self, field.name, value)
 
 
-def _check_schedule(name: str, schedule: list[Any]) -> None:
+def _check_schedule(name: str, schedule: list[Any], last_position: float) -> None:
     """Reject a list that is no schedule ``[[position, value], ...]``."""
+    wanted = "must be a float, or a schedule [[0, value], [env_steps, value], ...]"
     with contextlib.suppress(TypeError, ValueError):
         steps = [step for step, _ in schedule]
         numbers = all(type(entry) in (int, float) for pair in schedule for entry in pair)
         if numbers and len(steps) > 1 and steps[0] == 0 and steps == sorted(set(steps)):
-            return
-    raise HyperparameterError(
-        f"{name} must be a float, or a schedule [[0, value], [env_steps, value], ...], got "
-        f"{schedule!r:.28}"
-    )
+            if steps[-1] >= last_position:
+                return
+            end = "the end of the run" if last_position == 1 else f"{last_position} env steps"
+            wanted = f"must end at position {last_position} ({end}) or later"
+    raise HyperparameterError(f"{name} {wanted}, got {schedule!r:.28}")
 
 
 def _check_bounds(name: str, value: Any, bounds: Mapping[str, float]) -> None:

@@ -31,7 +31,8 @@ from battlesnake_rl.mabs.envs.training_env_config import (
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import HyperparameterError, field_names, setting
 
-_SCHEDULE = "a number, or points [[env_steps, value], ...] (last position 1: fractions of the run)"
+_ENV_STEP_SCHEDULE = "a number, or points [[env_steps, value], ...]"
+_SCHEDULE = f"{_ENV_STEP_SCHEDULE} (last position 1: fractions of the run)"
 
 _learning_rate = functools.partial(
     setting, help_text=f"learning rate of Adam: {_SCHEDULE}", above=0
@@ -104,9 +105,10 @@ class DQNSettings(BatchedSettings):
     )
     epsilon: float | list[Any] = setting(
         [[0, 1.0], [40_000, 0.05]],
-        "probability of a random move: a number, or points [[env_steps, value], ...]",
+        f"probability of a random move: {_ENV_STEP_SCHEDULE}",
         minimum=0,
         maximum=1,
+        last_position=2,
     )
     epsilon_per_game: list[float] | None = setting(
         None, "[base, exponent] of a constant epsilon per game, which replaces --epsilon"
@@ -298,7 +300,9 @@ class RLlibPPOSettings(AlgorithmSettings):
     supports_policy_per_seat = True
     all_fields = True
 
-    lr: float | list[Any] = _learning_rate(3e-4)
+    lr: float | list[Any] = setting(
+        3e-4, f"learning rate of Adam: {_ENV_STEP_SCHEDULE}", above=0, last_position=2
+    )
     gamma: float = _discount(0.97)
     batch_size: int = setting(
         8192, "moves per iteration", target="train_batch_size_per_learner", minimum=1
@@ -309,7 +313,9 @@ class RLlibPPOSettings(AlgorithmSettings):
     clip_param: float = _clip(0.3)
     vf_loss_coeff: float = _value_weight(1.0)
     vf_clip_param: float = setting(math.inf, "maximum value loss of one move", above=0)
-    entropy_coeff: float | list[Any] = _entropy(0.01)
+    entropy_coeff: float | list[Any] = setting(
+        0.01, f"weight of the entropy bonus: {_ENV_STEP_SCHEDULE}", minimum=0, last_position=2
+    )
     kl_coeff: float = setting(0.2, "initial weight of the KL divergence", minimum=0)
     grad_clip: float | None = _grad_clip(None)
     num_envs_per_env_runner: int = _games(16)
