@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -153,7 +154,7 @@ class _StoppedError(Exception):
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_what_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "game.jsonl"
     played().save(path)
 
@@ -165,7 +166,10 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
         analyze_game(path, 100, on_update=stop)
     before = GameAnalysis.load(analysis_path(path))
     assert len(before.positions) == 5
-    after = analyze_game(path, 100)
+    analyzer = Mock(side_effect=PositionAnalyzer)
+    monkeypatch.setattr(game_analysis, "PositionAnalyzer", analyzer)
+    after = analyze_game(path, 50)
+    assert analyzer.call_args_list == [call(100)] * 7, "the stored node limit holds for all turns"
     assert after.is_complete
     for turn in before.positions.keys() - {mistake.turn for mistake in after.mistakes}:
         assert after.positions[turn] == before.positions[turn], "what was known is kept"

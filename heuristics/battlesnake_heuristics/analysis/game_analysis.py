@@ -197,8 +197,7 @@ def analyze_game(
 ) -> GameAnalysis:
     """Analyze the recorded game at ``path`` and save the result next to the game file.
 
-    An unfinished analysis resumes. Positions that were analyzed with at least the same node limit
-    are not analyzed again.
+    An unfinished analysis with at least this node limit resumes with its own node limit.
 
     Args:
         path: Replay file.
@@ -220,7 +219,7 @@ def analyze_game(
     save_s = 0.0
     on_update(analysis)
     try:
-        with contextlib.closing(_analyze_turns(missing[::-1], nodes, jobs)) as results:
+        with contextlib.closing(_analyze_turns(missing[::-1], analysis.nodes, jobs)) as results:
             for turn, position in results:
                 analysis.positions[turn] = position
                 if time.monotonic() - saved > max(1.0, _SAVE_TIME_RATIO * save_s):
