@@ -161,6 +161,10 @@ def test_what_an_input_is_worth_is_what_it_changes() -> None:
     assert by_name["own", "length"].value == 8 * len(board.you.body)
     assert by_name["board", "size"].attribution == 0  # constant in this game
     assert by_name["mean", "length"].attribution == 0  # not used in duels
+    far = boards[-1]
+    assert attribute_inputs(load_builtin(), board, [board, far]) == attribute_inputs(
+        load_builtin(), board, [far]
+    ), "each position counts once"
     assert 0 < static_win_probability(load_builtin(), board) < 1
     with pytest.raises(ValueError, match="trained for"):
         attribute_inputs(load_builtin(), next(positions("standard", 21, 2)), [])

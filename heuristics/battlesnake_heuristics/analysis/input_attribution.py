@@ -47,8 +47,8 @@ def attribute_inputs(
     Args:
         evaluation: Evaluation to explain.
         board: Position to explain, from the perspective of ``board.you``.
-        others: Positions of the same snake. The baseline is the mean over ``board`` and the
-            positions with as many living snakes as ``board``.
+        others: Positions of the same snake, with or without ``board``. The baseline is the mean
+            over ``board`` and the positions with as many living snakes as ``board``.
 
     Raises:
         ValueError: If the evaluation does not support the game.
@@ -56,8 +56,9 @@ def attribute_inputs(
     if reason := evaluation.unsupported_reason(board):
         raise ValueError(f"the evaluation does not support this game: {reason}")
     row, living = network_inputs(board), len(board.living)
-    comparable = [network_inputs(other) for other in others if len(other.living) == living]
-    baseline = np.rint(np.mean([*comparable, row], axis=0)).astype(np.int16)
+    same = (other for other in others if len(other.living) == living and other is not board)
+    comparable = [*map(network_inputs, same), row]
+    baseline = np.rint(np.mean(comparable, axis=0)).astype(np.int16)
     changed = np.repeat(row[None], len(row), axis=0)
     np.fill_diagonal(changed, baseline)
     now, *without = _win_probabilities(evaluation, np.concatenate((row[None], changed)), living)
