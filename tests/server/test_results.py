@@ -6,6 +6,7 @@ import json
 
 from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import compute_standings, format_table, to_dicts
+from battlesnake_server.arena.sprt_match import MatchScore
 
 
 def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: float) -> Seat:
@@ -63,6 +64,16 @@ def test_a_snake_without_moves_has_no_latency() -> None:
     )
     assert line.p50 is None
     assert " - " in format_table([line])
+
+
+def test_a_side_wins_if_only_its_snakes_reach_the_turn_limit() -> None:
+    four = StoredGame(number=0, turns=40, finished=False, seats=[
+        seat(0, "a", False, "", 0),
+        seat(1, "b", False, "wall-collision", 31),
+        seat(2, "a", False, "", 0),
+        seat(3, "b", False, "wall-collision", 12),
+    ])  # fmt: skip
+    assert MatchScore.from_games([four]).points == {0: 1.0}
 
 
 def test_points_count_the_places_of_each_game() -> None:

@@ -61,8 +61,6 @@ class MatchScore:
 
 def _side_0_score(game: StoredGame) -> float:
     """Return the score of side 0 in a game of a match: 0, 1/2 or 1."""
-    if not game.finished:
-        return 0.5
     eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
     return side0_points(assign_sides(len(eliminated_on), game.number), eliminated_on)
 
