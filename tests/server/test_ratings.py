@@ -31,5 +31,10 @@ def test_a_solo_game_changes_nothing() -> None:
     assert (rating.mu, rating.sigma) == (25, 25 / 3)
 
 
+def test_the_best_rank_counts_for_a_name_in_several_seats() -> None:
+    assert rate([[("a", 0), ("b", 1), ("a", 3), ("b", 2)]]) == rate([[("a", 0), ("b", 1)]])
+    assert rate([[("a", 0), ("a", 1)]]) == rate([[("a", 0)]])
+
+
 def test_survivors_at_the_turn_limit_tie() -> None:
     assert rank_snakes([("a", True, 0), ("b", True, 0)]) == [("a", 0), ("b", 0)]

@@ -60,16 +60,18 @@ class Ratings:
     def add_game(self, ranks: GameRanks) -> None:
         """Update the ratings with the result of one game.
 
-        A solo game does not change any rating.
+        The best rank counts for a name in several seats. A game of one name does not change any
+        rating.
         """
-        for name, _ in ranks:
+        best: dict[str, float] = {}
+        for name, rank in ranks:
+            best[name] = min(float(rank), best.get(name, rank))
             if name not in self._ratings:
                 self._ratings[name] = self._model.rating(name=name)
-        if len(ranks) < 2:
+        if len(best) < 2:
             return
-        teams = [[self._ratings[name]] for name, _ in ranks]
-        rated = self._model.rate(teams, ranks=[float(rank) for _, rank in ranks])
-        for (name, _), (rating,) in zip(ranks, rated, strict=True):
+        rated = self._model.rate([[self._ratings[name]] for name in best], [*best.values()])
+        for name, (rating,) in zip(best, rated, strict=True):
             self._ratings[name] = rating
 
     def get(self, name: str) -> Rating:
