@@ -355,15 +355,15 @@ def play(pages: Pages, **change: Any) -> dict[str, Any]:
 
 def test_visitors_start_games_that_are_stored(empty: Pages) -> None:
     client = empty.client
-    answer = client.post("/play", json=GAME_REQUEST)
+    answer = client.post("/play", json={**GAME_REQUEST, "snakes": ["hungry"] * 3})
     assert answer.status_code == 201
     assert answer.get_json()["page"] == f"./game/{answer.get_json()['game']}"
     game = wait_until_over(client, answer.get_json()["game"])
-    assert [snake["name"] for snake in game["snakes"]] == ["hungry", "hungry (2)"]
+    assert [snake["name"] for snake in game["snakes"]] == ["hungry", "hungry (2)", "hungry (3)"]
     (row,) = rows(empty)
     assert (row.uuid, row.seed, row.turns) == (game["id"], 3, len(game["frames"]) - 1)
     assert Replay.load(replay_of(row)).last.turn == row.turns
-    assert client.get("/").text.count('scope="row"') == 2
+    assert client.get("/").text.count('scope="row"') == 3
     # The second game finds the row of the first.
     assert client.post("/play", json=GAME_REQUEST).status_code == 201
     until(lambda: len(rows(empty)) == 2)

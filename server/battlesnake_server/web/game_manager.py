@@ -126,11 +126,12 @@ class GameRequest:
 
         A number in parentheses distinguishes repeated names.
         """
-        labels = [] if self.keyboard_player is None else [self.keyboard_player]
-        for entrant in self.snakes:
-            taken = sum(entrant.label == other for other in labels)
-            labels.append(entrant.label if not taken else f"{entrant.label} ({taken + 1})")
-        return labels
+        names = [] if self.keyboard_player is None else [self.keyboard_player]
+        names += [entrant.label for entrant in self.snakes]
+        return [
+            f"{name} ({count + 1})" if (count := names[:seat].count(name)) else name
+            for seat, name in enumerate(names)
+        ]
 
 
 def _parse_keyboard_player(root: Mapping[str, Any], roster: Roster) -> str | None:
