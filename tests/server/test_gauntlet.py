@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,9 @@ def test_the_snake_has_the_cpu_time_of_its_opponents(capfd: pytest.CaptureFixtur
     assert gauntlet_command.main(["opponents.yaml", "--clock=cpu", "--games=1"]) == 0
     name, head, _, row, *_ = filter(None, capfd.readouterr().out.splitlines())
     assert name.startswith("Opponents: ")
-    assert "| games | ours wins |" in head
+    assert "| time per move | games | ours wins |" in head
     wins = again[0]["wins"]
-    assert row.startswith("| t | own/thread, 1a2b3c4 | duel, 7x7 standard on standard | ")
+    assert row.startswith("| t | own/thread, 1a2b3c4 | duel, 7x7 standard on standard | CPU: ")
     assert f"| 3 | {wins}: {100 * wins / 3:.0f}% (" in row
 
 
@@ -79,6 +80,19 @@ def test_with_the_wall_clock_urls_play_and_failed_moves_are_listed(
     failed = line["failed_moves"]["mute"]["answer"]
     assert re.search(rf"mute {failed} answer\.\n$", shown)
     assert failed >= 2
+
+
+def test_games_follow_redirects_if_allowed(capfd: pytest.CaptureFixture[str]) -> None:
+    def moved(connection: socket.socket, head: bytes, body: bytes) -> bool:
+        found = misbehaving_snakes.http(b"", "302 Found", "Location: /there")
+        good = misbehaving_snakes.http(misbehaving_snakes.GOOD)
+        connection.sendall(found if head.startswith(b"POST /move ") else good)
+        return True
+
+    with misbehaving_snakes.snake(moved) as url:
+        write({"ours": "hungry", "moved": url}, {"num_snakes": 2})
+        (line,) = lines(capfd, "--games=1", "--follow-redirects")
+    assert line["failed_moves"] == {}
 
 
 def test_an_interrupted_gauntlet_prints_its_games_and_resumes(

@@ -202,7 +202,7 @@ def summarize_matchup(
 def format_table(lines: Sequence[dict[str, Any]]) -> str:
     """Format the matchups as a Markdown table, followed by the failed moves."""
     ours = lines[0]["snake"]
-    heads = ("opponent", "repository, commit", "game", "CPU time per move", "games", f"{ours} wins",
+    heads = ("opponent", "repository, commit", "game", "time per move", "games", f"{ours} wins",
              "opponents' wins", "draws")  # fmt: skip
     marks = ("---", "---", "---", "---:", "---:", "---", "---:", "---:")
     rows = [heads, marks, *(_format_cells(line) for line in lines)]
@@ -226,7 +226,7 @@ def _format_cells(line: dict[str, Any]) -> tuple[str, ...]:
     if line["board"] != "11x11 standard on standard":
         kind += f", {line['board']}"
     ours = f"{move_ms.pop(line['snake']):.1f} ms"
-    clock = f"{ours}, opponents {', '.join(f'{mean:.1f}' for mean in move_ms.values())} ms"
+    clock = f"CPU: {ours}, opponents {', '.join(f'{mean:.1f}' for mean in move_ms.values())} ms"
     return (
         " + ".join(opponents),
         "; ".join(line["repositories"]),

@@ -150,7 +150,10 @@ def _play_missing_games(
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
             for matchup, number in tournaments.items():
-                setup = plan.game_settings(matchup.board, matchup.names, players.sources)
+                setup = plan.game_settings(
+                    matchup.board, matchup.names, players.sources,
+                    address_policy=players.address_policy,
+                )  # fmt: skip
                 done = {game.number for game in played[matchup]}
                 bar.update(len(done))
                 for scheduled in list_missing_games(setup, arguments.games, done):
