@@ -84,7 +84,7 @@ def test_each_scenario_is_a_new_game_for_a_url(
 ) -> None:
     snake = misbehaving_snakes.Recorder(lambda body: b'{"move": "up"}')
     with misbehaving_snakes.snake(snake) as url:
-        assert main([two, "--snake", f"{url}/base"]) == 1
+        assert main([two, "--snake", f"label={url}/base"]) == 1
     assert "1 of 2" in capsys.readouterr().out
     requests = [
         (line.split()[1], json.loads(body)["game"]["id"])
