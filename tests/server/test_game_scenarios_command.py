@@ -122,10 +122,13 @@ def test_a_missing_or_invalid_response_fails(
 
 
 def test_a_served_snake_passes_the_same_scenarios(
-    serve: Callable[..., str], capsys: pytest.CaptureFixture[str]
+    serve: Callable[..., str], two: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--snake", serve("--snake", "territory")]) == 0
+    url = serve("--snake", "territory", "--send-decisions")
+    assert main(["--snake", url]) == 0
     assert "FAIL" not in capsys.readouterr().out
+    assert main([two, "--snake", url]) == 1
+    assert "not down" in capsys.readouterr().out, "the reasons that the snake sends are printed"
 
 
 def test_a_policy_may_reject_a_board(

@@ -465,7 +465,8 @@ async def request_single_move(
 ) -> Decision:
     """Play a game of one move with a snake behind a URL.
 
-    If the snake does not send a valid response, the decision's move is ``""``.
+    The decision contains the reasons that the snake sends. If the snake does not send a valid
+    response, the decision's move is ``""``.
     """
     async with HttpPlayer(url, body["game"]["timeout"] / 1000, address_policy) as player:
         await player.start(body)
@@ -473,4 +474,5 @@ async def request_single_move(
         await player.end(body)
     note = f"after {response.milliseconds:.0f} ms"
     reasons = (Reason(response.problem, note=note),) if response.problem else ()
-    return Decision(response.move or "", reasons, shout=response.shout)
+    decision = response.decision or Decision(response.move or "", reasons)
+    return replace(decision, shout=response.shout)
