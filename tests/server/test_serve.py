@@ -448,6 +448,17 @@ def test_a_reload_that_fails_keeps_the_old_snake(
         assert move(address) != first, "the next reload succeeds"
 
 
+def test_a_reload_runs_the_changed_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def move(state):\n    return 'up'\n")
+    with served(tmp_path, "--snake", str(path)) as (process, address, log):
+        assert move(address) == "up"
+        path.write_text("def move(state):\n    return 'left'\n")
+        process.send_signal(signal.SIGHUP)
+        until(lambda: len(workers(log, "Worker exiting")) == 1)
+        assert move(address) == "left"
+
+
 def test_development_reloads(tmp_path: Path) -> None:
     with started(tmp_path, *COMMAND, "serve", "--reload", "--snake=hungry") as (_, address, log):
         assert move(address) in MOVES

@@ -8,7 +8,8 @@ import logging
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         config = _merge_configuration(arguments)
-        app = create_app(config)
+        # The main process must not import the snake's code: a reload could not replace the code.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+            is_instant = pool.submit(_is_instant, config).result()
         _check_port_is_free(arguments.host, arguments.port)
     except ValueError as error:
         return print_error("battlesnake-gym serve", error)
@@ -66,12 +69,19 @@ def main(argv: list[str] | None = None) -> int:
         logging.basicConfig(level=logging.INFO)
         # Werkzeug's debugger stays off, because the debugger would execute code for anyone with
         # access to the port.
-        app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
+        create_app(config).run(
+            arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True
+        )
     else:
         address = f"{url_host(arguments.host)}:{arguments.port}"
-        threads = _NUM_INSTANT_THREADS if app.extensions["live_snake"].is_instant else _NUM_THREADS
+        threads = _NUM_INSTANT_THREADS if is_instant else _NUM_THREADS
         GunicornServer(lambda: create_app(config), address, threads).run()
     return 0
+
+
+def _is_instant(config: Mapping[str, Any]) -> bool:
+    """Build the application to check ``config``, and return whether the snake is instant."""
+    return bool(create_app(config).extensions["live_snake"].is_instant)
 
 
 def _check_port_is_free(host: str, port: int) -> None:
