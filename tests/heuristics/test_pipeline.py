@@ -1,6 +1,8 @@
 import itertools
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -93,6 +95,34 @@ def test_a_tree_walks_one_branch_and_says_which() -> None:
         ("yes?", "Always: yes"),
         ("leftward", "Likes left"),
     ]
+
+
+@pytest.mark.parametrize("result", [None, math.nan, "x"])
+@pytest.mark.parametrize("kind", [Filter, Preference])
+def test_a_rule_without_a_number_is_named(result: Any, kind: type[Filter | Preference]) -> None:
+    def careless(view: View, move: str) -> Any:
+        return result
+
+    for steps in ([kind(careless)], [walls, When(yes, [kind(careless)])]):
+        with pytest.raises(ValueError, match=f"careless must return a number .* got {result!r}"):
+            Pipeline(*steps)(board_of(OPEN))
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "message"),
+    [
+        (Pipeline, (yes,), "yes is not a rule"),
+        (Pipeline, (SAFE,), r"is not a rule; .* \* before a list"),
+        (When, (yes, upward), "must be a list, got Preference"),
+        (When, (yes, [], [no]), "no is not a rule"),
+        (When, (upward, []), "condition must be a function, got Preference"),
+    ],
+)
+def test_a_step_that_is_no_rule_is_rejected(
+    kind: Callable[..., object], arguments: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(*arguments)
 
 
 def test_the_seed_breaks_ties() -> None:

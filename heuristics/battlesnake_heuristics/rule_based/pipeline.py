@@ -112,7 +112,7 @@ class Filter:
 
         The function records the other moves as ruled out.
         """
-        penalties = {move: self.penalty(view, move) for move in verdict.remaining}
+        penalties = {move: _number(self.penalty, view, move) for move in verdict.remaining}
         least = min(penalties.values())
         vetoed = tuple(move for move in verdict.remaining if penalties[move] > least)
         if not vetoed and least == 0:
@@ -151,7 +151,7 @@ class Preference:
 
     def apply(self, view: View, verdict: Verdict) -> None:
         """Add the weighted score of each remaining move."""
-        added = {move: self.weight * self.score(view, move) for move in verdict.remaining}
+        added = {move: self.weight * _number(self.score, view, move) for move in verdict.remaining}
         for move, score in added.items():
             verdict.scores[move] += score
         verdict.reasons.append(
@@ -171,6 +171,12 @@ class When:
     then: Sequence[PipelineStep]
     otherwise: Sequence[PipelineStep] = ()
 
+    def __post_init__(self) -> None:
+        if not callable(self.condition):
+            raise ValueError(f"a condition must be a function, got {self.condition!r:.40}")
+        check_steps(self.then)
+        check_steps(self.otherwise)
+
     def apply(self, view: View, verdict: Verdict) -> None:
         """Evaluate the condition and apply the steps of the selected branch.
 
@@ -180,6 +186,19 @@ class When:
         note = f"{_first_docstring_line(self.condition)}: {'yes' if holds else 'no'}"
         verdict.reasons.append(Reason(f"{_function_name(self.condition)}?", note=note))
         apply_steps(self.then if holds else self.otherwise, view, verdict)
+
+
+def check_steps(steps: Sequence[PipelineStep]) -> None:
+    """Raise ``ValueError`` if ``steps`` is not a list of steps."""
+    if not isinstance(steps, Sequence):
+        raise ValueError(f"rules must be a list, got {steps!r:.40}")
+    for step in steps:
+        if not hasattr(step, "apply"):
+            name = getattr(step, "__name__", repr(step))
+            raise ValueError(
+                f"{name:.40} is not a rule; decorate a function with @Filter or @Preference, use "
+                "a condition in a When, and write * before a list"
+            )
 
 
 def apply_steps(steps: Sequence[PipelineStep], view: View, verdict: Verdict) -> None:
@@ -196,6 +215,7 @@ class Pipeline:
     """
 
     def __init__(self, *steps: PipelineStep, seed: int = 0) -> None:
+        check_steps(steps)
         self.steps = steps
         self._seed = seed
         self._random = random.Random(seed)
@@ -269,7 +289,8 @@ def _filter_moves(steps: Sequence[PipelineStep], view: View, remaining: list[str
                 step.then if step.condition(view) else step.otherwise, view, remaining
             )
         elif isinstance(step, Filter):
-            remaining = [move for move in remaining if step.penalty(view, move) == 0] or remaining
+            penalties = {move: _number(step.penalty, view, move) for move in remaining}
+            remaining = [move for move in remaining if penalties[move] == 0] or remaining
     return remaining
 
 
@@ -300,6 +321,24 @@ def explain(decision: Decision) -> str:
     first, second = (max((len(row[i]) for row in rows), default=0) for i in range(2))
     lines = [f"  {rule:<{first}}  {moves:<{second}}  {note}".rstrip() for rule, moves, note in rows]
     return "\n".join([decision.move or "no move", *lines])
+
+
+def _number(function: Measure, view: View, move: str) -> float:
+    """Return the number of a rule for a move.
+
+    Raises:
+        ValueError: If the rule returns no number; the message names the rule.
+    """
+    value = function(view, move)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(
+            f"{_function_name(function)} must return a number for {move}, got {value!r:.80}"
+        )
+    return number
 
 
 def _function_name(function: Callable[..., object]) -> str:

@@ -21,7 +21,13 @@ from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.rule_based.filters import ALIVE
-from battlesnake_heuristics.rule_based.pipeline import Filter, PipelineStep, Verdict, apply_steps
+from battlesnake_heuristics.rule_based.pipeline import (
+    Filter,
+    PipelineStep,
+    Verdict,
+    apply_steps,
+    check_steps,
+)
 from battlesnake_heuristics.rule_based.view import View
 
 RULES_VARIABLE = "rules"
@@ -61,13 +67,10 @@ def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
             f"{path} must define a list named {RULES_VARIABLE}, such as "
             f"rules = [walls, center * 2]; got {found!r:.80}"
         )
-    for step in found:
-        if not hasattr(step, "apply"):
-            name = getattr(step, "__name__", repr(step))
-            raise ValueError(
-                f"{path}: {name:.80} in {RULES_VARIABLE} is not a rule; decorate the function with "
-                "@Filter or @Preference, or use it in a When"
-            )
+    try:
+        check_steps(found)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return tuple(found)
 
 
