@@ -11,6 +11,7 @@ from functools import partial
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
+from battlesnake_gym.common.command_line import align_columns
 from battlesnake_heuristics.rating.match import DUEL, MatchSettings, play_game, side0_points
 
 _FIRST_SEED, _SEED_STEP = 1, 10_007
@@ -62,8 +63,8 @@ def format_duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
 
     The table has one row per snake and one column per opponent.
     """
-    lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in shares) + "     all"]
+    rows = [("", *shares, "all")]
     for name, row in shares.items():
-        cells = [f"{row[other]:8.0%}" if other in row else "       ." for other in shares]
-        lines.append(f"{name:<12}{''.join(cells)}{row['all']:8.0%}")
-    return "\n".join(lines)
+        cells = (f"{row[other]:.0%}" if other in row else "." for other in shares)
+        rows.append((name, *cells, f"{row['all']:.0%}"))
+    return align_columns(rows, right=range(1, len(rows) + 1))

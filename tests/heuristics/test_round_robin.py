@@ -21,6 +21,7 @@ def test_a_game_is_played_to_its_end() -> None:
 def test_the_table_shares_all_points() -> None:
     shares = play_duels(["random", "safe-random", "territory"], 4, "standard")
     table = format_duel_table(shares).splitlines()
+    assert table[0].split() == ["territory", "safe-random", "random", "all"]
     assert table[1].startswith("territory")
     assert [row.split()[-1] for row in table[1:]] == ["100%", "50%", "0%"]
     assert play_duels(["safe-random", "cautious"], 3, "standard") == play_duels(

@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.json:
             command_line.print_json(scores)
         else:
-            sys.stdout.write(format_duel_table(scores) + "\n")
+            sys.stdout.write(format_duel_table(scores))
         return 0
     if options.json:
         command_line.print_json([{"name": k, "description": v} for k, v in descriptions.items()])
