@@ -28,6 +28,7 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.snake_spec import SnakeSpec
+from battlesnake_gym.snakes import make, may_use_time
 from battlesnake_heuristics.rating.ladder import (
     DEFAULT_MATCH_SETTINGS,
     Ladder,
@@ -84,6 +85,9 @@ def main(argv: list[str] | None = None) -> int:
         stored_tournament.check_playable(
             replace(setup, game_spec=replace(setup.game_spec, num_snakes=1), is_match=False)
         )
+        (entrant,) = setup.entrants
+        if not entrant.is_remote and not may_use_time(str(entrant), make(str(entrant))):
+            command.reject_given(arguments, ["move_time"], "on snakes that do not search")
         engine = open_database(arguments.database)
         pool = (
             open_ray_pool(arguments.ray_address, setup)
