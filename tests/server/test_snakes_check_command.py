@@ -39,8 +39,9 @@ def mine(seed):
 snakes.register("mine", mine)
 """
 FLOOD = """
+@Filter
 def crowd(view, move):
-    return -view.num_reachable(move)
+    return view.num_reachable(move)
 
 RULES ="""
 REGRESSIONS = {
@@ -75,7 +76,7 @@ def test_a_planted_regression_is_refused(name: str, capsys: pytest.CaptureFixtur
     assert GOOD.count(old) == 1
     worse = GOOD.replace(old, new)
     if new == FLOOD:
-        worse = worse.replace("[space, distance]", "[crowd, distance]")
+        worse = worse.replace("dead_ends,\n", "crowd,\n")
     words = [written("new", worse), "--against", written("old", GOOD)]
     assert snakes_check_command.main(words) == 1
     assert "REJECTED: " in capsys.readouterr().out
