@@ -143,7 +143,14 @@ def register(name: str, factory: StrategyFactory, *, in_engine: bool = False) ->
         factory: Function that builds a strategy from a seed.
         in_engine: Whether the snake plays like the engine's snake of the same name
             (`ENGINE_SNAKES`).
+
+    Raises:
+        ValueError: If commands would read the name as another snake.
     """
+    spec = SnakeSpec.parse(str(name))
+    is_other = spec.is_remote or spec.is_file or name in ("", BUILTIN_POLICY_NAME)
+    if is_other or spec != SnakeSpec(name):
+        raise ValueError(f"commands cannot find a snake named {name!r}; register it as my-snake")
     _factories[name] = factory
     _extension_files[name] = extensions.current_extension_file()
     (_engine_names.add if in_engine else _engine_names.discard)(name)
@@ -181,7 +188,10 @@ def make(name: str, seed: int = 0) -> Strategy:
         OSError: If a file cannot be read.
     """
     with named_errors(name, (ValueError, OSError)):
-        return factory(name)(seed)
+        strategy = factory(name)(seed)
+        if not callable(strategy):
+            raise TypeError(f"the snake's factory must return a strategy, got {strategy!r:.60}")
+        return strategy
 
 
 @contextlib.contextmanager

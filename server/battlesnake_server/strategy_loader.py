@@ -198,10 +198,8 @@ def load_factory(name: str) -> StrategyFactory:
 
     The errors equal the errors of `snakes.make`.
     """
-    with snakes.named_errors(name, (ValueError, OSError)):
-        factory = snakes.factory(name)
-        factory(0)  # Reject a snake that cannot play before its first game.
-    return factory
+    snakes.make(name)  # Reject a snake that cannot play before its first game.
+    return snakes.factory(name)
 
 
 def strategy_factory(

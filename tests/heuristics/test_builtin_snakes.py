@@ -1,5 +1,6 @@
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from battlesnake_gym.rules import MOVES, RULESETS, Game
 from battlesnake_gym.rules.state import Settings
 from battlesnake_heuristics.builtin_snakes import BUILTIN_SNAKES
 from battlesnake_heuristics.rating.match import MatchSettings, play_game
+from battlesnake_heuristics.rule_based.pipeline import Pipeline
 from tests.heuristics.conftest import board_of
 
 
@@ -20,6 +22,23 @@ def test_a_dozen_snakes_are_registered_with_a_description() -> None:
         assert snakes.description(name).endswith(".")
     with pytest.raises(ValueError, match=r"'nobody'.* `battlesnake-gym snakes`"):
         snakes.description("nobody")
+
+
+@pytest.mark.parametrize("name", ["", "a@4", "a=b", "a.py", "http://a", "policy:a", "shipped"])
+def test_a_name_that_commands_cannot_find_is_rejected(name: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot find a snake named '{name}'"):
+        snakes.register(name, snakes.factory("hungry"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [(Pipeline(), "function that returns the pipeline"), (lambda seed: None, "got None")],
+)
+def test_a_factory_without_a_strategy_is_rejected(wrong: Any, message: str) -> None:
+    with snakes.capture_registrations():
+        snakes.register("wrong", wrong)
+        with pytest.raises(ValueError, match=f"wrong cannot play: TypeError: .*{message}"):
+            snakes.make("wrong")
 
 
 @pytest.mark.parametrize("ruleset", sorted(RULESETS))

@@ -225,7 +225,14 @@ class Pipeline:
         """Choose a move for ``board.you`` within a few milliseconds.
 
         The pipeline ignores the time budget ``seconds``.
+
+        Raises:
+            TypeError: If ``board`` is no board, because the pipeline was registered as a factory.
         """
+        if not isinstance(board, Board):
+            raise TypeError(
+                "register a function that returns the pipeline, such as lambda seed: Pipeline(...)"
+            )
         verdict, view = Verdict(), View(board)
         if board.game.settings.view_radius is not None:
             self._random.seed(f"{self._seed} {board.turn}")
