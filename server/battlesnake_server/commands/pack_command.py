@@ -18,7 +18,7 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.common.command_line import Parser, output_file, positive, print_error
 from battlesnake_gym.common.files import check_replaceable, write_atomically
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME
+from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_heuristics.rule_based import filters, policy_rules
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_server import bundle
@@ -110,6 +110,8 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     files: dict[str, bytes] = {}
     if (given := options.extension) and not given.exists():
         raise ValueError(f"{given} does not exist; for a built-in snake, give --snake {given}")
+    if given and given.suffix != ".py":
+        raise ValueError(f"EXTENSION must be a Python file, got {given}; omit it")
     own_snakes, own_filters, has_rules = _read_extension(options.extension, files)
     if options.policy:
         metadata["filters"] = _select_filters(options, own_filters)
@@ -184,17 +186,22 @@ def _select_snake(
     options: argparse.Namespace, registered: dict[str, snakes.StrategyFactory]
 ) -> str:
     """Return the name of the snake that plays."""
-    if options.snake:
+    if not (options.extension or options.snake):
+        raise ValueError("nothing to pack; give EXTENSION, --snake, --policy or --evaluation")
+    if options.snake and (registered or not options.extension):
         if options.snake not in registered:
             if options.extension:
-                listed = ", ".join(registered) or "none"
                 raise ValueError(
-                    f"{options.extension.name} registers no snake {options.snake!r}, only {listed}"
+                    f"{options.extension.name} registers no snake {options.snake!r}, only "
+                    f"{', '.join(registered)}"
                 )
             snakes.make(options.snake)
+            if snakes.is_path(SnakeSpec.parse(options.snake)):
+                raise ValueError(
+                    f"--snake must be a registered name, got {options.snake!r}; give a Python file "
+                    "as EXTENSION, or a policy as --policy"
+                )
         return str(options.snake)
-    if not options.extension:
-        raise ValueError("nothing to pack; give EXTENSION, --snake, --policy or --evaluation")
     if len(registered) != 1:
         remedy = "choose with --snake" if registered else "call battlesnake_gym.snakes.register"
         raise ValueError(
