@@ -84,7 +84,7 @@ def with_nodes(name: str, build: StrategyFactory, nodes: int) -> StrategyFactory
     def make_search(seed: int) -> FixedNodesSearch:
         strategy = build(seed)
         if not isinstance(strategy, NodeLimitedStrategy):
-            raise ValueError(f"{name!r} does not search, so @{nodes} has no effect; omit it")
+            raise ValueError(f"{name!r} does not search or sets its own nodes, so omit @{nodes}")
         return FixedNodesSearch(strategy, nodes)
 
     return make_search
