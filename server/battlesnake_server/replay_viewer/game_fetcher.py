@@ -71,8 +71,8 @@ class _RemoteGameNotFoundError(ReplayError):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options ``--ruleset`` and ``--map`` of `resolve_game`."""
-    parser.add_argument("--ruleset", default="", metavar="NAME", help="ruleset of a fetched game, "
-        "if neither the engine nor the frames specify the ruleset")  # fmt: skip
+    parser.add_argument("--ruleset", default="", metavar="NAME", help="ruleset of a fetched game "
+        "(default: from the engine or the frames)")  # fmt: skip
     parser.add_argument(
         "--map", default="", metavar="NAME", help="map of a fetched game; requires --ruleset"
     )
