@@ -212,9 +212,9 @@ def parser() -> Parser:
     add("--host", type=parse_host, default="127.0.0.1", help="address to listen on")
     add("--port", type=port, default=os.environ.get("PORT") or 8000,
         help="port to listen on (default: $PORT or 8000)")  # fmt: skip
-    add("--color", help=f"snake color, #rrggbb (default: {DEFAULT_CONFIG['COLOR']})")
-    add("--head", help=f"snake head, e.g. evil (default: {DEFAULT_CONFIG['HEAD']})")
-    add("--tail", help=f"snake tail, e.g. bolt (default: {DEFAULT_CONFIG['TAIL']})")
+    add("--color", help=f"snake color, #rrggbb (default: its own, or {DEFAULT_CONFIG['COLOR']})")
+    add("--head", help=f"snake head, e.g. evil (default: its own, or {DEFAULT_CONFIG['HEAD']})")
+    add("--tail", help=f"snake tail, e.g. bolt (default: its own, or {DEFAULT_CONFIG['TAIL']})")
     add("--author", help="your user name on arena.battlesnake.com")
     add("--ponder", action="store_true", default=None,
         help="search on one core while waiting for the opponents' moves")  # fmt: skip
