@@ -72,7 +72,7 @@ def _read_level(state: State) -> int:
     return sum(1 << (state.width - 1 - x) for x in bits)
 
 
-def level_cells(level: int, width: int) -> list[Point]:
+def _level_cells(level: int, width: int) -> list[Point]:
     """List the cells of the bottom row that store this level.
 
     If the number has more binary digits than the board has columns, the last digits are off the
@@ -99,7 +99,7 @@ def _build_level(game: Game, state: State, level: int) -> None:
     old_walls = set(state.hazards)
     inside = _maze_walls(game_rand(game, state.turn), size)
     state.hazards = (
-        level_cells(level, state.width)
+        _level_cells(level, state.width)
         + [(x + corner[0], y + corner[1]) for x, y in inside]
         + _cells_outside(state, size, corner)
     )

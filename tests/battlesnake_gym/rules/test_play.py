@@ -1,20 +1,15 @@
-"""Starts and whole games on every map, and rejected input."""
+"""Starts on every map, turns on small boards, and rejected input."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from battlesnake_gym import rules
 from battlesnake_gym.rules import (
     MAPS,
-    MOVES,
-    RULESETS,
     Game,
     Point,
     RulesError,
@@ -22,9 +17,10 @@ from battlesnake_gym.rules import (
     Snake,
     State,
 )
-from battlesnake_gym.rules.maps import solo_maze
+from battlesnake_gym.rules.stages import default_move
 
 IDS = tuple(f"s{i}" for i in range(17))
+BARE = Game(map="", settings=Settings(food_spawn_chance=0, minimum_food=0))
 
 
 def smallest_start(map_id: str, **settings: int) -> tuple[Game, State]:
@@ -114,32 +110,6 @@ class TestMaps:
             rules.step(game, state, dict.fromkeys(IDS, "up"))
         assert state == before
 
-    @pytest.mark.parametrize(
-        ("before", "level", "bits"),
-        [
-            ([(6, 0)], 2, [(5, 0)]),
-            ([(x, 0) for x in range(1, 7)], 64, [(0, 0)]),
-            # 128 has eight digits for seven cells: the first one is at the left border, where the
-            # following turns read it as 64.
-            ([(x, 0) for x in range(7)], 128, [(0, 0)]),
-            ([(0, 0)], 65, [(0, 0), (6, 0)]),
-            # Cells off the board are not part of the number.
-            ([(-1, 0), (5, 0), (7, 0)], 3, [(5, 0), (6, 0)]),
-        ],
-    )
-    def test_the_bottom_row_stores_the_level_of_a_maze(
-        self, before: list[Point], level: int, bits: list[Point]
-    ) -> None:
-        game, state = smallest_start("solo_maze")
-        state.food, state.hazards = [], before
-        rules.step(game, state, {"s0": "up"})
-        assert state.snakes[0].length == level + 3
-        assert [cell for cell in state.hazards if cell[1] == 0] == bits
-
-    def test_the_last_digits_of_a_long_level_are_off_the_board(self) -> None:
-        assert solo_maze.level_cells(0b1000_0001, width=7) == [(0, 0), (7, 0)]
-        assert solo_maze.level_cells(0b10_0000_0110, width=7) == [(0, 0), (7, 0), (8, 0)]
-
     def test_an_extreme_maze_level_is_rejected(self) -> None:
         game, state = smallest_start("solo_maze")
         state = rules.start(game, 25, 25, IDS[:1])
@@ -148,53 +118,86 @@ class TestMaps:
             rules.step(game, state, {"s0": "right"})
 
 
-SIZES = st.integers(1, 25)
-SETTINGS = st.builds(
-    Settings,
-    food_spawn_chance=st.integers(-5, 120),
-    minimum_food=st.integers(-1, 12),
-    hazard_damage_per_turn=st.integers(-100, 150),
-    shrink_every_n_turns=st.integers(0, 12),
-)
+def board(*bodies: list[Point], size: int = 11, turn: int = 5) -> State:
+    """A board of snakes a, b, c, ... with full health."""
+    snakes = [Snake("abcdefgh"[i], list(body)) for i, body in enumerate(bodies)]
+    return State(turn, size, size, snakes)
 
 
-@given(
-    st.builds(
-        Game,
-        ruleset=st.sampled_from([*RULESETS, "squad"]),
-        map=st.sampled_from(sorted(MAPS)),
-        settings=SETTINGS,
-        seed=st.integers(1, 2**40),
-        solo=st.booleans(),
-    ),
-    SIZES,
-    SIZES,
-    st.integers(0, 16),
-    st.booleans(),
-    st.randoms(use_true_random=False),
-)
-def test_any_game_is_rejected_or_reproducible(
-    game: Game, width: int, height: int, count: int, advertised: bool, rand: random.Random
-) -> None:
-    board_map = MAPS[game.map]
-    if advertised:
-        width, height = rand.choice(board_map.sizes)
-        count = rand.randint(*board_map.players)
-    try:
-        state = rules.start(game, width, height, IDS[:count])
-    except RulesError:
-        return
-    turns = 40
-    for _ in range(turns):
-        if rules.is_over(game, state):
-            break
-        moves = {snake_id: rand.choice([*MOVES, "?"]) for snake_id in IDS[:count]}
-        twin = copy.deepcopy(state)
-        rules.step(game, state, moves)
-        rules.step(game, twin, moves)
-        assert twin == state
-        food_on_board = [0 <= x < width and 0 <= y < height for x, y in state.food]
-        assert all(food_on_board)
+def line(head: Point, length: int, dx: int = 0, dy: int = -1) -> list[Point]:
+    """A straight body; by default it extends down from the head."""
+    return [(head[0] + i * dx, head[1] + i * dy) for i in range(length)]
+
+
+def play(state: State, *moves: str, game: Game = BARE) -> State:
+    rules.step(
+        game, state, {snake.id: move for snake, move in zip(state.snakes, moves, strict=True)}
+    )
+    return state
+
+
+class TestMove:
+    @pytest.mark.parametrize(
+        ("body", "move"),
+        [
+            ([(5, 5), (5, 4)], "up"),
+            ([(5, 5), (5, 6)], "down"),
+            ([(5, 5), (6, 5)], "left"),
+            ([(5, 5), (4, 5)], "right"),
+            ([(5, 5), (5, 5)], "up"),
+            ([(0, 5), (10, 5)], "right"),
+            ([(10, 5), (0, 5)], "left"),
+            ([(5, 0), (5, 10)], "up"),
+            ([(5, 10), (5, 0)], "down"),
+            ([(0, 0), (10, 10)], "right"),
+            ([(5, 5), (7, 7)], "up"),
+            ([(5, 5)], "up"),
+        ],
+    )
+    def test_default_move(self, body: list[Point], move: str) -> None:
+        assert default_move(body) == move
+
+    @pytest.mark.parametrize("answer", ["", "UP", "nope", "left "])
+    def test_invalid_moves_go_straight_ahead(self, answer: str) -> None:
+        state = play(board(line((5, 5), 3, dx=-1, dy=0), line((9, 9), 3)), answer, "up")
+        assert state.snakes[0].head == (6, 5)
+
+    def test_every_living_snake_needs_a_move(self) -> None:
+        state = board(line((5, 5), 3), line((9, 9), 3))
+        with pytest.raises(RulesError, match="'b'"):
+            rules.step(BARE, state, {"a": "up"})
+        assert state == board(line((5, 5), 3), line((9, 9), 3))
+
+    def test_without_any_move_only_the_turn_number_changes(self) -> None:
+        state = board(line((5, 5), 3), line((9, 9), 3))
+        rules.step(BARE, state, {})
+        assert [snake.head for snake in state.snakes] == [(5, 5), (9, 9)]
+        assert [snake.health for snake in state.snakes] == [99, 99]
+
+
+class TestFood:
+    def test_duplicate_food_grows_twice(self) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        state.food = [(5, 6), (5, 6)]
+        play(state, "up", "up")
+        assert state.snakes[0].length == 5
+
+
+class TestRoyale:
+    @pytest.mark.parametrize("every", [0, -1])
+    def test_a_shrink_interval_below_1_is_rejected(self, every: int) -> None:
+        game = Game("royale", "", Settings(shrink_every_n_turns=every))
+        state = board([(5, 5)] * 3, [(7, 7)] * 3)
+        with pytest.raises(RulesError, match=rf"shrink_every_n_turns.* 1 .*{every}\b"):
+            play(state, "up", "up", game=game)
+        assert state == board([(5, 5)] * 3, [(7, 7)] * 3)
+
+
+class TestRulesets:
+    def test_after_the_end_only_the_clock_runs(self) -> None:
+        state = board(line((5, 5), 3))
+        rules.step(BARE, state, {"a": "up"})
+        assert (state.turn, state.snakes[0].head, state.snakes[0].health) == (6, (5, 5), 100)
 
 
 def test_the_sizes_that_maps_are_made_for_have_a_middle() -> None:
