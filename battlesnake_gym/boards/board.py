@@ -211,11 +211,6 @@ class Board(State):
         return seen
 
     @property
-    def living(self) -> list[Snake]:
-        """Living snakes, in board order."""
-        return [snake for snake in self.snakes if not snake.eliminated_cause]
-
-    @property
     def you(self) -> Snake:
         """The snake that must move.
 

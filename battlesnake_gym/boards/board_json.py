@@ -135,7 +135,7 @@ def request_to_dict(game: Game, state: State, you: Snake | None) -> dict[str, An
         "board": {
             "height": state.height,
             "width": state.width,
-            "snakes": [snake_to_dict(snake) for snake in state.snakes if snake.alive],
+            "snakes": [snake_to_dict(snake) for snake in state.living],
             "food": _food_to_dicts(game, state),
             "hazards": _cells_to_dicts(state.hazards),
         },

@@ -95,7 +95,7 @@ def _eliminate_collided_snakes(state: State, you_id: str | None) -> None:
     No living head is in the body of ``you``, and the head of ``you`` is in no living body. A snake
     that shares a cell with ``you`` is therefore eliminated.
     """
-    players = [snake for snake in state.snakes if snake.alive]
+    players = state.living
     yours = {cell for snake in players if snake.id == you_id for cell in snake.body}
     others = [snake for snake in players if snake.id != you_id]
     for snake in others:

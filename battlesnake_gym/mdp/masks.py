@@ -36,7 +36,7 @@ from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.rulesets import wraps
-from battlesnake_gym.rules.stages import find_snake, health_after, living_snakes
+from battlesnake_gym.rules.stages import find_snake, health_after
 from battlesnake_gym.rules.state import MOVES, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
@@ -163,7 +163,7 @@ def move_faults(game: Game, state: State, snake_id: str, move: str) -> int:
     cell = board.step(own.head, move)
     if cell is None:
         return WALL
-    players = living_snakes(state)
+    players = state.living
     others = [snake for snake in players if snake is not own]
     return (
         NECK * (own.length > 1 and cell == own.body[1] != own.head)

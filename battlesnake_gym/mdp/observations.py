@@ -40,7 +40,7 @@ from battlesnake_gym.boards.grid import cell_indices, first_reached_by_turn, gri
 from battlesnake_gym.boards.limited_view import HIDDEN_POINT, limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_gym.rules.stages import default_move, find_snake, living_snakes
+from battlesnake_gym.rules.stages import default_move, find_snake
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
 Bytes = NDArray[np.uint8]
@@ -458,7 +458,7 @@ def _encode_planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     for x, y in state.food:
         view["food"][y, x] = 255
     _add_hazards(view["hazards"], state, 51)
-    for snake in living_snakes(state):
+    for snake in state.living:
         body = view["own_body" if snake is own else "other_bodies"]
         for (x, y), turns in _turns_until_free(snake).items():
             body[y, x] = (
@@ -491,7 +491,7 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
     simultaneously, one cell per turn.
     """
     shape = grid(state.width, state.height)
-    snakes = [own, *(snake for snake in living_snakes(state) if snake is not own)]
+    snakes = [own, *(snake for snake in state.living if snake is not own)]
     lengths = [snake.length for snake in snakes]
 
     # Entry i of each list is the union of the first i segments of one body.
@@ -553,7 +553,7 @@ def _encode_starter_planes(state: State, own: Snake, numbered: bool = False) -> 
     for x, y in state.food:
         view["food"][y, x] = 250
     _add_hazards(view["hazards"], state, 50)
-    for snake in living_snakes(state):
+    for snake in state.living:
         plane = view["own_snake" if snake is own else "other_snakes"]
         for position, (x, y) in reversed(list(enumerate(snake.body, start=1))):
             if (x, y) == HIDDEN_POINT:

@@ -11,7 +11,6 @@ Tests compare the results of the compiled engine with these rules.
 
 from __future__ import annotations
 
-from .errors import RulesError
 from .gorand import GoRand
 from .maps import MAPS, Map, known_maps, register_map
 from .play import MAX_SIZE, start, step
@@ -25,6 +24,7 @@ from .state import (
     START_LENGTH,
     Game,
     Point,
+    RulesError,
     Settings,
     Snake,
     State,

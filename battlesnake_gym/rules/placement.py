@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from .errors import RulesError
 from .food import free_cells
 from .gorand import GoRand
-from .state import START_LENGTH, Point, Snake, State
+from .state import START_LENGTH, Point, RulesError, Snake, State
 
 MAX_SNAKES = 16
 _NUM_CORNER_AND_SIDE_STARTS = 8

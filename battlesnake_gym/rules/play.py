@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from battlesnake_gym.common.suggestions import unknown_name_message
 
-from .errors import RulesError
 from .maps import MAPS, Map, known_maps
 from .placement import MAX_SNAKES
-from .royale import check_shrink_interval
 from .rulesets import RULESETS, is_over, ruleset_name
-from .stages import Moves
-from .state import Game, Snake, State
+from .stages import Moves, check_shrink_interval
+from .state import Game, RulesError, Snake, State
 
 MAX_SIZE = 25
 DEFAULT_BOARD_SIZE = 11

@@ -8,7 +8,6 @@ from .stages import (
     damage_on_hazards,
     eliminate_losers,
     feed,
-    living_snakes,
     move,
     move_wrapped,
     shrink,
@@ -69,4 +68,4 @@ def is_over(game: Game, state: State) -> bool:
     In the ruleset ``solo`` and with ``game.solo``, the game ends when no snake is living.
     """
     alone = game.solo or game.ruleset == "solo"
-    return len(living_snakes(state)) < (1 if alone else 2)
+    return len(state.living) < (1 if alone else 2)

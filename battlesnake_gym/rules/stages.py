@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from .errors import RulesError
-from .royale import royale_hazards
-from .state import MAX_HEALTH, OFFSETS, Game, Point, Snake, State
+from .food import game_rand
+from .state import MAX_HEALTH, OFFSETS, Game, Point, RulesError, Snake, State
 
 Moves = Mapping[str, str]
 """Moves by snake id.
@@ -33,11 +32,6 @@ class Stage:
 def _is_initialization(state: State, moves: Moves) -> bool:
     """Return whether the stages run for the initialization before the first turn."""
     return state.turn <= 0 and not moves
-
-
-def living_snakes(state: State) -> list[Snake]:
-    """List the snakes that are not eliminated, in seat order."""
-    return [snake for snake in state.snakes if not snake.eliminated_cause]
 
 
 def find_snake(state: State, snake_id: str) -> Snake:
@@ -63,7 +57,7 @@ def move(game: Game, state: State, moves: Moves) -> None:
     """
     if not moves:
         return
-    players = living_snakes(state)
+    players = state.living
     for snake in players:
         if snake.id not in moves:
             raise RulesError(
@@ -107,7 +101,7 @@ def move_wrapped(game: Game, state: State, moves: Moves) -> None:
     A head that leaves the board enters the opposite side.
     """
     move(game, state, moves)
-    for snake in living_snakes(state):
+    for snake in state.living:
         x, y = snake.body[0]
         snake.body[0] = wrap(x, state.width), wrap(y, state.height)
 
@@ -123,7 +117,7 @@ def starve(game: Game, state: State, moves: Moves) -> None:
     """Subtract one health from every living snake."""
     if _is_initialization(state, moves):
         return
-    for snake in living_snakes(state):
+    for snake in state.living:
         snake.health -= 1
 
 
@@ -131,7 +125,7 @@ def damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
     """Reduce the health of snakes with the head on hazards without food."""
     if _is_initialization(state, moves):
         return
-    for snake in living_snakes(state):
+    for snake in state.living:
         layers = state.hazards.count(snake.head)
         if layers and snake.head not in state.food:
             snake.health = max(0, _health_after_layers(game, snake.health, layers))
@@ -179,7 +173,7 @@ def feed(game: Game, state: State, moves: Moves) -> None:
     """
     left = []
     for cell in state.food:
-        eaters = [snake for snake in living_snakes(state) if snake.head == cell]
+        eaters = [snake for snake in state.living if snake.head == cell]
         for snake in eaters:
             snake.health = MAX_HEALTH
             grow(snake)
@@ -198,12 +192,12 @@ def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
     if _is_initialization(state, moves):
         return
     turn = state.turn + 1
-    for snake in living_snakes(state):
+    for snake in state.living:
         if snake.health <= 0:
             eliminate(snake, "out-of-health", turn)
         elif not all(map(state.inside, snake.body)):
             eliminate(snake, "wall-collision", turn)
-    players = living_snakes(state)
+    players = state.living
     longest_first = sorted(players, key=lambda snake: -snake.length)
     collisions = [(snake, find_collision(snake, longest_first)) for snake in players]
     for snake, (cause, by) in collisions:
@@ -240,6 +234,42 @@ def always_grow(game: Game, state: State, moves: Moves) -> None:
         snake.health = MAX_HEALTH
         if snake.body[-2:] != [snake.body[-1]] * 2:
             grow(snake)
+
+
+def royale_hazards(game: Game, state: State) -> list[Point]:
+    """List the hazards of the ruleset and the map ``royale``: the cells outside a rectangle.
+
+    The rectangle shrinks on one random side every ``shrink_every_n_turns`` turns.
+    """
+    rand = game_rand(game)
+    left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
+    for _ in range((state.turn + 1) // game.settings.shrink_every_n_turns):
+        if left > right or bottom > top:
+            # The rectangle is empty, so further draws would have no effect.
+            break
+        side = rand.intn(4)
+        left += side == 0
+        right -= side == 1
+        bottom += side == 2
+        top -= side == 3
+    return [
+        (x, y)
+        for x in range(state.width)
+        for y in range(state.height)
+        if not (left <= x <= right and bottom <= y <= top)
+    ]
+
+
+def check_shrink_interval(game: Game, state: State) -> None:
+    """Raise `RulesError` if ``shrink_every_n_turns`` is less than 1."""
+    every = game.settings.shrink_every_n_turns
+    if every < 1:
+        is_royale = "royale" in (game.ruleset, game.map)
+        where = "in a royale game" if is_royale else f"on map {game.map!r}"
+        raise RulesError(
+            f"shrink_every_n_turns must be 1 or more {where}, got {every}: "
+            "set it to 25, the default"
+        )
 
 
 def shrink(game: Game, state: State, moves: Moves) -> None:

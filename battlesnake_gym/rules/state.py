@@ -1,9 +1,17 @@
-"""Data types of the rules: a position, its snakes, and the constants of a game."""
+"""Data types of the rules: a position, its snakes, the constants of a game, and the error."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+
+class RulesError(ValueError):
+    """Error for invalid arguments or positions.
+
+    The message contains the field, the value and a remedy.
+    """
+
 
 Point = tuple[int, int]
 """A cell ``(x, y)``.
@@ -149,6 +157,11 @@ class State:
     hazards: list[Point] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     new_food: int = field(default=0, compare=False)
+
+    @property
+    def living(self) -> list[Snake]:
+        """Living snakes, in board order."""
+        return [snake for snake in self.snakes if not snake.eliminated_cause]
 
     def inside(self, cell: Point) -> bool:
         """Return whether ``cell`` is on the board."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import RulesError
 from ..placement import MAX_SNAKES
-from ..state import Game, State
+from ..state import Game, RulesError, State
 
 MapFunction = Callable[[Game, State], None]
 """Function of a map that changes the state in place."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..food import game_rand, standard_food
 from ..placement import place_start_food, put_snakes
-from ..royale import check_shrink_interval
+from ..stages import check_shrink_interval
 from ..state import Game, Point, State
 from .base import Map
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import RulesError
 from ..food import standard_food
-from ..state import Game, Point, State
+from ..state import Game, Point, RulesError, State
 from . import standard
 from .base import Map
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..food import standard_food
-from ..royale import check_shrink_interval, royale_hazards
+from ..stages import check_shrink_interval, royale_hazards
 from ..state import Game, State
 from .base import Map
 from .standard import setup

@@ -5,9 +5,8 @@ The hazards finally fill the board.
 
 from __future__ import annotations
 
-from ..errors import RulesError
 from ..food import game_rand, standard_food
-from ..state import Game, State
+from ..state import Game, RulesError, State
 from .base import Map
 from .standard import setup
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from ..food import standard_food
-from ..stages import living_snakes
 from ..state import Game, Point, State
 from .base import Map
 from .standard import setup
@@ -32,7 +31,7 @@ def trails(state: State) -> list[Point]:
         if y < height:
             hazards += [(x, y)] * (layers - 1)
     hazards += pending_trails(state)
-    heads = {snake.head for snake in living_snakes(state)}
+    heads = {snake.head for snake in state.living}
     laid = [(x, y - height) for x, y in state.hazards if y >= height]
     return hazards + [cell for cell in laid if cell not in heads]
 
@@ -45,7 +44,7 @@ def pending_trails(state: State) -> list[Point]:
     board.
     """
     cells: list[Point] = []
-    for snake in living_snakes(state):
+    for snake in state.living:
         x, y = snake.body[-1]
         if snake.body[-2:] != [(x, y), (x, y)]:
             cells += [(x, y + state.height)] * snake.length

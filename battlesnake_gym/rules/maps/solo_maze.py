@@ -5,11 +5,10 @@ The hazards of the bottom row store the level as a binary number.
 
 from __future__ import annotations
 
-from ..errors import RulesError
 from ..food import game_rand
 from ..gorand import GoRand
 from ..placement import remove_random_cell
-from ..state import MAX_HEALTH, Game, Point, State, distance
+from ..state import MAX_HEALTH, Game, Point, RulesError, State, distance
 from .base import Map
 
 _MIN_MAZE_SIZE = 7

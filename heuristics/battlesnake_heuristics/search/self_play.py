@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import MOVES, Game, Settings, State
-from battlesnake_gym.rules.royale import royale_hazards
+from battlesnake_gym.rules.stages import royale_hazards
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.search import (
     Weights,
