@@ -74,10 +74,10 @@ html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 
 def setup(app: Sphinx) -> None:
     """Register the converter of docstrings. Sphinx calls this function."""
-    app.connect("autodoc-process-docstring", convert_google_sections)
+    app.connect("autodoc-process-docstring", _convert_google_sections)
 
 
-def convert_google_sections(
+def _convert_google_sections(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
     """Convert Google-style sections of docstrings to Sphinx fields.

@@ -14,11 +14,11 @@ PREVIEW = "_static/preview.png"
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension. Sphinx calls this function."""
-    app.connect("html-page-context", add_head)
+    app.connect("html-page-context", _add_head)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def add_head(
+def _add_head(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Add tags for search engines and for previews of shared links to a page's head.

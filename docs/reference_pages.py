@@ -40,24 +40,24 @@ API_PACKAGES = (
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension. Sphinx calls this function."""
-    app.connect("builder-inited", lambda app: write_all())
+    app.connect("builder-inited", lambda app: _write_all())
     return {"parallel_read_safe": True}
 
 
-def write_all() -> None:
+def _write_all() -> None:
     """Write all generated pages."""
-    pages = {f"{name.replace(' ', '-')}.md": command_page(name) for name in COMMANDS}
+    pages = {f"{name.replace(' ', '-')}.md": _command_page(name) for name in COMMANDS}
     tables = {
-        "settings.md": settings_tables(),
-        "environment.md": settings_table(EnvConfig),
-        "procgen.md": procgen_table(),
-        "search-inputs.md": inputs_table(),
+        "settings.md": _settings_tables(),
+        "environment.md": _settings_table(EnvConfig),
+        "procgen.md": _procgen_table(),
+        "search-inputs.md": _inputs_table(),
     }
-    write_pages(DOCS / "_reference", pages | tables)
-    write_pages(DOCS / "_api", {f"{name}.rst": api_page(name) for name in iter_packages()})
+    _write_pages(DOCS / "_reference", pages | tables)
+    _write_pages(DOCS / "_api", {f"{name}.rst": _api_page(name) for name in _iter_packages()})
 
 
-def write_pages(folder: Path, pages: dict[str, str]) -> None:
+def _write_pages(folder: Path, pages: dict[str, str]) -> None:
     """Write texts into a folder; unchanged files keep their time, and other files are deleted."""
     folder.mkdir(exist_ok=True)
     for path in folder.iterdir():
@@ -69,22 +69,22 @@ def write_pages(folder: Path, pages: dict[str, str]) -> None:
             path.write_text(text)
 
 
-def iter_packages() -> Iterator[str]:
+def _iter_packages() -> Iterator[str]:
     """Yield the names of all public packages, and of modules in `API_PACKAGES`."""
     for root in API_PACKAGES:
         yield root
         module = importlib.import_module(root)
         for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{root}."):
-            if found.ispkg and is_public(found.name):
+            if found.ispkg and _is_public(found.name):
                 yield found.name
 
 
-def is_public(name: str) -> bool:
+def _is_public(name: str) -> bool:
     """Return whether no part of a module's name starts with an underscore."""
     return not any(part.startswith("_") for part in name.split("."))
 
 
-def api_page(name: str) -> str:
+def _api_page(name: str) -> str:
     """Return the page of a package: its own documentation, and that of its modules."""
     package = importlib.import_module(name)
     lines = [name, "=" * len(name), "", f".. automodule:: {name}", ""]
@@ -94,27 +94,27 @@ def api_page(name: str) -> str:
             lines.append(f"* :py:obj:`{member} <{value.__module__}.{value.__qualname__}>`")
     for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
         module = f"{name}.{found.name}"
-        if not found.ispkg and is_public(module):
+        if not found.ispkg and _is_public(module):
             lines += ["", module, "-" * len(module), "", f".. automodule:: {module}"]
     return "\n".join(lines) + "\n"
 
 
-def command_page(name: str) -> str:
+def _command_page(name: str) -> str:
     """Return the page of a command, with all its arguments and options."""
     command, parser = COMMANDS[name], load_command(name).parser()
     lines = [f"# `battlesnake-gym {name}`", "", f"This page shows how to {command.help}."]
     if command.extra:
         lines += ["", f'Needs `pip install ".[{command.extra}]"`.']
-    lines += ["", *paragraphs(parser.description or ""), ""]
-    for title, actions in groups(parser):
+    lines += ["", *_paragraphs(parser.description or ""), ""]
+    for title, actions in _groups(parser):
         lines += [f"## {title}", ""]
         for action in actions:
-            lines += [signature(action), f": {escape(help_text(parser, action))}", ""]
-    lines += paragraphs(parser.epilog or "")
+            lines += [_signature(action), f": {_escape(_help_text(parser, action))}", ""]
+    lines += _paragraphs(parser.epilog or "")
     return "\n".join(lines) + "\n"
 
 
-def groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse.Action]]]:
+def _groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse.Action]]]:
     """Yield the titles of a parser's groups, and their visible arguments."""
     for group in parser._action_groups:
         shown = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
@@ -122,7 +122,7 @@ def groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse
             yield (group.title or "options").capitalize(), shown
 
 
-def signature(action: argparse.Action) -> str:
+def _signature(action: argparse.Action) -> str:
     """Return the forms of an option with its value, or the name of an argument."""
     value = argparse.HelpFormatter("")._format_args(action, (action.dest or "").upper())
     if not action.option_strings:
@@ -130,13 +130,13 @@ def signature(action: argparse.Action) -> str:
     return ", ".join(f"`{f'{option} {value}'.strip()}`" for option in action.option_strings)
 
 
-def help_text(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+def _help_text(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     """Return the expanded help text of an argument, with its default."""
     formatter: Any = parser.formatter_class(prog=parser.prog)
     return " ".join(str(formatter._expand_help(action)).split())
 
 
-def paragraphs(text: str) -> list[str]:
+def _paragraphs(text: str) -> list[str]:
     """Return a parser's text as Markdown; lines with a deeper indentation become a block."""
     lines: list[str] = []
     for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
@@ -144,13 +144,13 @@ def paragraphs(text: str) -> list[str]:
         words = [row for row in rows if not row.startswith(" ")]
         code = [row.strip() for row in rows if row.startswith(" ")]
         if words:
-            lines += [escape(" ".join(words)), ""]
+            lines += [_escape(" ".join(words)), ""]
         if code:
             lines += ["```text", *code, "```", ""]
     return lines
 
 
-def escape(text: str) -> str:
+def _escape(text: str) -> str:
     """Return text that Markdown shows as it is; options and text in backquotes become code."""
     parts = re.split(r"(`[^`]*`)", re.sub(r"(?<![`\w-])(--[a-z][\w-]*)(?!`)", r"`\1`", text))
     return "".join(
@@ -159,27 +159,27 @@ def escape(text: str) -> str:
     )
 
 
-def settings_tables() -> str:
+def _settings_tables() -> str:
     """Return one section per algorithm, with a table of its settings."""
     from battlesnake_rl.mabs.settings.algorithm_settings import ALGORITHMS
 
-    parts = [f"## {name}\n\n{settings_table(cls)}" for name, cls in ALGORITHMS.items()]
+    parts = [f"## {name}\n\n{_settings_table(cls)}" for name, cls in ALGORITHMS.items()]
     return "\n".join(parts)
 
 
-def settings_table(cls: type[Any]) -> str:
+def _settings_table(cls: type[Any]) -> str:
     """Return a table of the fields of a dataclass: name, default and meaning."""
-    docs, kinds = field_docs(cls), typing.get_type_hints(cls)
+    docs, kinds = _field_docs(cls), typing.get_type_hints(cls)
     lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(cls):
-        default = shown_default(field)
+        default = _shown_default(field)
         text = field.metadata.get("help") or docs.get(field.name, "")
-        kind = escape(short_type(kinds[field.name]))
-        lines.append(f"| `{field.name}` | {kind} | {default} | {escape(text)} |")
+        kind = _escape(_short_type(kinds[field.name]))
+        lines.append(f"| `{field.name}` | {kind} | {default} | {_escape(text)} |")
     return "\n".join(lines) + "\n"
 
 
-def short_type(kind: Any) -> str:
+def _short_type(kind: Any) -> str:
     """Return the name of a type without modules and without the types of elements."""
     kind = getattr(kind, "__constraints__", (kind,))[-1]  # A type variable has constraints.
     name = kind.__name__ if type(kind) is type else str(kind)
@@ -188,22 +188,22 @@ def short_type(kind: Any) -> str:
     return re.sub(r"\b\w+\.", "", name)
 
 
-def procgen_table() -> str:
+def _procgen_table() -> str:
     """Return a table of the settings of ProcgenPPO."""
     from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOSettings
 
-    return settings_table(ProcgenPPOSettings)
+    return _settings_table(ProcgenPPOSettings)
 
 
-def inputs_table() -> str:
+def _inputs_table() -> str:
     """Return a table of the inputs of the search's network."""
     lines = ["| of | input | counts |", "|---|---|---|"]
     for kind, inputs in (("board", BOARD_INPUTS), ("snake", SNAKE_INPUTS)):
-        lines += [f"| {kind} | `{one.name}` | {escape(one.unit)} |" for one in inputs.values()]
+        lines += [f"| {kind} | `{one.name}` | {_escape(one.unit)} |" for one in inputs.values()]
     return "\n".join(lines) + "\n"
 
 
-def shown_default(field: dataclasses.Field[Any]) -> str:
+def _shown_default(field: dataclasses.Field[Any]) -> str:
     """Return a field's default in the notation of hyperparameters (JSON)."""
     value = field.default
     if field.default_factory is not dataclasses.MISSING:
@@ -213,7 +213,7 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def field_docs(cls: type[Any]) -> dict[str, str]:
+def _field_docs(cls: type[Any]) -> dict[str, str]:
     """Return the first line of the docstring below each field of a class and its bases."""
     found: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):

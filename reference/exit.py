@@ -117,11 +117,11 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
             # Five pseudo-games with the expected outcome regularize small samples.
             chance[such] = (points[such].sum() + 5 * usual) / (such.sum() + 5)
         such = (living == count) & (np.abs(values) < MIN_PROVEN_VALUE)
-        chance[such] = fit_logistic_curve(values[such] / LOGIT_VALUE, points[such])
+        chance[such] = _fit_logistic_curve(values[such] / LOGIT_VALUE, points[such])
     return chance
 
 
-def fit_logistic_curve(value: Floats, points: Floats) -> Floats:
+def _fit_logistic_curve(value: Floats, points: Floats) -> Floats:
     """Fit a logistic curve by Newton's method and apply the curve to ``value``.
 
     The prior is centered on slope 1 and bias 0.
@@ -129,14 +129,14 @@ def fit_logistic_curve(value: Floats, points: Floats) -> Floats:
     slope_and_bias = usual = np.array([1.0, 0.0])
     terms = np.stack([np.clip(value, -20, 20), np.ones_like(value)], 1)
     for _ in range(20):
-        chance = sigmoid(terms @ slope_and_bias)
+        chance = _sigmoid(terms @ slope_and_bias)
         gradient = terms.T @ (points - chance) - (slope_and_bias - usual)
         curvature = (terms.T * (chance * (1 - chance))) @ terms + np.eye(2)
         slope_and_bias = slope_and_bias + np.clip(np.linalg.solve(curvature, gradient), -1, 1)
-    return sigmoid(max(slope_and_bias[0], 0.01) * value + slope_and_bias[1])
+    return _sigmoid(max(slope_and_bias[0], 0.01) * value + slope_and_bias[1])
 
 
-def sigmoid(logits: Floats) -> Floats:
+def _sigmoid(logits: Floats) -> Floats:
     """Compute the logistic function."""
     return np.asarray(1 / (1 + np.exp(-np.clip(logits, -30, 30))))
 

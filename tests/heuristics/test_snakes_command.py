@@ -17,9 +17,14 @@ def test_every_snake_is_listed_with_its_description(capsys: pytest.CaptureFixtur
 
 
 def test_some_may_duel(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["random", "territory", "--duels", "2", "--ruleset", "wrapped"]) == 0
-    table = capsys.readouterr().out.splitlines()
-    assert table[1].split() == ["territory", ".", "100%", "100%"]
+    def duel(*names: str) -> list[list[str]]:
+        assert main([*names, "--duels", "4", "--ruleset", "wrapped"]) == 0
+        return [row.split() for row in capsys.readouterr().out.splitlines()[1:]]
+
+    table = duel("random", "safe-random", "territory")
+    assert table[0] == ["territory", ".", "100%", "100%", "100%"]
+    assert [row[-1] for row in table] == ["100%", "50%", "0%"]
+    assert duel("safe-random", "cautious") == duel("safe-random", "cautious")
 
 
 @pytest.mark.parametrize(
