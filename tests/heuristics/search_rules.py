@@ -11,16 +11,15 @@ import numpy as np
 from battlesnake_gym import rules
 from battlesnake_gym.rules import (
     MOVES,
-    OFFSETS,
     RULESETS,
     Game,
     Point,
     Settings,
-    Snake,
     State,
     grows_always,
     wraps,
 )
+from tests.battlesnake_gym.test_engine_rules import answers, random_board
 
 LINE = 8
 """Turns played from one position, so that bodies pass through their ring buffers."""
@@ -31,39 +30,6 @@ MAX_TURNS = 60
 DAMAGES = (-120, -30, -2, -1, 0, 1, 5, 14, 50, 99, 100)
 
 
-def random_position(rand: random.Random) -> State:
-    """Create a random position on a board of 7 to 25, with stacked hazards and hungry snakes."""
-    width, height = rand.choice(((7, 7), (7, 9), (11, 11), (12, 11), (19, 19), (20, 20), (25, 25)))
-    cells = [(x, y) for x in range(width) for y in range(height)]
-    taken: set[Point] = set()
-    snakes = []
-    for seat in range(rand.randint(1, 8)):
-        free = [cell for cell in cells if cell not in taken]
-        if free:
-            snakes.append(_random_snake(rand, str(seat), width, height, taken, rand.choice(free)))
-    food = rand.sample(cells, rand.choice((0, 3, 10, len(cells) // 4)))
-    hazards = rand.choices(cells, k=rand.choice((0, 0, 10, len(cells) // 2)))
-    hazards += rand.choices(hazards or cells, k=rand.choice((0, 0, 20)))
-    return State(0, width, height, snakes, food, hazards)
-
-
-def _random_snake(
-    rand: random.Random, name: str, width: int, height: int, taken: set[Point], head: Point
-) -> Snake:
-    """Create a snake that winds over free cells and may be stacked on its last one."""
-    body = [head]
-    for _ in range(rand.choice((2, 2, 4, 8, 15))):
-        x, y = body[-1]
-        steps = [((x + dx) % width, (y + dy) % height) for dx, dy in OFFSETS.values()]
-        free = [cell for cell in steps if cell not in taken and cell not in body]
-        if not free:
-            break
-        body.append(rand.choice(free))
-    taken.update(body)
-    body += [body[-1]] * (rand.choice((0, 0, 0, 1, 3)) if len(body) > 1 else 2)
-    return Snake(name, body, rand.choice((1, 2, 3, 8, 20, 60, 100)))
-
-
 def random_game(rand: random.Random) -> Game:
     """Create a game of any ruleset, without a map: no food appears, and only royale has hazards."""
     settings = Settings(hazard_damage_per_turn=rand.choice(DAMAGES), shrink_every_n_turns=5)
@@ -71,23 +37,13 @@ def random_game(rand: random.Random) -> Game:
 
 
 def random_moves(rand: random.Random, game: Game, state: State) -> list[int]:
-    """Choose mostly moves to free cells, sometimes any move."""
-    taken = {cell for snake in state.snakes if snake.alive for cell in snake.body[:-1]}
-    wrapped = wraps(game)
-    moves = []
-    for snake in state.snakes:
-        chosen = rand.randrange(4)
-        if snake.alive and rand.random() < 0.97:
-            for _ in range(6):
-                dx, dy = OFFSETS[MOVES[chosen]]
-                x, y = snake.head[0] + dx, snake.head[1] + dy
-                if wrapped:
-                    x, y = x % state.width, y % state.height
-                if 0 <= x < state.width and 0 <= y < state.height and (x, y) not in taken:
-                    break
-                chosen = (chosen + 1) % 4 if rand.random() < 0.8 else rand.randrange(4)
-        moves.append(chosen)
-    return moves
+    """A move of each seat; the search knows only the four moves, of which most do not kill."""
+    moves = answers(rand, game, state, 0.97)
+    chosen = (
+        moves[s.id] if moves.get(s.id) in MOVES else rules.default_move(s.body)
+        for s in state.snakes
+    )
+    return [MOVES.index(move) for move in chosen]
 
 
 class Line:
@@ -166,7 +122,8 @@ def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
     rand = random.Random(seed)
     done = 0
     while done < turns:
-        game, state = random_game(rand), random_position(rand)
+        game, state = random_game(rand), random_board(rand)
+        state.turn, state.hazards = 0, list(filter(state.inside, state.hazards))
         line = Line(search, game, state)
         # The search cannot predict royale's hazards.
         turns_of_line = 1 if game.ruleset == "royale" else LINE
