@@ -130,16 +130,26 @@ def test_seats_have_their_own_rewards_and_start_cells() -> None:
         ({"start_positions": 3}, "cells"),
         ({"start_positions": [[1.7, 1], [2, 2]]}, "cells"),
         ({"num_snakes": "2"}, r"num_snakes.* '2'"),
+        ({"num_snakes": 0}, r"num_snakes.* 1.* 16.* 0"),
+        ({"height": [7, 7, 7]}, "height"),
         *(
             ({name: 5}, f"{name} must be .* got 5")
             for name in ("observation", "rewards", "action_mask", "settings")
         ),
         ({"settings": {"minimum_food": True}}, r"minimum_food.* True"),
+        ({"settings": {"minimum_food": 1.5}}, r"minimum_food.* 1.5"),
+        ({"settings": {"food": 3}}, "'food'"),
         *(
             ({"settings": {"shrink_every_n_turns": 5}, "num_snakes": count}, "map standard; omit")
             for count in (2, [2, 3])
         ),
-        ({"max_turns": True}, r"max_turns must .* True"),
+        *(({"max_turns": n}, rf"max_turns must .* 1.* {n}") for n in (0, 1.5, True)),
+        ({"ruleset": "standrad"}, r"'standrad'.* standard"),
+        ({"map": "stand"}, r"'stand'.* standard"),
+        ({"observation": "plane"}, "'plane'"),
+        ({"rewards": "surviving"}, "surviving"),
+        ({"rewards": {"wins": 1}}, "'wins'"),
+        ({"action_mask": "all"}, "'all'"),
         ({"ruleset": ["royale"]}, "ruleset .*royale"),
         ({"map": {"royale": 1}}, "map .*royale"),
         ({"observation": {"name": ["planes"]}}, "observation .*planes"),

@@ -273,25 +273,6 @@ def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"ruleset": "standrad"}, r"'standrad'.* standard"),
-        ({"map": "stand"}, r"'stand'.* standard"),
-        ({"max_turns": 0}, r"max_turns.* 1.* 0"),
-        ({"max_turns": 1.5}, r"max_turns.* 1.* 1.5"),
-        ({"observation": "plane"}, "'plane'"),
-        ({"rewards": "surviving"}, "surviving"),
-        ({"action_mask": "all"}, "'all'"),
-        ({"height": [7, 7, 7]}, "height"),
-        ({"num_snakes": 0}, r"num_snakes.* 1.* 16.* 0"),
-    ],
-)
-def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        VectorBattlesnake(**{"num_games": 2, "num_snakes": 2, **arguments})
-
-
-@pytest.mark.parametrize(
     ("actions", "message"),
     [
         (np.zeros((2, 3), int), r"\(2, 2\).* \(2, 3\)"),
