@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -186,19 +185,3 @@ def test_make_targets_exist() -> None:
     for page in NAMED:
         for target in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.M):
             assert re.search(rf"^{target}:", makefile, re.M), f"{page}: make {target}"
-
-
-def test_the_diagrams_are_drawn_from_their_texts_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    sys.modules.pop("draw_diagrams", None)
-    import draw_diagrams
-
-    pages = "".join(page.read_text() for page in DOCS)
-    texts = sorted((ROOT / "docs/diagrams").glob("*.txt"))
-    assert len(texts) == 5
-    for path in texts:
-        drawn = (ROOT / "docs/images" / f"{path.stem}.svg").read_text()
-        assert draw_diagrams.draw(path.read_text()) == drawn, f"run tools/draw_diagrams.py: {path}"
-        assert f"../images/{path.stem}.svg)" in pages
-    with pytest.raises(ValueError, match="circle"):
-        draw_diagrams.draw("circle a 0 0")
