@@ -30,8 +30,6 @@ BESIDE = ("benchmarks", "conformance", "docs", "notebooks", "reference", "tools"
 MOST_MODULES = 20
 """In a folder, its ``__init__`` and ``__main__`` not counted."""
 
-"""Names of two modules or public classes, and why they may have one; at most five."""
-
 LIGHT = ("battlesnake_gym", "heuristics/battlesnake_heuristics", "server/battlesnake_server")
 HEAVY = {"torch", "ray", "sagemaker"}
 """What no module of the `LIGHT` packages imports, in functions neither."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -115,9 +116,8 @@ def _check_map_support(game: Game, sizes: NDArray[np.int32]) -> None:
     """Raise `RulesError` if the map rejects a board size or a number of snakes."""
     if not game.map:
         return
-    sample = Game(game.ruleset, game.map, game.settings, seed=1, solo=game.solo)
     for width, height, num_snakes in np.unique(sizes, axis=0).tolist():
-        start(sample, width, height, default_snake_names(num_snakes))
+        start(replace(game, seed=1), width, height, default_snake_names(num_snakes))
 
 
 def check_load(games: Game, largest: tuple[int, int, int], state: State, given: Game) -> None:
@@ -166,18 +166,12 @@ def _rule_values(game: Game, food_rng: str) -> tuple[Any, ...]:
         ValueError: If a setting does not fit in 32 bits.
     """
     ruleset = ruleset_name(game.ruleset)
-    settings = game.settings
-    numbers = {
-        "food_spawn_chance": settings.food_spawn_chance,
-        "minimum_food": settings.minimum_food,
-        "hazard_damage_per_turn": settings.hazard_damage_per_turn,
-        "shrink_every_n_turns": settings.shrink_every_n_turns,
-        "view_radius": -1 if settings.view_radius is None else settings.view_radius,
-    }
+    radius = game.settings.view_radius
+    numbers = asdict(game.settings) | {"view_radius": -1 if radius is None else radius}
     for name, number in numbers.items():
         if not -(2**31) <= number < 2**31:
             raise ValueError(f"settings.{name} must fit in 32 bits, got {number}")
-    check_view_radius(settings.view_radius, "settings.view_radius")
+    check_view_radius(radius, "settings.view_radius")
     # Any larger radius has the same effect.
     numbers["view_radius"] = min(numbers["view_radius"], 2 * MAX_SIZE) + 1
     return (

@@ -7,6 +7,7 @@ Food always uses the random number stream of the official engine.
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -55,7 +56,7 @@ class PythonGames(GameArrays):
                 raise ValueError(f"seeds[{i}] must not be 0: use any other number")
         for i in chosen:
             width, height, num_snakes = self._sizes[i]
-            self._games[i] = self._game_with_seed(int(seeds[i]))
+            self._games[i] = replace(self.game, seed=int(seeds[i]))
             ids = argument_checks.default_snake_names(num_snakes)
             self._states[i] = start(self._games[i], width, height, ids)
             self._update_arrays(i, ate=[])
@@ -95,7 +96,7 @@ class PythonGames(GameArrays):
         self._check_game(game)
         rules = self.game if rules is None else rules
         argument_checks.check_load(self.game, self._largest, state, rules)
-        self._games[game] = self._game_with_seed(rules.seed)
+        self._games[game] = replace(self.game, seed=rules.seed)
         self._states[game] = deepcopy(state)
         self._states[game].new_food = len(state.food) if state.turn == 0 else 0
         self._update_arrays(game, ate=[])
@@ -134,10 +135,6 @@ class PythonGames(GameArrays):
             for seat, snake in enumerate(self._states[i].snakes):
                 view_radius = None if complete else self.game.settings.view_radius
                 observation.encode(self._states[i], snake.id, out[i, seat], view_radius=view_radius)
-
-    def _game_with_seed(self, seed: int) -> Game:
-        game = self.game
-        return Game(game.ruleset, game.map, game.settings, seed=seed, solo=game.solo)
 
     def _selected_games(self, which: NDArray[np.bool_] | None) -> list[int]:
         if which is None:

@@ -310,9 +310,6 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
     for opponent in opponents:
         if isinstance(opponent, str):
             opponent_names.check_name(opponent)
-            if opponent not in (PAST_SELF, *snakes.names()):
-                # This call rejects snakes such as "hungry@400", because "hungry" does not search.
-                snakes.make(opponent)
         elif not callable(opponent):
             raise ValueError(
                 f"opponents must be names or strategies (callables with a board as argument), "
