@@ -111,13 +111,6 @@ Examples:
 """
 
 
-def format_usage(group: str = "") -> str:
-    """Return the help text of all commands, or of the commands in ``group``."""
-    commands = _format_commands(_commands_in_group(group) if group else _command_overview())
-    prog = f"{_PROGRAM_NAME} {group}".strip()
-    return _USAGE.format(prog=prog, commands=commands) + ("" if group else _EXAMPLES)
-
-
 def _format_commands(listed: dict[str, str]) -> str:
     """Return a heading and one line per command, from help texts by name."""
     width = max(map(len, listed))
@@ -170,7 +163,9 @@ def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
         # The command `help arena` is equivalent to `arena --help`.
         if len(rest) > 1:
             return main([*name.split(), *rest[1:], "--help"])
-        sys.stdout.write(format_usage(name))
+        commands = _format_commands(_commands_in_group(name) if name else _command_overview())
+        usage = _USAGE.format(prog=f"{_PROGRAM_NAME} {name}".strip(), commands=commands)
+        sys.stdout.write(usage + ("" if name else _EXAMPLES))
         return 0 if rest else 2
     if name == "" and rest[0] == "--version":
         from battlesnake_gym.cli import versions

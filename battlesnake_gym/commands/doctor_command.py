@@ -118,11 +118,7 @@ def _check_components() -> Iterator[_ComponentStatus]:
 
     The components are Python, required packages, compiled modules, extras and programs.
     """
-    version = ".".join(map(str, sys.version_info[:3]))
-    old = sys.version_info < (3, 11)
-    yield _ComponentStatus(
-        "python", _BROKEN if old else _GOOD, version, "install 3.11 or later" * old
-    )
+    yield _ComponentStatus("python", _GOOD, ".".join(map(str, sys.version_info[:3])))
     required = versions.required_packages()
     reinstall = "pip install '.' in a clone, or the wheel file"
     yield _check_packages("packages", required.pop("", [versions.PACKAGE_NAME]), _BROKEN, reinstall)

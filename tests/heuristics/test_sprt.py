@@ -14,7 +14,6 @@ from battlesnake_heuristics.rating.sprt import (
     elo_difference,
     estimate_elo,
     expected_score,
-    log_likelihood_ratio,
 )
 
 MATCHES = 1000
@@ -71,7 +70,8 @@ def test_the_ratio_is_that_of_the_likeliest_distributions() -> None:
     """For two outcomes there is only one distribution with the given mean."""
     pairs = np.array([3000.0, 0, 0, 0, 7000.0])
     expected = 3000 * math.log(0.4 / 0.5) + 7000 * math.log(0.6 / 0.5)
-    assert float(log_likelihood_ratio(pairs, 0.5, 0.6)) == pytest.approx(expected, rel=1e-3)
+    found = Sprt(0, elo_difference(0.6)).log_likelihood_ratios(pairs)
+    assert float(found) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("score", [0.5, 0.7, 0.95])
@@ -109,4 +109,4 @@ def test_bounds_that_are_no_test_are_refused() -> None:
     with pytest.raises(ValueError, match="alpha"):
         Sprt(0, 20, alpha=0.0)
     with pytest.raises(ValueError, match="not negative"):
-        log_likelihood_ratio([1, 2, 3], 0.5, 0.6)
+        Sprt(0, 20).log_likelihood_ratios([1, 2, 3])

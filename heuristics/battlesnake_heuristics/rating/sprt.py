@@ -105,48 +105,36 @@ class Sprt:
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
     def log_likelihood_ratios(self, pairs: ArrayLike) -> NDArray[np.float64]:
-        """Return the log-likelihood ratios of one or more matches.
+        """Return the log-likelihood ratios of H1 to H0 for one or more matches.
+
+        Each hypothesis contributes the likelihood of the most likely distribution with its expected
+        score.
 
         Args:
-            pairs: Numbers of pairs by outcome, (..., 5).
+            pairs: Numbers of pairs by outcome, (..., 5), not negative.
 
         Returns:
             float64 (...).
+
+        Raises:
+            ValueError: If ``pairs`` has another shape or contains a negative number.
         """
-        return log_likelihood_ratio(pairs, expected_score(self.elo0), expected_score(self.elo1))
+        counts = np.asarray(pairs, np.float64)
+        if counts.shape[-1:] != PAIR_SCORES.shape or (counts < 0).any():
+            raise ValueError(f"pairs must be five numbers of pairs, not negative, got {pairs!r}")
+        counts = np.where(counts == 0, _EMPTY_OUTCOME_PRIOR, counts)
+        share = counts / counts.sum(-1, keepdims=True)
+        density0, density1 = (
+            _log_density_ratio(share, expected_score(elo)) for elo in (self.elo0, self.elo1)
+        )
+        result: NDArray[np.float64] = (counts * (density1 - density0)).sum(-1)
+        return result
 
     def decide(self, pairs: ArrayLike) -> str | None:
         """Return the accepted hypothesis, "H1" or "H0", or None if more pairs are needed."""
         low, high = self.log_likelihood_bounds
         llr = float(self.log_likelihood_ratios(pairs))
         return "H1" if llr >= high else "H0" if llr <= low else None
-
-
-def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDArray[np.float64]:
-    """Return the log-likelihood ratio of the expected score ``score1`` to ``score0``.
-
-    Each hypothesis contributes the likelihood of the most likely distribution with its expected
-    score.
-
-    Args:
-        pairs: Numbers of pairs by outcome, (..., 5), not negative.
-        score0: Expected score under H0.
-        score1: Expected score under H1.
-
-    Returns:
-        float64 (...).
-
-    Raises:
-        ValueError: If ``pairs`` has another shape or contains a negative number.
-    """
-    counts = np.asarray(pairs, np.float64)
-    if counts.shape[-1:] != PAIR_SCORES.shape or (counts < 0).any():
-        raise ValueError(f"pairs must be five numbers of pairs, not negative, got {pairs!r}")
-    counts = np.where(counts == 0, _EMPTY_OUTCOME_PRIOR, counts)
-    share = counts / counts.sum(-1, keepdims=True)
-    ratio = _log_density_ratio(share, score1) - _log_density_ratio(share, score0)
-    result: NDArray[np.float64] = (counts * ratio).sum(-1)
-    return result
 
 
 def _log_density_ratio(outcome_fractions: NDArray[np.float64], score: float) -> NDArray[np.float64]:
