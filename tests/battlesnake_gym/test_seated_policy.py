@@ -17,6 +17,7 @@ from battlesnake_gym.env.seated_opponents import SeatedOpponents
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv, win_rate
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import MOVES
+from tests.battlesnake_gym.test_vector import choose
 
 pytest.importorskip("onnxruntime", reason="needs the extra server")
 
@@ -31,12 +32,6 @@ def left(tmp_path: Path) -> str:
     from tests.server.conftest import write_policy
 
     return str(write_policy(tmp_path / "model", (0.0, 1.0, 9.0, 2.0), [(7, 7)]))
-
-
-def some(mask: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.intp]:
-    """Random allowed moves."""
-    moves: NDArray[np.intp] = (random.random(mask.shape) * mask).argmax(-1)
-    return moves
 
 
 def last_allowed(seen: NDArray[np.uint8], mask: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -59,7 +54,7 @@ def test_other_observations_of_the_same_games_are_kept_up_to_date() -> None:
         if turn == 30:
             games = pickle.loads(pickle.dumps(games))
         np.testing.assert_array_equal(games.observe_as(other, shape), shown.observations)
-        actions = some(infos["action_mask"], random)
+        actions = choose(infos, random)
         *_, infos = games.step(actions)
         shown.step(actions)
 
@@ -75,7 +70,7 @@ def test_a_policy_gets_its_own_observation_and_plays_its_best_move(observation: 
         opponents.assign(game, 1, "shipped", seed=0)
     for _ in range(15):
         alive = infos["alive"]
-        actions = some(infos["action_mask"], random).astype(np.uint8)
+        actions = choose(infos, random).astype(np.uint8)
         opponents.move(actions, alive)
         for game in np.flatnonzero(alive[:, 1]).tolist():
             state = games.games.state(game)
@@ -99,10 +94,10 @@ def test_copies_continue_the_same_games(form: str, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     _, infos = envs.reset(seed=6)
     for _ in range(5):
-        *_, infos = envs.step(some(infos["action_mask"], random))
+        *_, infos = envs.step(choose(infos, random))
     other = copy.deepcopy(envs) if form == "copy" else pickle.loads(pickle.dumps(envs))
     for _ in range(25):
-        actions = some(infos["action_mask"], random)
+        actions = choose(infos, random)
         seen, *_, infos = envs.step(actions)
         np.testing.assert_array_equal(seen, other.step(actions)[0])
 

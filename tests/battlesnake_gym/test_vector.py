@@ -22,7 +22,7 @@ Step = tuple[AnyArray | None, AnyArray, AnyArray, AnyArray, AnyArray, Infos]
 """Actions, observation, rewards, terminations, truncations and infos."""
 
 
-def choose(env: VectorBattlesnake, infos: Infos, random: np.random.Generator) -> AnyArray:
+def choose(infos: dict[str, Any], random: np.random.Generator) -> AnyArray:
     """Random moves that the mask allows."""
     scores = random.random(infos["action_mask"].shape) * infos["action_mask"]
     actions: AnyArray = scores.argmax(axis=-1)
@@ -37,7 +37,7 @@ def play(env: VectorBattlesnake, steps: int, seed: int = 0) -> list[Step]:
     nothing = np.zeros(seats, np.float32), np.zeros(seats, bool), np.zeros(seats, bool)
     trace: list[Step] = [(None, observation.copy(), *nothing, copied(infos))]
     for _ in range(steps):
-        actions = choose(env, infos, random)
+        actions = choose(infos, random)
         observation, rewards, terminations, truncations, infos = env.step(actions)
         trace.append(
             (actions, observation.copy(), rewards, terminations, truncations, copied(infos))
@@ -265,7 +265,7 @@ def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
     start = replace(Board.new(7, 7, 2), turn=97)
     _, infos = env.reset(seed=1, options={"states": [start]})
     for turn in (98, 99):
-        _, _, _, truncations, infos = env.step(choose(env, infos, np.random.default_rng(turn)))
+        _, _, _, truncations, infos = env.step(choose(infos, np.random.default_rng(turn)))
         assert (infos["turn"] == turn).all()
         assert (truncations == (turn == 99)).all()
     _, _, _, _, infos = env.step(np.zeros((4, 2), int))
