@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -35,14 +35,8 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
     return [LARGE if path == "/large" else b"small"]
 
 
-@contextlib.contextmanager
-def serving() -> Iterator[PageServer]:
-    server = PageServer(application, socket.create_server(("127.0.0.1", 0)), threads=1)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+def serving() -> PageServer:
+    return PageServer(application, socket.create_server(("127.0.0.1", 0)), threads=1)
 
 
 def connect(server: PageServer) -> socket.socket:

@@ -157,51 +157,46 @@ def test_a_peak_is_forgotten() -> None:
         assert peak == 1
 
 
-@pytest.mark.parametrize("move", ["UP", "", 3])
-def test_a_broken_strategy_is_replaced_and_counted(
-    metrics: Metrics, position: Board, move: object, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(board: Board, seconds: float | None = None) -> Decision:
-        return Decision(move)  # type: ignore[arg-type]
-
-    decision, _ = decide(MoveRunner(metrics, num_slots=1), Session(broken), position)
-    assert decision.move in position.safe_moves()
-    assert count(metrics, "battlesnake_strategy_errors_total") == 1
-    assert caplog.text
+def returns(move: object) -> Strategy:
+    return lambda board, seconds=None: Decision(move)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("is_instant", [True, False])
-def test_a_strategy_that_always_fails_is_logged_once_a_game(
-    metrics: Metrics, position: Board, caplog: pytest.LogCaptureFixture, is_instant: bool
-) -> None:
-    def broken(board: Board, seconds: float | None = None) -> Decision:
-        raise ZeroDivisionError("oops")
+def raises(error: BaseException) -> Strategy:
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        raise error
 
-    runner = MoveRunner(metrics, is_instant=lambda strategy: is_instant)
-    for session in (Session(broken), Session(broken)):
-        for _ in range(3):
-            decide(runner, session, position)
-    assert caplog.text.count("ZeroDivisionError: oops") == 2
-    assert count(metrics, "battlesnake_strategy_errors_total") == 6
+    return strategy
 
 
-@pytest.mark.parametrize("exception", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_strategy_that_exits_is_replaced_and_counted(
+@pytest.mark.parametrize(
+    ("strategy", "reason", "is_instant"),
+    [
+        *((returns(move), "ValueError: move must be one of", False) for move in ("UP", "", 3)),
+        (raises(ZeroDivisionError("oops")), "ZeroDivisionError: oops", False),
+        (raises(ZeroDivisionError("oops")), "ZeroDivisionError: oops", True),
+        *(
+            (raises(kind(0)), f"StrategyExitError: {kind.__name__}: 0", False)
+            for kind in (SystemExit, KeyboardInterrupt, GeneratorExit)
+        ),
+    ],
+)
+def test_failed_moves_are_replaced_and_counted_and_logged_once_a_game(
     metrics: Metrics,
     position: Board,
     caplog: pytest.LogCaptureFixture,
-    exception: type[BaseException],
+    strategy: Strategy,
+    reason: str,
+    is_instant: bool,
 ) -> None:
-    def leave(board: Board, seconds: float | None = None) -> Decision:
-        raise exception(0)
-
-    runner, session = MoveRunner(metrics), Session(leave)
-    for _ in range(2):
-        decision, _seconds = decide(runner, session, position)
-        assert decision.move in position.safe_moves()
-        assert decision.reasons[0].note.endswith(f": {exception.__name__}: 0")
-    assert count(metrics, "battlesnake_strategy_errors_total") == 2
-    assert caplog.text.count(f"StrategyExitError: {exception.__name__}: 0") == 1
+    runner = MoveRunner(metrics, is_instant=lambda strategy: is_instant)
+    for session in (Session(strategy), Session(strategy)):
+        for _ in range(3):
+            decision, _seconds = decide(runner, session, position)
+            assert decision.move in position.safe_moves()
+            note = decision.reasons[0].note.removeprefix("the strategy failed: ")
+            assert note in caplog.text
+    assert caplog.text.count(f"{reason}") == 2
+    assert count(metrics, "battlesnake_strategy_errors_total") == 6
 
 
 def test_a_session_whose_strategy_cannot_be_built_gets_fallback_moves(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import pytest
+from flask import Flask
+from werkzeug.exceptions import NotFound
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
@@ -20,29 +24,52 @@ from battlesnake_server.web import puzzle_pages, replay_pages, runs_page
 from tests.processes import fetch_json
 from tests.server import training_runs, web_site
 from tests.server.browser import Browser
-from tests.server.path_prefix import PREFIX, Proxy, proxied
 
 SITES = ("arena", "watch", "runs", "puzzles")
+PREFIX = "/user/ann/proxy/8793"
+
+
+@dataclass
+class Proxy:
+    """The address of the site behind the proxy, and the paths outside it that were requested."""
+
+    address: str = ""
+    outside: list[str] = field(default_factory=list)
 
 
 @contextlib.contextmanager
-def site_behind_proxy(name: str, folder: Path) -> Iterator[Proxy]:
-    with contextlib.ExitStack() as opened:
-        if name == "arena":
-            app = web_site.make(folder, token="secret").app
-        elif name == "watch":
-            training_runs.played(1).save(folder / "one.jsonl.gz")
-            training_runs.played(2).save(folder / "deep" / "er" / "two.jsonl.gz")
-            app = replay_pages.create_app([folder])
-        elif name == "runs":
-            training_runs.make(folder / "runs", "a:b", games=(6,))
-            app = runs_page.create_app(RunsView(folder / "runs"), "secret")
-        else:
-            board = Board.new(7, 7, 2, game=Game(seed=1))
-            board.you_id = board.snakes[0].id
-            app = puzzle_pages.create_app([Scenario("one", board, ("up",), "grade 1 of 3")])
-        address = opened.enter_context(web_site.serving(app))
-        yield opened.enter_context(proxied(address))
+def proxied(app: Flask) -> Iterator[Proxy]:
+    """Serve a site below `PREFIX`, and strip the path from its requests."""
+    proxy, application = Proxy(), app.wsgi_app
+
+    def strip(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if not path.startswith(f"{PREFIX}/"):
+            proxy.outside.append(path)
+            return NotFound()(environ, start)
+        return application(environ | {"PATH_INFO": path.removeprefix(PREFIX)}, start)
+
+    app.wsgi_app = strip  # type: ignore[assignment,method-assign]
+    with web_site.serving(app) as address:
+        proxy.address = address + PREFIX
+        yield proxy
+
+
+def site_behind_proxy(name: str, folder: Path) -> contextlib.AbstractContextManager[Proxy]:
+    if name == "arena":
+        app = web_site.make(folder, token="secret").app
+    elif name == "watch":
+        training_runs.played(1).save(folder / "one.jsonl.gz")
+        training_runs.played(2).save(folder / "deep" / "er" / "two.jsonl.gz")
+        app = replay_pages.create_app([folder])
+    elif name == "runs":
+        training_runs.make(folder / "runs", "a:b", games=(6,))
+        app = runs_page.create_app(RunsView(folder / "runs"), "secret")
+    else:
+        board = Board.new(7, 7, 2, game=Game(seed=1))
+        board.you_id = board.snakes[0].id
+        app = puzzle_pages.create_app([Scenario("one", board, ("up",), "grade 1 of 3")])
+    return proxied(app)
 
 
 def linked(address: str, kind: str, text: str) -> tuple[set[str], set[str]]:
@@ -123,7 +150,7 @@ def test_runs_and_live_snake_behind_a_path(quiet: Browser, tmp_path: Path) -> No
         quiet.run("document.querySelector('a.game').click()")
         quiet.wait("document.querySelector('#board [data-snake]')")
         assert proxy.outside == []
-    with web_site.serving(create_app({"SNAKE": "hungry"})) as address, proxied(address) as proxy:
+    with proxied(create_app({"SNAKE": "hungry"})) as proxy:
         quiet.open(f"{proxy.address}/", "document.querySelectorAll('#board .snake').length === 2")
         assert quiet.text("#address") == proxy.address
         assert proxy.outside == []

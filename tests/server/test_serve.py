@@ -91,6 +91,7 @@ def test_broken_bodies_are_refused(engine: Engine, path: str, name: str) -> None
     accepted = name in ("lone surrogate", "NaN", "infinity", "nul")
     assert status == (200 if accepted else 400), answer
     assert accepted or answer["error"]
+    assert engine.post("/move", GOOD)[0] == 200, "the next request on the connection"
 
 
 def raw(address: str, data: bytes, timeout: float = PATIENCE, *, last: bool = False) -> bytes:

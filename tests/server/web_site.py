@@ -22,8 +22,7 @@ from battlesnake_server.arena.stored_tournament import (
 )
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.http.page_server import PageServer
-from battlesnake_server.web import create_app
-from battlesnake_server.web.arena_site import NUM_THREADS
+from battlesnake_server.web import NUM_THREADS, create_app
 from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
@@ -51,16 +50,13 @@ class Pages:
 def serving(app: Flask, *, names: tuple[str, ...] = ()) -> Iterator[str]:
     """The application on a port for as long as the block lasts; gives its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = PageServer(app, listener, names=names, threads=NUM_THREADS)
-    server.start()
-    try:
-        yield f"http://127.0.0.1:{server.port}"
-    finally:
-        if "arena" in app.extensions:
-            app.extensions["arena"].broadcast.close()
-        server.stop()
+    with contextlib.ExitStack() as stack:
         if "analyses" in app.extensions:
-            app.extensions["analyses"].close()
+            stack.callback(app.extensions["analyses"].close)
+        server = stack.enter_context(PageServer(app, listener, names=names, threads=NUM_THREADS))
+        if "arena" in app.extensions:
+            stack.callback(app.extensions["arena"].broadcast.close)
+        yield f"http://127.0.0.1:{server.port}"
 
 
 def make(

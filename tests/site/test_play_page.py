@@ -104,6 +104,18 @@ def ask(browser: Browser, message: dict[str, object]) -> dict[str, Any]:
     return answer
 
 
+def begin(browser: Browser, page: str, board: Board, **more: object) -> dict[str, Any]:
+    """Open the page and start the game of ``board`` in its worker."""
+    browser.open(page)
+    game = board.game
+    start = {
+        "width": board.width, "height": board.height, "snakes": len(board.snakes),
+        "seed": game.seed, "ruleset": game.ruleset, "map": game.map,
+        "view_radius": game.settings.view_radius,
+    }  # fmt: skip
+    return ask(browser, {"start": start, **more})
+
+
 @pytest.mark.parametrize(
     ("ruleset", "board_map", "width"),
     [("standard", "standard", 11), ("wrapped", "standard", 7), ("royale", "royale", 11)],
@@ -112,11 +124,8 @@ def test_the_page_plays_by_the_rules(
     browser: Browser, page: str, ruleset: str, board_map: str, width: int
 ) -> None:
     """The same game turn by turn as the Python rules, food included."""
-    browser.open(page)
-    game = Game(ruleset, board_map, seed=77)
-    board = Board.new(width, width, 3, game=game)
-    start = {"width": width, "height": width, "snakes": 3, "seed": 77}
-    told = ask(browser, {"start": {**start, "ruleset": ruleset, "map": board_map}})
+    board = Board.new(width, width, 3, game=Game(ruleset, board_map, seed=77))
+    told = begin(browser, page, board)
     assert told["words"] == words_of(board)
     player = snakes.make("cautious", 3)
     for _ in range(60):
@@ -141,10 +150,8 @@ def test_the_page_plays_by_the_rules(
 @pytest.mark.parametrize("count", [2, 4])
 def test_the_page_thinks_as_the_champion(browser: Browser, page: str, count: int) -> None:
     """The same moves and values as in Python, which is held to the rules."""
-    browser.open(page)
     board = Board.new(11, 11, count, game=Game(seed=5))
-    start = {"width": 11, "height": 11, "snakes": count, "seed": 5}
-    ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
+    begin(browser, page, board)
     champion = Search(nodes=300, evaluation=load_builtin(), decoupled=True)
     for _ in range(12):
         players = [{"seconds": 0, "nodes": 300}] * count
@@ -166,16 +173,15 @@ def test_the_page_thinks_as_the_champion(browser: Browser, page: str, count: int
 
 
 def test_the_page_avoids_a_fatal_hazard_like_python(browser: Browser, page: str) -> None:
-    browser.open(page)
     seed = 1966
-    board, luck = Board.new(7, 7, 2, game=Game("royale", "royale", seed=seed)), random.Random(seed)
+    start = Board.new(7, 7, 2, game=Game("royale", "royale", seed=seed))
+    board, luck = start.copy(), random.Random(seed)
     past = []
     while board.turn < 29:
         moves = {one.id: luck.choice(board.safe_moves(one.id) or MOVES) for one in board.living}
         past.append([MOVES.index(move) for move in moves.values()])
         board.step(moves)
-    start = {"width": 7, "height": 7, "snakes": 2, "seed": seed}
-    ask(browser, {"start": {**start, "ruleset": "royale", "map": "royale"}, "moves": past})
+    begin(browser, page, start, moves=past)
     player = {"seconds": 0, "nodes": 300}
     seen = ask(browser, {"turn": {"moves": {}, "players": [player] * 2}})["decisions"]["1"]
     assert [MOVES[seen["move"]]] == board.safe_moves("snake_1")
@@ -188,17 +194,14 @@ def test_the_page_avoids_a_fatal_hazard_like_python(browser: Browser, page: str)
 
 def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: str) -> None:
     """Rules pick among their best moves; the policy, though rounded, mostly picks the same."""
-    browser.open(page)
     names = ["hungry", "cautious", "hunter", "territory"]
     policy = strategy_loader.strategy_factory(
         strategy_loader.DEFAULT_POLICY_PATH, filters=["head_to_heads"]
     )
     asked = same = 0
     for seat_of_policy in range(4):
-        seed = seat_of_policy + 1
-        board = Board.new(11, 11, 4, game=Game(seed=seed))
-        start = {"width": 11, "height": 11, "snakes": 4, "seed": seed}
-        ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
+        board = Board.new(11, 11, 4, game=Game(seed=seat_of_policy + 1))
+        begin(browser, page, board)
         seats = [
             {"policy": True} if seat == seat_of_policy else {"builtin": names[seat]}
             for seat in range(4)
@@ -223,10 +226,8 @@ def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: s
 
 
 def test_with_a_view_radius_rivals_decide_by_their_view(browser: Browser, page: str) -> None:
-    browser.open(page)
     board = Board.new(11, 11, 4, game=Game(seed=3, settings=Settings(view_radius=2)))
-    start = {"width": 11, "height": 11, "snakes": 4, "seed": 3, "view_radius": 2}
-    ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
+    begin(browser, page, board)
     hidden = 0
     for _ in range(15):
         told = ask(browser, {"turn": {"moves": {}, "players": [{"builtin": "hungry"}] * 4}})

@@ -117,9 +117,8 @@ class SimulatedAccount(ExitStack):
         """
         instance = _LambdaInstance(self.account, function)
         self.callback(instance.stop)
-        server = PageServer(_gateway(instance), open_listener("127.0.0.1", 0))
-        server.start()
-        self.callback(server.stop)
+        listener = open_listener("127.0.0.1", 0)
+        server = self.enter_context(PageServer(_gateway(instance), listener))
         return f"http://127.0.0.1:{server.port}"
 
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -56,12 +55,15 @@ from battlesnake_server.arena.stored_tournament import (
     play_missing_games,
     start_or_resume_tournament,
 )
-from battlesnake_server.arena.tournament import TournamentSettings, open_ray_pool, parse_entrants
-
-if TYPE_CHECKING:
-    from battlesnake_server.web.arena_site import ArenaSite
-    from battlesnake_server.web.roster import Roster
-
+from battlesnake_server.arena.tournament import (
+    OnGameEvent,
+    TournamentSettings,
+    open_ray_pool,
+    parse_entrants,
+)
+from battlesnake_server.web import open_site
+from battlesnake_server.web.live_games import LiveGames
+from battlesnake_server.web.roster import Roster
 
 DEFAULT_REPLAY_DIR = Path("replays")
 DEFAULT_PORT = 8791
@@ -102,67 +104,76 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     arguments = command.parse_args(argv)
-    try:
-        site = pool = None
-        if not arguments.web:
-            names = (*address_policy.PAGE_OPTIONS, "web_opponent", "allow_visitor_urls")
-            command.reject_given(arguments, names, "without --web")
-        if arguments.sprt is not None:
-            command.reject_given(arguments, ["points"], "with --sprt")
-        if arguments.json:
-            command.reject_given(arguments, ["points"], "with --json")
-        if arguments.ray_address:
-            command.reject_given(arguments, ["jobs"], "with --ray-address")
-        if not arguments.allow_visitor_urls:
-            opponents = (*arguments.snakes, *arguments.web_opponent)
-            address_policy.reject_unused_options(command, arguments, opponents)
-        sprt = _build_sprt(arguments)
-        if not arguments.snakes and not arguments.web:
-            raise ValueError("name the snakes to enter, or give --web to open only the pages")
-        if not arguments.snakes:
-            names = vars(arguments).keys() - _OPTIONS_OF_PAGES
-            command.reject_given(arguments, sorted(names), "without snakes")
-        if arguments.ray_address and (arguments.web or arguments.replays):
-            raise ValueError(
-                "games at --ray-address are neither shown nor saved; omit --web and --replays"
-            )
-        if arguments.snakes:
-            setup = _tournament_settings(arguments)
-            check_playable(setup)
-            unused = sorted(setup.game_spec.unused_settings())
-            where = f"in {arguments.ruleset} games on the map {arguments.map}"
-            command.reject_given(arguments, unused, where)
-            is_alone = len(arguments.snakes) == 1 and not arguments.num_snakes
-            if is_alone and arguments.ruleset != "solo":
-                raise ValueError(
-                    f"{arguments.snakes[0]} is the only snake; name an opponent, such as hungry, "
-                    "or give --num-snakes 1 for games without opponents"
-                )
-        roster = _make_roster(arguments) if arguments.web else None
-        engine = open_database(arguments.database)
-        if roster is not None:
-            arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
-            site = _open_site(arguments, engine, roster)
-        if arguments.snakes and arguments.ray_address:
-            pool = open_ray_pool(arguments.ray_address, setup)
-    except (ValueError, OSError, OverflowError) as error:
-        return print_error("battlesnake-gym arena", error)
-    with raise_on_stop_signal():
+    with contextlib.ExitStack() as stack:
         try:
-            status = 0
+            sprt = _build_sprt(arguments)
+            _check_options(command, arguments)
             if arguments.snakes:
-                try:
-                    with lock_database(engine):
-                        status = _play_and_print(arguments, setup, sprt, engine, site, pool)
-                except (KeyboardInterrupt, OSError, ValueError, SQLAlchemyError) as error:
-                    return report_stop("arena", error, RESUME_HINT)
-            if site is not None:
-                site.wait()
-            return status
-        finally:
-            if site is not None:
-                site.close()
-            engine.dispose()
+                setup = _tournament_settings(arguments)
+                check_playable(setup)
+                unused = sorted(setup.game_spec.unused_settings())
+                where = f"in {arguments.ruleset} games on the map {arguments.map}"
+                command.reject_given(arguments, unused, where)
+                is_alone = len(arguments.snakes) == 1 and not arguments.num_snakes
+                if is_alone and arguments.ruleset != "solo":
+                    raise ValueError(
+                        f"{arguments.snakes[0]} is the only snake; name an opponent, such as "
+                        "hungry, or give --num-snakes 1 for games without opponents"
+                    )
+            if arguments.web:
+                roster = Roster(
+                    [*arguments.snakes, *arguments.web_opponent],
+                    allow_urls=arguments.allow_visitor_urls,
+                    address_policy=address_policy.from_options(arguments),
+                )
+            engine = open_database(arguments.database)
+            stack.callback(engine.dispose)
+            site = announce = pool = None
+            if arguments.web:
+                arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
+                broadcast = LiveGames()
+                announce = broadcast.publish_event
+                site = stack.enter_context(open_site(engine, roster, broadcast, arguments))
+            if arguments.ray_address:
+                pool = open_ray_pool(arguments.ray_address, setup)
+        except (ValueError, OSError, OverflowError) as error:
+            return print_error("battlesnake-gym arena", error)
+        stack.enter_context(raise_on_stop_signal())
+        status = 0
+        if arguments.snakes:
+            try:
+                with lock_database(engine):
+                    status = _play_and_print(arguments, setup, sprt, engine, announce, pool)
+            except (KeyboardInterrupt, OSError, ValueError, SQLAlchemyError) as error:
+                return report_stop("arena", error, RESUME_HINT)
+        if site is not None:
+            site.wait()
+        return status
+
+
+def _check_options(command: Parser, arguments: argparse.Namespace) -> None:
+    """Raise ``ValueError`` for options that have no effect or exclude each other."""
+    page_options = (*address_policy.PAGE_OPTIONS, "web_opponent", "allow_visitor_urls")
+    for applies, names, when in (
+        (not arguments.web, page_options, "without --web"),
+        (arguments.sprt is not None, ["points"], "with --sprt"),
+        (arguments.json, ["points"], "with --json"),
+        (arguments.ray_address, ["jobs"], "with --ray-address"),
+    ):
+        if applies:
+            command.reject_given(arguments, names, when)
+    if not arguments.allow_visitor_urls:
+        opponents = (*arguments.snakes, *arguments.web_opponent)
+        address_policy.reject_unused_options(command, arguments, opponents)
+    if not arguments.snakes and not arguments.web:
+        raise ValueError("name the snakes to enter, or give --web to open only the pages")
+    if not arguments.snakes:
+        others = vars(arguments).keys() - _OPTIONS_OF_PAGES
+        command.reject_given(arguments, sorted(others), "without snakes")
+    if arguments.ray_address and (arguments.web or arguments.replays):
+        raise ValueError(
+            "games at --ray-address are neither shown nor saved; omit --web and --replays"
+        )
 
 
 @contextlib.contextmanager
@@ -191,30 +202,6 @@ def raise_on_stop_signal() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _make_roster(arguments: argparse.Namespace) -> Roster:
-    """Return the snakes that the web pages offer.
-
-    The import is local, because only the web pages need Flask.
-    """
-    from battlesnake_server.web.roster import Roster
-
-    return Roster(
-        [*arguments.snakes, *arguments.web_opponent],
-        allow_urls=arguments.allow_visitor_urls,
-        address_policy=address_policy.from_options(arguments),
-    )
-
-
-def _open_site(arguments: argparse.Namespace, engine: Engine, roster: Roster) -> ArenaSite:
-    """Start the server of the web pages.
-
-    The import is local, because only the web pages need Flask.
-    """
-    from battlesnake_server.web.arena_site import ArenaSite
-
-    return ArenaSite(engine, roster, arguments)
-
-
 def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
     """Print a warning if searches compete with other programs for CPU time."""
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
@@ -232,7 +219,7 @@ def _play_and_print(
     setup: TournamentSettings,
     sprt: Sprt | None,
     engine: Engine,
-    site: ArenaSite | None,
+    announce: OnGameEvent | None,
     pool: TaskPool | None,
 ) -> int:
     """Play a tournament and print its table, or play a match and print its verdict.
@@ -243,7 +230,6 @@ def _play_and_print(
     tournament = start_or_resume_tournament(engine, setup, arguments.resume)
     errors: dict[str, str] = {}
     delete_games_without_replay(engine, tournament, arguments.replays)
-    announce = None if site is None else site.on_game_event
     games = arguments.games or (None if sprt else _DEFAULT_NUM_GAMES)
     if arguments.timeout is None and arguments.ray_address is None:
         _warn_if_busy(setup, arguments.jobs)

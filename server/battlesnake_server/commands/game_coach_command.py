@@ -105,15 +105,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
     """
     addresses = address_policy.from_options(options)
     name, ids = game_fetcher.list_last_games(options.snake, options.last, addresses)
-    games: list[tuple[Path, Replay, str]] = []
-    for game_id in ids:
-        try:
-            path = game_fetcher.resolve_game(game_id, addresses)
-            replay = Replay.load(path)
-            replay.set_default_view_radius(options.view_radius)
-            games.append((path, replay, replay.snake_id(name)))
-        except ReplayError as error:
-            sys.stderr.write(f"skipped: {error}\n")
+    games = list(_load_games(options, ids, name))
     if not games:
         raise ReplayError(f"no game of {options.snake!r} could be read")
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
@@ -163,23 +155,29 @@ def _iter_losses(
 
 def _iter_games(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, str]]:
     """Yield the selected games with the id of the snake."""
-    directory = Path(options.game)
-    is_single = not directory.is_dir()
-    if is_single:
-        addresses = address_policy.from_options(options)
-        rules = {"ruleset": options.ruleset, "board_map": options.map}
-        paths = [game_fetcher.resolve_game(options.game, addresses, **rules)]
-    else:
-        paths = find_files(directory)
-        _check_snake_name(options, paths)
-    for path in paths:
+    if not Path(options.game).is_dir():
+        return _load_games(options, [options.game], options.snake, is_single=True)
+    paths = find_files(Path(options.game))
+    _check_snake_name(options, paths)
+    return _load_games(options, map(str, paths), options.snake)
+
+
+def _load_games(
+    options: argparse.Namespace, sources: Iterable[str], snake: str, *, is_single: bool = False
+) -> Iterator[tuple[Path, Replay, str]]:
+    """Yield the games with the id of ``snake``; skip unreadable games except a single game."""
+    addresses = address_policy.from_options(options)
+    for source in sources:
         try:
+            path = game_fetcher.resolve_game(
+                source, addresses, ruleset=options.ruleset, board_map=options.map
+            )
             replay = Replay.load(path)
             own = replay.game.settings.view_radius
             if is_single and None not in (own, options.view_radius):
                 raise ReplayError(f"omit --view-radius: the view radius of the game is {own}")
             replay.set_default_view_radius(options.view_radius)
-            snake_id = replay.snake_id(options.snake or _select_last_eliminated(options, replay))
+            snake_id = replay.snake_id(snake or _select_last_eliminated(options, replay))
         except (ReplayError, OSError) as error:
             if is_single:
                 raise

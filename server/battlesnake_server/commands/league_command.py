@@ -45,7 +45,8 @@ from battlesnake_server.commands.arena_command import (
     raise_on_stop_signal,
     report_stop,
 )
-from battlesnake_server.web.arena_site import ArenaSite
+from battlesnake_server.web import open_site
+from battlesnake_server.web.live_games import LiveGames
 from battlesnake_server.web.roster import Roster
 
 _START_TIMEOUT_S = 20.0
@@ -109,14 +110,9 @@ def _run_league(
     arguments.replays = arguments.replays.absolute()
     arguments.replays.mkdir(parents=True, exist_ok=True)
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
-    site = ArenaSite(
-        engine,
-        Roster(extra_snakes, address_policy=players.address_policy),
-        arguments,
-        token=token,
-        league=plan,
-    )
-    try:
+    roster = Roster(extra_snakes, address_policy=players.address_policy)
+    broadcast = LiveGames()
+    with open_site(engine, roster, broadcast, arguments, token=token, league=plan):
         league = League(
             plan,
             players.sources,
@@ -128,7 +124,7 @@ def _run_league(
         )
         log(f"{plan.name}, season {league.season.number}, ends at {league.season.ends} UTC")
         try:
-            with open_pool(arguments.jobs, site.on_game_event) as pool:
+            with open_pool(arguments.jobs, broadcast.publish_event) as pool:
                 try:
                     league.run(functools.partial(pool.submit, play_in_pool), arguments.games)
                 except BaseException:
@@ -137,8 +133,6 @@ def _run_league(
         finally:
             played = load_games(engine, league.season.tournament)
             print_standings(compute_standings(played), arguments.json)
-    finally:
-        site.close()
     return 0
 
 

@@ -17,6 +17,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterable
+from typing import Self
 
 from battlesnake_server.http.connection_table import (
     TEXT_HEADERS,
@@ -49,7 +50,7 @@ _PAGE_DRAIN_TIMEOUT_S = 2.0
 
 
 class PageServer:
-    """Server of a WSGI application; the server runs from `start` to `stop`.
+    """Server of a WSGI application; the server runs in a thread within the context.
 
     Args:
         app: WSGI application.
@@ -78,20 +79,20 @@ class PageServer:
         """Port of the listener."""
         return int(self._listener.getsockname()[1])
 
-    def start(self) -> None:
-        """Start the server in a thread."""
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Finish the pending requests and stop the server."""
+        with contextlib.suppress(RuntimeError):  # The event loop may have stopped.
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
 
     def wait(self) -> None:
         """Block until the server stops or the user presses Ctrl-C."""
         with contextlib.suppress(KeyboardInterrupt):
             self._thread.join()
-
-    def stop(self) -> None:
-        """Finish the pending requests and stop the server."""
-        with contextlib.suppress(RuntimeError):  # The event loop may have stopped.
-            self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join()
 
     def _run(self) -> None:
         """Run the event loop until the server stops."""
@@ -99,7 +100,7 @@ class PageServer:
             self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        """Serve connections until `stop` is called."""
+        """Serve connections until the context ends."""
         limits = Limits(
             request_timeout_s=_PAGE_REQUEST_TIMEOUT_S,
             send_timeout_s=_PAGE_SEND_TIMEOUT_S,

@@ -49,10 +49,10 @@ def _render_report(run: RunView) -> str:
         lstrip_blocks=True,
     )
     game, player = _latest_game(run)
-    ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended)) if run.ended else ""
+    ended = run.status.ended_at
     return templates.get_template("run_report.html").render(
         run=run,
-        when=ended,
+        when=time.strftime("%Y-%m-%d %H:%M", time.localtime(ended)) if ended else "",
         style=read_page_file("static/style.css") + read_page_file(f"{_UPLOT}/uPlot.min.css"),
         uplot=read_page_file(f"{_UPLOT}/uPlot.iife.min.js"),
         script=read_page_file("static/charts.js"),

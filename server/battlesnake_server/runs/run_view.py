@@ -95,14 +95,16 @@ class RunView:
     """View of a run directory.
 
     `refresh` reads the data written since the last refresh.
+
+    Attributes:
+        path: The run directory.
+        progress: The progress table.
+        status: Status of the run; its state is ``unknown`` without a readable status file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.progress = ProgressTable(path / CSV_FILE)
-        self._status: RunStatus | None = None
-        self._locked = False
-        self._damage = ""
         self.refresh()
 
     @property
@@ -120,9 +122,10 @@ class RunView:
         # Check the lock before the status, because a run writes the final status before the release
         # of the lock.
         self._locked = run_dir.is_locked(self.path)
-        self._status = RunStatus.load(self.path)
+        found = RunStatus.load(self.path)
+        self.status = found or RunStatus(_UNKNOWN, 0.0)
         self._damage = ""
-        if self._status is None and RUN_FILE in list_names(self.path):
+        if found is None and RUN_FILE in list_names(self.path):
             self._damage = f"{RUN_FILE} cannot be read; delete or repair the file"
         try:
             self.progress.refresh()
@@ -135,41 +138,28 @@ class RunView:
 
         The state ``stopped`` means that a user stopped the run.
         """
-        if (
-            self._locked and self.ended is None
-        ):  # A process may write the final status and hold the lock.
+        # A process may write the final status and hold the lock.
+        if self._locked and self.status.ended_at is None:
             return _RUNNING
-        if self._status is None:
-            return _UNKNOWN
-        state = self._status.state
-        return state if state in (_STOPPED, _DONE) else DIED
+        state = self.status.state
+        return state if state in (_STOPPED, _DONE, _UNKNOWN) else DIED
 
     @property
     def reason(self) -> str:
         """Reason why the run died, description of a damaged file, or ""."""
-        if self.state != DIED or self._status is None or self._damage:
+        if self.state != DIED or self._damage:
             return self._damage
-        return self._status.reason or "its process was killed"
+        return self.status.reason or "its process was killed"
 
     @property
     def settings(self) -> dict[str, str]:
         """All settings as text, keyed by name."""
-        return run_dir.flatten_settings(self._status.settings) if self._status else {}
+        return run_dir.flatten_settings(self.status.settings)
 
     @property
     def identity(self) -> dict[str, str]:
         """Algorithm, network and observation as text, keyed by name."""
-        return run_dir.flatten_settings(self._status.identity) if self._status else {}
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Versions of the packages used for training."""
-        return self._status.versions if self._status else {}
-
-    @property
-    def ended(self) -> float | None:
-        """End of the run's last process as a Unix timestamp in seconds, or None."""
-        return self._status.ended_at if self._status else None
+        return run_dir.flatten_settings(self.status.identity)
 
     @property
     def iterations(self) -> int:
@@ -189,7 +179,7 @@ class RunView:
     @property
     def progress_fraction(self) -> float | None:
         """Completed fraction of the planned training in [0, 1], or None if unknown."""
-        conditions = self._status.stop_conditions if self._status else {}
+        conditions = self.status.stop_conditions
         fractions = [
             done / wanted
             for done, wanted in (

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from flask import Flask
@@ -18,11 +22,18 @@ from battlesnake_server.web import (
     replay_pages,
     snake_page,
 )
+from battlesnake_server.web.access_control import create_token
 from battlesnake_server.web.context import Arena
 from battlesnake_server.web.game_manager import GameManager
 from battlesnake_server.web.live_games import LiveGames
-from battlesnake_server.web.pages import create_application
+from battlesnake_server.web.pages import Site, create_application
 from battlesnake_server.web.roster import Roster
+
+NUM_THREADS = 24
+"""Number of server threads.
+
+Long polls of live games occupy at most half of these threads.
+"""
 
 
 def create_app(
@@ -52,3 +63,35 @@ def create_app(
         database, roster, broadcast, GameManager(database, broadcast, replays), league
     )
     return app
+
+
+@contextlib.contextmanager
+def open_site(
+    database: Engine,
+    roster: Roster,
+    broadcast: LiveGames,
+    options: argparse.Namespace,
+    *,
+    token: str | None = None,
+    league: LeagueConfig | None = None,
+) -> Iterator[Site]:
+    """Serve the arena's pages in background threads within the context; see `create_app`.
+
+    Args:
+        database: SQLAlchemy engine of the results database.
+        roster: Snakes that visitors may play against and query.
+        broadcast: Live games.
+        options: Parsed options of `address_policy.add_page_options`, and ``replays``, the absolute
+            path of the directory of the recorded games.
+        token: Access token that every action requires. If the token is None and other machines can
+            reach the server, the function creates and prints a token.
+        league: League to show, or None.
+
+    Raises:
+        ValueError: If the port is in use.
+    """
+    token = token or create_token(options.host, options.allow_host)
+    app = create_app(database, roster, broadcast, options.replays, token, league)
+    with Site(app, options, threads=NUM_THREADS) as site, contextlib.closing(broadcast):
+        site.announce("the arena", sys.stderr)
+        yield site

@@ -240,8 +240,8 @@ def embed_response(replay: Replay) -> Response:
     return response
 
 
-class Site:
-    """Web site whose server runs in background threads from the construction to `close`.
+class Site(PageServer):
+    """Web site whose server runs in background threads within the context.
 
     Args:
         app: Application to serve.
@@ -253,12 +253,15 @@ class Site:
     """
 
     def __init__(self, app: Flask, options: argparse.Namespace, *, threads: int = 8) -> None:
-        self._app = app
         listener = open_listener(options.host, options.port)
         names = [options.host, *options.allow_host]
-        self._server = PageServer(app, listener, names=names, threads=threads)
-        self.address = f"http://{url_host(options.host)}:{self._server.port}/"
-        self._server.start()
+        super().__init__(app, listener, names=names, threads=threads)
+        self._app = app
+        self.address = f"http://{url_host(options.host)}:{self.port}/"
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._app.extensions["analyses"].close()
 
     def announce(self, what: str, output: TextIO) -> None:
         """Print the address and, if actions require an access token, a hint.
@@ -271,15 +274,6 @@ class Site:
         if (token := self._app.config["TOKEN"]) is not None:
             output.write(access_control.access_hint(self.address, token))
         output.flush()
-
-    def wait(self) -> None:
-        """Wait until the process is interrupted."""
-        self._server.wait()
-
-    def close(self) -> None:
-        """Stop the server, and cancel unfinished analyses."""
-        self._server.stop()
-        self._app.extensions["analyses"].close()
 
 
 def serve(app: Flask, what: str, options: argparse.Namespace, path: str = "") -> int:
@@ -297,14 +291,11 @@ def serve(app: Flask, what: str, options: argparse.Namespace, path: str = "") ->
     Raises:
         ValueError: If the port is in use.
     """
-    site = Site(app, options)
-    site.address += path
-    try:
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C may arrive before `wait`.
-            site.announce(what, sys.stdout)
-            if not options.no_browser:
-                webbrowser.open(site.address)
-            site.wait()
-    finally:
-        site.close()
+    # Ctrl+C may arrive before `wait`.
+    with Site(app, options) as site, contextlib.suppress(KeyboardInterrupt):
+        site.address += path
+        site.announce(what, sys.stdout)
+        if not options.no_browser:
+            webbrowser.open(site.address)
+        site.wait()
     return 0
