@@ -75,11 +75,6 @@ def namespaces() -> tuple[str, ...]:
     return ()
 
 
-def is_supported() -> bool:
-    """Return whether this system has both namespaces and Landlock."""
-    return bool(namespaces()) and _landlock_version() > 0
-
-
 def isolated(folder: Path, temporary: Path, words: Iterable[str]) -> list[str]:
     """Return the command line of an isolated ``battlesnake-gym`` process.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
-from battlesnake_gym.rules import Game, Snake, State
-from battlesnake_server.arena.players import LocalPlayer
-from battlesnake_server.arena.referee import ArenaRequestWriter, play
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import Game, Snake
 
 RULESETS = ("standard", "wrapped", "constrictor", "royale")
 
@@ -96,27 +94,26 @@ def test_snake_moving_in_a_loop_is_living() -> None:
         assert len(board.living) == 2
 
 
-class BothFormats:
-    """Writes official requests and records the requests of living snakes in both formats."""
-
-    def __init__(self) -> None:
-        self._arena = ArenaRequestWriter()
-        self.requests: dict[str, list[tuple[Any, Any]]] = {}
-
-    def __call__(self, game: Game, state: State, you: Snake) -> Any:
-        official = board_json.request_to_dict(game, state, you)
-        if you.alive:
-            pair = official, self._arena(game, state, you)
-            self.requests.setdefault(you.id, []).append(copy.deepcopy(pair))
-        return official
+def request_of_the_arena(board: Board, you: Snake) -> dict[str, Any]:
+    """A request of arena.battlesnake.com: eliminated snakes are listed without a mark."""
+    game = replace(board.game, id=f"{board.game.id} at the arena", map="")
+    body = board_json.request_to_dict(game, board, you)
+    body["board"]["snakes"] = [board_json.snake_to_dict(one) for one in board.snakes]
+    for one in [*body["board"]["snakes"], body["you"]]:
+        one["latency"] = "0"
+    return body
 
 
 def requests_in_both_formats(ruleset: str, seed: int) -> list[list[tuple[Any, Any]]]:
     """Return the requests of a game of six snakes, by snake."""
-    game, write = Game(ruleset=ruleset, seed=seed, id="g"), BothFormats()
-    players = [LocalPlayer(snakes.make("hungry", seed + seat), 5.0) for seat in range(6)]
-    asyncio.run(play(game, 11, 11, list("abcdef"), players, 80, write=write))
-    return list(write.requests.values())
+    start = Board.new(11, 11, list("abcdef"), game=Game(ruleset=ruleset, seed=seed, id="g"))
+    players = {name: snakes.make("hungry", seed + seat) for seat, name in enumerate("abcdef")}
+    requests: dict[str, list[tuple[Any, Any]]] = {name: [] for name in players}
+    for board in Replay.from_play(start, players, max_turns=80).boards():
+        for you in board.living:
+            official = board_json.request_to_dict(board.game, board, you)
+            requests[you.id].append((official, request_of_the_arena(board, you)))
+    return list(requests.values())
 
 
 def test_games_are_equal_in_both_formats() -> None:

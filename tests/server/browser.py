@@ -104,6 +104,17 @@ class Browser:
         )
         return str(self.run(script, selector))
 
+    def each(self, selector: str, value: str) -> list[Any]:
+        """The value of a JavaScript expression in ``part`` for every element."""
+        script = f"[...document.querySelectorAll(arguments[0])].map(part => {value})"
+        return list(self.run(script, selector))
+
+    def box(self, selector: str) -> dict[str, float]:
+        """The place of an element in the window."""
+        return dict(
+            self.run("document.querySelector(arguments[0]).getBoundingClientRect()", selector)
+        )
+
     def turn(self) -> int:
         """The turn that the page of a game shows."""
         return int(self.text("#turn").split("/")[0])

@@ -41,6 +41,12 @@ def cautious(serve: Callable[..., str]) -> str:
 
 
 @pytest.fixture
+def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's own folder is the current directory, as for databases and written files."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An empty database of the arena."""
     one = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")

@@ -92,7 +92,7 @@ def test_win_probabilities_lines_and_mistakes(page: Browser) -> None:
     label = page.run("document.querySelector('#win-probabilities').getAttribute('aria-label')")
     assert re.search("snake_0.* 50%.* snake_1.* 50%", label)
     assert page.text(".snake-card .win-probability") == "≈ 50%"
-    mistakes = page.run("[...document.querySelectorAll('#mistakes button')].map(b => b.innerText)")
+    mistakes = page.each("#mistakes button", "part.innerText")
     assert "turn 1" in mistakes[0]
     assert "??" in mistakes[0]
     assert "about 60 → 20%" in mistakes[0]
@@ -165,18 +165,12 @@ def test_decision_of_eighth_snake_is_beside_the_board(browser: Browser, site: st
     browser.open(f"{site}/replay/crowd.jsonl")
     browser.wait("document.querySelectorAll('#board .snake').length === 8")
     browser.press("8")
-    box = browser.run(
-        "(b => [b.left, b.top])(document.getElementById('decision').getBoundingClientRect())"
-    )
-    board = browser.run("document.getElementById('board').getBoundingClientRect().right")
-    assert box[0] > board - 1
-    assert box[1] < 500
+    assert browser.box("#decision")["left"] > browser.box("#board")["right"] - 1
+    assert browser.box("#decision")["top"] < 500
 
 
 def test_columns_and_rows_are_numbered(page: Browser) -> None:
-    labels = page.run(
-        "[...document.querySelectorAll('#board .label')].map(label => label.textContent)"
-    )
+    labels = page.each("#board .label", "part.textContent")
     assert labels == [str(number) for number in [*range(11), *range(11)]]
 
 

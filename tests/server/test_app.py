@@ -20,6 +20,7 @@ from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.live.app import create_app, from_environment
 from battlesnake_server.live.log_rate_limit import RateLimitFilter
+from tests.battlesnake_gym.test_elimination_tracker import request_of_the_arena
 from tests.json_strategies import JUNK, Place, places, replaced
 
 Body = dict[str, Any]
@@ -214,15 +215,12 @@ def test_ids_are_cut_in_the_log(
 
 
 def test_errors_are_json(client: FlaskClient) -> None:
-    for answer in (client.post("/"), client.put("/move"), client.post("/nowhere")):
-        assert answer.status_code in (404, 405)
+    for answer in (client.post("/"), client.post("/nowhere"), client.put("/move")):
+        assert (answer.status_code, answer.mimetype) in [
+            (s, "application/json") for s in (404, 405)
+        ]
         assert answer.get_json()["error"]
-
-
-def test_a_wrong_method_names_the_allowed_ones(client: FlaskClient) -> None:
-    answer = client.put("/move")
-    assert (answer.status_code, answer.mimetype) == (405, "application/json")
-    assert answer.allow == {"POST", "OPTIONS"}
+    assert (answer.status_code, answer.allow) == (405, {"POST", "OPTIONS"})
 
 
 def test_bodies_are_limited(client: FlaskClient) -> None:
@@ -334,3 +332,24 @@ def test_a_log_is_written_sparingly() -> None:
     assert plain == "a line"
     now = 3600.0
     assert len(log(1000)) == 100
+
+
+def test_listed_dead_snakes_change_no_move() -> None:
+    """Play a game with and without dead snakes; one snake knows the game's earlier turns."""
+    board = Board.new(11, 11, 4, game=Game(seed=3, id="both", timeout=10_000))
+    me, listed = "snake_0", 0
+    clients = [create_app({"POLICY": "shipped"}).test_client() for _ in range(2)]
+    while board.turn < 60 and board.snake(me).alive and not board.is_over():
+        you = board.snake(me)
+        bodies = board.to_api(me), request_of_the_arena(board, you)
+        one, other = (
+            client.post("/move", json=body).get_json()["move"]
+            for client, body in zip(clients, bodies, strict=True)
+        )
+        assert one == other, f"turn {board.turn}"
+        listed += len(board.snakes) - len(board.living)
+        # Two opponents soon collide with something.
+        moves = {snake.id: (board.safe_moves(snake.id) or ["up"])[0] for snake in board.living}
+        moves |= {name: "up" for name in ("snake_1", "snake_2") if board.snake(name).alive}
+        board.step(moves | {me: one})
+    assert listed > 20

@@ -14,11 +14,7 @@ from battlesnake_server.commands import arena_command
 from tests.processes import COMMAND, run
 from tests.server import misbehaving_snakes
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database is in the current directory."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_own_folder")
 
 
 def results(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

@@ -15,13 +15,12 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.http.thread_pool import NICE_INCREMENT
@@ -396,33 +395,3 @@ def test_another_protocol_is_declined(cautious: str) -> None:
                 time.sleep(0.02)
                 connection.sendall(body)
                 assert answered(connection)["move"]
-
-
-def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str]) -> None:
-    """Send a game with and without dead snakes; one server knows the game's earlier turns."""
-    from battlesnake_server.arena.referee import ArenaRequestWriter
-
-    address = loud("--policy", "shipped")  # It plays the same moves whatever its time budget is.
-    game = Game(seed=3, id="both", timeout=2000)
-    board, arena = Board.new(11, 11, 4, game=game), ArenaRequestWriter()
-    me, listed = "snake_0", 0
-    connections = [connect(address), connect(address)]
-    while board.turn < 60 and board.snake(me).alive and not board.is_over():
-        you = board.snake(me)
-        forms = (
-            board_json.request_to_dict(replace(game, map=""), board, you),
-            arena(game, board, you),
-        )
-        answers = []
-        for connection, body in zip(connections, forms, strict=True):
-            connection.sendall(post(json.dumps(body).encode()))
-            answers.append(answered(connection)["move"])
-        assert answers[0] == answers[1], f"turn {board.turn}"
-        listed += len(board.snakes) - len(board.living)
-        # Two opponents soon collide with something.
-        moves = {snake.id: (board.safe_moves(snake.id) or ["up"])[0] for snake in board.living}
-        moves |= {name: "up" for name in ("snake_1", "snake_2") if board.snake(name).alive}
-        board.step(moves | {me: answers[0]})
-    for connection in connections:
-        connection.close()
-    assert listed > 20

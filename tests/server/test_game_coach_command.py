@@ -28,10 +28,7 @@ from tests.heuristics.test_mistakes import POCKET, lost
 from tests.server import web_site
 from tests.server.browser import Browser
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_own_folder")
 
 
 @pytest.fixture

@@ -22,11 +22,7 @@ from battlesnake_server.arena.tournament import GameResult
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database is in the current directory."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_own_folder")
 
 
 def test_without_a_snake_the_ladder_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,6 +117,7 @@ def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("in_own_folder")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -144,13 +145,8 @@ def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_the_file_is_reported_in_one_line(
-    change: dict[str, Any],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("league.yaml").write_text(
         yaml.safe_dump({"name": "A", "snakes": {"a": "hungry", "b": "random"}} | change)
     )
@@ -161,14 +157,12 @@ def test_a_mistake_in_the_file_is_reported_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_health_check_opens_no_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("in_own_folder")
+def test_a_health_check_opens_no_database(capsys: pytest.CaptureFixture[str]) -> None:
     Path("league.yaml").write_text("name: A\nsnakes: {a: hungry, b: random}\n")
     assert main.main(["league", "league.yaml", "--check-health"]) == 0
     assert capsys.readouterr().out == "a: healthy\nb: healthy\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["league.yaml"]
+    assert [*Path().iterdir()] == [Path("league.yaml")]
 
 
 def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:

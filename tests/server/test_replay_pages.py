@@ -318,10 +318,7 @@ def test_the_board_shows_the_position(player: Browser) -> None:
     assert sorted(heads) == [
         [i, s.head[0] + 0.5, board.height - s.head[1] - 0.5] for i, s in enumerate(board.snakes)
     ]
-    foods = player.run(
-        "[...document.querySelectorAll('#board .food')]"
-        ".map(food => [food.cx.baseVal.value, food.cy.baseVal.value])"
-    )
+    foods = player.each("#board .food", "[part.cx.baseVal.value, part.cy.baseVal.value]")
     assert foods == [[x + 0.5, board.height - y - 0.5] for x, y in board.food]
     assert player.run("document.querySelectorAll('#board .hazard').length") == 2
     assert player.text("#board .layers") == "2"
@@ -395,9 +392,7 @@ def test_playback_stops_at_the_end(player: Browser) -> None:
 
 def test_cards_show_health_latency_shouts_and_deaths(player: Browser) -> None:
     player.press("ArrowRight")
-    ann, naughty, cleo = player.run(
-        "[...document.querySelectorAll('.snake-card')].map(card => card.innerText)"
-    )
+    ann, naughty, cleo = player.each(".snake-card", "part.innerText")
     assert "40 ms" in ann
     assert "99" in ann
     assert f"hush 0 {NAUGHTY}" in naughty

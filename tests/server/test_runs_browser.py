@@ -47,8 +47,7 @@ def hover(browser: Browser, fraction: float) -> dict[str, str]:
 
 def test_curve_selection_and_tooltip(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/", "document.querySelectorAll('line-chart canvas').length >= 4")
-    box = quiet.run("document.querySelector('line-chart canvas').getBoundingClientRect().height")
-    assert box > 100
+    assert quiet.box("line-chart canvas")["height"] > 100
     assert legend(quiet) == {"training minutes": "3", "long": "1,060", "on": "820"}
     told = hover(quiet, 0.31)
     assert float(told.pop("training minutes")) == pytest.approx(0.93, abs=0.01)
@@ -81,14 +80,11 @@ SCALE = "document.querySelectorAll('line-chart')[1].plot.scales.x"
 
 def zoom(browser: Browser) -> None:
     """Drag the pointer over the first chart from one half to nine tenths of its width."""
-    x, y, width = browser.run(
-        "(box => [box.left, box.top, box.width])"
-        "(document.querySelector('.u-over').getBoundingClientRect())"
-    )
+    box = browser.box(".u-over")
     for kind, place in (("Moved", 0.5), ("Pressed", 0.5), ("Moved", 0.7), ("Moved", 0.9),
                         ("Released", 0.9)):  # fmt: skip
-        event = {"type": f"mouse{kind}", "x": x + place * width, "y": y + 20, "button": "left",
-                 "buttons": 1, "clickCount": 1}  # fmt: skip
+        event = {"type": f"mouse{kind}", "button": "left", "buttons": 1, "clickCount": 1}
+        event |= {"x": box["left"] + place * box["width"], "y": box["top"] + 20}
         browser.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
 
 

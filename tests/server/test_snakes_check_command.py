@@ -59,9 +59,7 @@ REGRESSIONS = {
 """Ten harmful edits: a text of the snake's file, and its replacement."""
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_own_folder")
 
 
 def written(name: str, text: str) -> str:

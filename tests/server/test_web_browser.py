@@ -178,10 +178,7 @@ def test_expected_line_is_drawn(quiet: Browser, site: str, game: str) -> None:
     for moves in next_["line"].values():
         assert "".join(arrows[move] for move in moves) in panel
     assert quiet.text("#board .value.chosen")
-    others = quiet.run(
-        "[...document.querySelectorAll('.scores li:not(.chosen) > span:last-child')]"
-        ".map(value => value.innerText)"
-    )
+    others = quiet.each(".scores li:not(.chosen) > span:last-child", "part.innerText")
     assert len(others) == 3
     assert all(text.startswith(("≤", "\N{EN DASH}")) for text in others)
     x, y = data["frames"][0]["snakes"][0]["body"][0]
@@ -274,11 +271,8 @@ def test_play_with_touch(quiet: Browser, site: str) -> None:
         quiet.driver.execute_cdp_cmd("Input.dispatchTouchEvent", event)
     quiet.wait("document.getElementById('turn').textContent === '2 / 2'")
     assert head(quiet, 0) == [x - 1, y + 1]
-    box = quiet.run(
-        "(r => [r.top, r.bottom])(document.getElementById('pad').getBoundingClientRect())"
-    )
-    assert box[0] >= 0
-    assert box[1] <= 780, "board and buttons fit on the screen together"
+    box = quiet.box("#pad")
+    assert 0 <= box["top"] <= box["bottom"] <= 780, "board and buttons fit on the screen together"
 
 
 def test_a_player_sees_only_its_own_view(quiet: Browser, site: str) -> None:
@@ -329,14 +323,6 @@ def test_stop_button(quiet: Browser, site: str) -> None:
     quiet.wait("!document.getElementById('again').hidden")
 
 
-def colors_of(browser: Browser, selector: str) -> list[str]:
-    found: list[str] = browser.run(
-        "[...document.querySelectorAll(arguments[0])].map(part => part.getAttribute('fill'))",
-        selector,
-    )
-    return found
-
-
 def test_snakes_with_equal_colors_are_distinguished(
     quiet: Browser, site: str, pages: Pages
 ) -> None:
@@ -344,24 +330,18 @@ def test_snakes_with_equal_colors_are_distinguished(
     for snake, head in zip(board.snakes, ("shades", "bendr", "no-such"), strict=True):
         snake.customizations = {"color": "#888888", "head": head, "tail": "bolt"}
     pages.broadcast.publish_event("grey", board.copy())
-    expected = customization.assign_colors(board.snakes)
+    expected, fill = customization.assign_colors(board.snakes), "part.getAttribute('fill')"
     assert len(set(expected)) == 3
     quiet.open(f"{site}/live")
     card = "a[href$='/game/grey']"  # others' games may be on too
     quiet.wait(f'document.querySelectorAll("{card} .thumbnail .snake").length === 3')
-    assert colors_of(quiet, f"{card} .thumbnail .snake") == expected
-    assert colors_of(quiet, f"{card} .names .dot circle") == expected
+    assert quiet.each(f"{card} .thumbnail .snake", fill) == expected
+    assert quiet.each(f"{card} .names .dot circle", fill) == expected
     quiet.open(f"{site}/game/grey", "document.querySelectorAll('#board .snake').length === 3")
-    assert colors_of(quiet, "#board .snake") == expected
-    assert colors_of(quiet, ".snake-card .dot circle") == expected
-    lines = quiet.run(
-        "[...document.querySelectorAll('#lengths polyline')].map(e => e.getAttribute('stroke'))"
-    )
-    assert lines == expected
-    drawn = quiet.run(
-        "[...document.querySelectorAll('#board .snake')]"
-        ".map(snake => snake.querySelectorAll('.part').length)"
-    )
+    assert quiet.each("#board .snake", fill) == expected
+    assert quiet.each(".snake-card .dot circle", fill) == expected
+    assert quiet.each("#lengths polyline", "part.getAttribute('stroke')") == expected
+    drawn = quiet.each("#board .snake", "part.querySelectorAll('.part').length")
     tails = [
         len(customization.TAILS["bolt"]) * (len(set(snake.body)) > 1) for snake in board.snakes
     ]

@@ -154,11 +154,7 @@ def first_hits(address: str, browser: Browser, query: str) -> list[str]:
     """Return the addresses of the first three hits of the site's search."""
     browser.open(f"{address}/../search.html?q={quote(query)}")
     browser.wait("/finished/.test(document.querySelector('.search-summary')?.innerText ?? '')")
-    found = browser.run(
-        "[...document.querySelectorAll('#search-results li > a')].slice(0, 3)"
-        ".map(found => new URL(found.href).pathname)"
-    )
-    return [str(one) for one in found]
+    return browser.each("#search-results li > a", "new URL(part.href).pathname")[:3]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -22,19 +22,13 @@ from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.limited_view import limit_view
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_gym.rules import Game, Snake, State
+from battlesnake_gym.rules import Game, State
 from battlesnake_server.arena.players import Body, MoveResponse, Player
 
 _INITIAL_MOVE = "up"
 
 _NUM_OPENING_MOVES = 6
 """Number of moves that form a snake's opening."""
-
-WriteRequest = Callable[[Game, State, Snake], Body]
-"""Function that builds a request body for a snake.
-
-`board_json.request_to_dict` uses the format of the official CLI.
-"""
 
 OnEvent = Callable[[Board | Turn], None]
 """Callback for the first position and every turn, called during the game."""
@@ -103,7 +97,6 @@ async def play(
     players: Sequence[Player],
     max_turns: int | None = None,
     on_event: OnEvent | None = None,
-    write: WriteRequest = board_json.request_to_dict,
 ) -> GameRecord:
     """Play one game to its end, or up to turn ``max_turns``.
 
@@ -115,7 +108,6 @@ async def play(
         players: The players, in seat order. Players never raise an exception.
         max_turns: Turn limit.
         on_event: Callback for the first position and for every turn played.
-        write: Function that builds the request bodies, for example an `ArenaRequestWriter`.
 
     Raises:
         rules.RulesError: If the map does not support the board size or the number of snakes.
@@ -126,7 +118,7 @@ async def play(
     for snake, name, player in zip(state.snakes, names, players, strict=True):
         snake.name = name
         snake.customizations = await player.fetch_customization()
-    seated = _SeatedPlayers(game, state, players, write)
+    seated = _SeatedPlayers(game, state, players)
     for player, body in zip(players, seated.request_bodies(), strict=True):
         await player.start(body)
     first = Board.from_state(state, game)
@@ -152,33 +144,11 @@ async def play(
     return record
 
 
-class ArenaRequestWriter:
-    """Builder of request bodies in the format of arena.battlesnake.com.
-
-    The snake list includes eliminated snakes in their last state, without an elimination mark. The
-    map name is empty, latencies are "0", and the requests contain a separate game id.
-    """
-
-    def __init__(self) -> None:
-        self._id = str(uuid.uuid4())
-
-    def __call__(self, game: Game, state: State, you: Snake) -> Body:
-        """Return the request body for ``you``."""
-        body = board_json.request_to_dict(replace(game, id=self._id, map=""), state, you)
-        body["board"]["snakes"] = [board_json.snake_to_dict(snake) for snake in state.snakes]
-        for snake in [*body["board"]["snakes"], body["you"]]:
-            snake["latency"] = "0"
-        return body
-
-
 class _SeatedPlayers:
     """The players of one game, and the last valid move of each player."""
 
-    def __init__(
-        self, game: Game, state: State, players: Sequence[Player], write: WriteRequest
-    ) -> None:
+    def __init__(self, game: Game, state: State, players: Sequence[Player]) -> None:
         self.game = game
-        self.write = write
         self.state = state
         self.players = players
         self.seats = [SeatRecord() for _ in players]
@@ -190,7 +160,7 @@ class _SeatedPlayers:
 
     def _request_body(self, seat: int) -> Body:
         """Return the request body of one seat."""
-        body = self.write(self.game, self.state, self.state.snakes[seat])
+        body = board_json.request_to_dict(self.game, self.state, self.state.snakes[seat])
         view_radius = self.game.settings.view_radius
         return body if view_radius is None else limit_view(body, view_radius)
 
