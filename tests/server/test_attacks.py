@@ -377,21 +377,3 @@ def test_one_connection_cannot_hold_the_memory(cautious: str) -> None:
         text = fetch(f"{cautious}/metrics")
     memory = next(line for line in text.splitlines() if line.startswith("process_resident"))
     assert float(memory.split()[1]) < 250e6
-
-
-def test_another_protocol_is_declined(cautious: str) -> None:
-    """Java's HTTP client offers HTTP/2 with every request; other clients expect 100 Continue."""
-    board = Board.new(11, 11, 2, game=Game(id="java"))
-    body = json.dumps(board.to_api("snake_0")).encode()
-    offers = (
-        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAE\r\n",
-        b"Expect: 100-continue\r\n",
-    )
-    for offer in offers:
-        with connect(cautious) as connection:
-            for _ in range(2):
-                head = b"POST /move HTTP/1.1\r\nHost: x\r\n" + offer
-                connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body))
-                time.sleep(0.02)
-                connection.sendall(body)
-                assert answered(connection)["move"]

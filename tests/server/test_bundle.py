@@ -173,14 +173,7 @@ def assert_the_league_plays(build: snakes.StrategyFactory, replay: Replay, seed:
             assert turn.moves[mine] == answer.move, f"the league, {board}"
 
 
-OVER_A_POLICY = (
-    RULES
-    + """
-from battlesnake_heuristics import When
-
-rules = [edges, When(hungry, [food * 0.5], [space * 0.3])]
-"""
-)
+OVER_A_POLICY = RULES + "rules = [edges, When(hungry, [food * 0.5], [space * 0.3])]\n"
 
 KINDS = {
     "rules": ["RULES"],

@@ -30,8 +30,6 @@ from battlesnake_server.web import replay_pages
 from tests.heuristics.test_game_analysis import played
 from tests.processes import COMMAND, running, until
 
-UUID = "1c3a5f0e-8f0b-4a5e-9f6b-0123456789ab"
-
 
 @pytest.fixture
 def game(tmp_path: Path) -> Path:

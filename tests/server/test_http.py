@@ -43,6 +43,14 @@ def connect(server: PageServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
 
 
+def read_small(connection: socket.socket) -> bytes:
+    """Read until the end of a small response."""
+    received = b""
+    while not received.endswith(b"small"):
+        received += connection.recv(1 << 18)
+    return received
+
+
 def read_all(connection: socket.socket, pause: float = 0.0) -> bytes:
     received = b""
     with contextlib.suppress(ConnectionResetError):
@@ -59,12 +67,8 @@ def test_a_slow_reader_gets_all_of_it(last: bytes) -> None:
     """Test it also if the connection ends afterwards, or if another request is waiting."""
     with serving() as server, connect(server) as connection:
         connection.sendall(GET + last + b"\r\n")
-        if last.startswith(b"Connection"):
-            received = read_all(connection, 0.01)
-        else:
-            received = b""
-            while not received.endswith(b"small"):
-                received += connection.recv(1 << 18)
+        closes = last.startswith(b"Connection")
+        received = read_all(connection, 0.01) if closes else read_small(connection)
         assert received.count(LARGE) == 1
 
 
@@ -109,10 +113,20 @@ def test_answers_without_a_body_have_none() -> None:
         assert rest == b""
 
 
-def test_an_offered_websocket_is_a_request() -> None:
-    with serving() as server:
-        status, _, headers = ask(server.port, Connection="Upgrade", Upgrade="websocket")
-        assert (status, headers["Upgrade"]) == (200, None)
+@pytest.mark.parametrize(
+    "offer", [b"Upgrade: websocket\r\n", b"Upgrade: h2c\r\nHTTP2-Settings: AAE\r\n"]
+)
+def test_an_offered_protocol_is_ignored_in_every_request(offer: bytes) -> None:
+    """Java's HTTP client offers HTTP/2 with every request."""
+    head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nContent-Length: 1\r\n"
+    with serving() as server, connect(server) as connection:
+        for _ in range(2):
+            connection.sendall(head + offer + b"\r\n")
+            time.sleep(0.02)
+            connection.sendall(b"x")
+            received = read_small(connection)
+            assert received.startswith(b"HTTP/1.1 200")
+            assert b"Upgrade" not in received
 
 
 def test_a_client_that_closes_its_sending_side_gets_its_responses() -> None:
@@ -132,10 +146,7 @@ def test_keep_alive_of_http_1_0_is_confirmed() -> None:
         for option, answer in ((b"Keep-Alive", b"keep-alive"), (b"close", b"close")):
             head = b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: "
             connection.sendall(head + option + b"\r\n\r\n")
-            received = b""
-            while not received.endswith(b"small"):
-                received += connection.recv(1 << 12)
-            assert b"\r\nConnection: " + answer + b"\r\n" in received
+            assert b"\r\nConnection: " + answer + b"\r\n" in read_small(connection)
         assert read_all(connection) == b""
 
 

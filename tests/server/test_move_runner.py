@@ -394,17 +394,12 @@ def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurrie
     assert search.given[3] < search.given[2] - 0.009, "the next game knows what the last one saw"
 
 
-def test_thoughts_that_end_early_take_nothing_from_the_next(
-    metrics: Metrics, position: Board
-) -> None:
-    search, runner = Slow(-TIMEOUT), MoveRunner(metrics, num_slots=1)
-    for _ in range(3):
-        decide(runner, Session(search), position)
-    assert search.given[3] == pytest.approx(search.given[2], abs=5)
-    told: list[object] = []
+def test_the_thread_of_a_strategy_keeps_no_stop_signal(metrics: Metrics, position: Board) -> None:
+    runner, told = MoveRunner(metrics, num_slots=1), list[object]()
+    decide(runner, Session(move_left), position)
     runner._threads.submit(lambda: told.append(SHOULD_STOP.get()))
     until(lambda: bool(told))
-    assert told == [None], "and its thread keeps nothing of them"
+    assert told == [None]
 
 
 def test_what_is_left_for_lateness_is_waited_for(

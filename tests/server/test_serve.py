@@ -159,22 +159,6 @@ def test_clients_that_stop_midway_lose_their_connections(cautious: str) -> None:
     assert time.monotonic() - began < PATIENCE, "the server closes them, not our own patience"
 
 
-def test_requests_in_pieces_and_in_a_row_are_answered(cautious: str) -> None:
-    """Send a request in pieces, and two requests at once on one connection."""
-    parts = urlsplit(cautious)
-    request = b"POST /move HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(TEXT) + TEXT
-    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE) as connection:
-        for piece in (request[:9], request[9:60], request[60:500], request[500:]):
-            connection.sendall(piece)
-            time.sleep(0.05)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
-        connection.sendall(request + request)
-        received = b""
-        while received.count(b'"move"') < 2:
-            received += connection.recv(65536)
-        assert received.count(b"HTTP/1.1 200") == 2
-
-
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_bytes_are_answered_or_dropped(cautious: str, data: st.DataObject) -> None:

@@ -217,6 +217,9 @@ class League:
         replays: Directory for replays; None disables replays.
         address_policy: Network addresses to which games may connect.
         clock: Clock of the league; None creates a `SteadyClock`.
+
+    Attributes:
+        season: Current season.
     """
 
     def __init__(
@@ -244,14 +247,9 @@ class League:
         # The settings of the games in progress, and the database ids of their seasons.
         self._playing: dict[Future[GameResult], tuple[TournamentSettings, int]] = {}
         self._next_game = self._clock.now()
-        self._season: Season
-        self._restore_season(self._load_or_create_season())
+        self.season = self._load_or_create_season()
+        self._restore_season()
         with_retries(self._engine, self._limit_cooldowns)
-
-    @property
-    def season(self) -> Season:
-        """The current season."""
-        return self._season
 
     def run(self, play: StartGame, games: int | None = None) -> None:
         """Run the league until ``games`` games have been played.
@@ -309,13 +307,13 @@ class League:
             missed = max(0, (now - found.ends) // length)
             found = self._add_season(found.number + 1, found.ends + missed * length)
             log(f"season {found.number} starts; end: {found.ends:%Y-%m-%d %H:%M} UTC")
-        if found.tournament != self._season.tournament:
-            self._restore_season(found)
-        self._season = found
+        is_new = found.tournament != self.season.tournament
+        self.season = found
+        if is_new:
+            self._restore_season()
 
-    def _restore_season(self, season: Season) -> None:
+    def _restore_season(self) -> None:
         """Restore ratings, numbers of games and recent opponents from stored games."""
-        self._season = season
         self._ratings = Ratings()
         self._played: Counter[str] = Counter()
         self._recent_opponents: dict[str, deque[str]] = {
@@ -324,7 +322,7 @@ class League:
         query = (
             select(StoredGame.id, StoredGame.number, Seat.snake, Seat.cause, Seat.eliminated_on)
             .join(Seat)
-            .where(StoredGame.tournament_id == season.tournament)
+            .where(StoredGame.tournament_id == self.season.tournament)
             .order_by(StoredGame.id, Seat.seat)
         )  # fmt: skip
         games: dict[int, list[tuple[str, bool, int]]] = {}
@@ -427,7 +425,7 @@ class League:
         board = next((board for board in rotation if board.num_snakes <= len(healthy)), None)
         if board is None or board.num_snakes > len(free):
             return False
-        seed = derive_seed(self.plan.seed + self._season.number, self._number)
+        seed = derive_seed(self.plan.seed + self.season.number, self._number)
         names = pair_entrants(
             free, board.num_snakes, self._ratings, self._played, self._recent_opponents
         )
@@ -438,7 +436,7 @@ class League:
         scheduled = ScheduledGame(self._number, seed, tuple(range(len(names))))
         self._number += 1
         game = play(settings, scheduled, self._replays)
-        self._playing[game] = settings, self._season.tournament
+        self._playing[game] = settings, self.season.tournament
         return True
 
     def _finish_game(self, future: Future[GameResult]) -> None:
@@ -463,7 +461,7 @@ class League:
         store_game(self._engine, result, tournament, settings)
         self.games += 1
         seats = list(zip(names, result.seats, strict=True))
-        if tournament == self._season.tournament:
+        if tournament == self.season.tournament:
             self._record_game([(name, not seat.cause, seat.eliminated_on) for name, seat in seats])
         for name, seat in seats:
             failed, requested = sum(seat.problems.values()), len(seat.latencies)
@@ -478,7 +476,7 @@ class League:
 
     def _seconds_until_due(self, rows: Mapping[str, LeagueSnake], now: datetime) -> float:
         """Return the seconds until a season end, a game start or a health check."""
-        times = [self._season.ends, self._next_game]
+        times = [self.season.ends, self._next_game]
         times += [due for row in rows.values() if (due := self._next_health_check(row))]
         upcoming = [moment for moment in times if moment > now]
         return (
