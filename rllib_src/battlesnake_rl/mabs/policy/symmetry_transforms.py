@@ -22,29 +22,6 @@ NUM_SYMMETRIES = 8
 _TRANSPOSE, _FLIP_VERTICAL, _FLIP_HORIZONTAL = 4, 1, 2
 """Bits of a symmetry's index; the transposition precedes the flips."""
 
-_MOVE_OFFSETS = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
-"""Change of (row, column) by each move, in cells."""
-
-
-def _transform_action(symmetry: int, move: str) -> int:
-    """Return the index of the action that ``move`` becomes on the transformed board."""
-    rows, columns = _MOVE_OFFSETS[move]
-    if symmetry & _TRANSPOSE:
-        rows, columns = columns, rows
-    if symmetry & _FLIP_VERTICAL:
-        rows = -rows
-    if symmetry & _FLIP_HORIZONTAL:
-        columns = -columns
-    return next(
-        MOVES.index(name) for name, step in _MOVE_OFFSETS.items() if step == (rows, columns)
-    )
-
-
-ACTION_MAP = np.array(
-    [[_transform_action(symmetry, move) for move in MOVES] for symmetry in range(NUM_SYMMETRIES)]
-)
-"""``ACTION_MAP[symmetry, action]`` is the action on the transformed board."""
-
 
 def _transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
     """Apply a symmetry to square boards.
@@ -60,6 +37,18 @@ def _transform_boards(boards: NDArray[Any], symmetry: int) -> NDArray[Any]:
     if symmetry & _FLIP_HORIZONTAL:
         boards = np.flip(boards, -1)
     return np.ascontiguousarray(boards)
+
+
+_ACTION_BOARD = np.array([[-1, 1, -1], [2, -1, 3], [-1, 0, -1]])
+"""Index of the action to each neighbor of the center; row 0 is the bottom of the board."""
+
+ACTION_MAP = np.array(
+    [
+        [_ACTION_BOARD[_transform_boards(_ACTION_BOARD, symmetry) == action] for action in range(4)]
+        for symmetry in range(NUM_SYMMETRIES)
+    ]
+).squeeze(-1)
+"""``ACTION_MAP[symmetry, action]`` is the action on the transformed board."""
 
 
 @cache
