@@ -292,42 +292,28 @@ class EvaluationModel:
                 stack.mean.copy_(some.mean(0))
                 stack.deviation.copy_(some.std(0).clamp(min=0.15))
                 self.started[number] = True
-            losses.append(
-                _fit_stack(stack, inputs, target, epochs, rate, batch, generator, after_step)
+            optimizer = torch.optim.Adam(stack.parameters(), lr=rate, weight_decay=1e-6)
+            steps = max(1, round(epochs * len(inputs) / batch))
+            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+                optimizer, steps, eta_min=rate / 50
             )
+            order = torch.randperm(len(inputs), generator=generator)
+            at, recent = 0, 0.0
+            for _ in range(steps):
+                if at + batch > len(order):
+                    order, at = torch.randperm(len(inputs), generator=generator), 0
+                chosen, at = order[at : at + batch], at + batch
+                logits = stack(inputs[chosen].float() / INPUT_UNIT)
+                loss = nn.functional.binary_cross_entropy_with_logits(logits, target[chosen])
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                schedule.step()
+                stack.clamp_weights()
+                recent += 0.01 * (loss.item() - recent) if recent else loss.item()
+                after_step()
+            losses.append(recent)
         return losses
-
-
-def _fit_stack(
-    stack: _LayerStack,
-    inputs: Tensor,
-    target: Tensor,
-    epochs: float,
-    rate: float,
-    batch: int,
-    generator: torch.Generator,
-    after_step: Callable[[], None],
-) -> float:
-    """Fit one stack with Adam, and return the moving average of its loss."""
-    optimizer = torch.optim.Adam(stack.parameters(), lr=rate, weight_decay=1e-6)
-    steps = max(1, round(epochs * len(inputs) / batch))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, eta_min=rate / 50)
-    order = torch.randperm(len(inputs), generator=generator)
-    at, recent = 0, 0.0
-    for _ in range(steps):
-        if at + batch > len(order):
-            order, at = torch.randperm(len(inputs), generator=generator), 0
-        chosen, at = order[at : at + batch], at + batch
-        logits = stack(inputs[chosen].float() / INPUT_UNIT)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits, target[chosen])
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
-        stack.clamp_weights()
-        recent += 0.01 * (loss.item() - recent) if recent else loss.item()
-        after_step()
-    return recent
 
 
 def _stack_indices(living: NDArray[np.uint8]) -> NDArray[np.int64]:

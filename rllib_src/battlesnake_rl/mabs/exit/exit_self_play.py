@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import time
@@ -146,35 +147,6 @@ def _draw_weights(rng: np.random.Generator) -> Weights:
     return replace(now, **changed)
 
 
-def _build_latest_player(
-    champion: Evaluation | None,
-    num_snakes: int,
-    deep: bool,
-    root_noise: float,
-    rng: np.random.Generator,
-) -> SearchPlayer:
-    """Return the player whose moves become the samples of a fragment.
-
-    In games that start with three or more snakes, the champion uses the decoupled search with a
-    shared tree.
-
-    Args:
-        champion: Network of the player, or None for the handcrafted evaluation.
-        num_snakes: Number of snakes at the start of the games.
-        deep: Whether the node limit is drawn from `DEEP_NODE_CHOICES`.
-        root_noise: Weight of the root noise of the decoupled search, in [0, 1].
-        rng: Random generator for the node limit.
-    """
-    decoupled = champion is not None and num_snakes > 2
-    shallow_choices = SHARED_TREE_NODE_CHOICES if decoupled else NODE_CHOICES
-    nodes = int(rng.choice(DEEP_NODE_CHOICES if deep else shallow_choices))
-    if not decoupled:
-        return SearchPlayer(champion, nodes=nodes)
-    return SearchPlayer(
-        champion, nodes=nodes, decoupled=True, root_noise=root_noise, shared_tree=True
-    )
-
-
 def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
     """Play a game pair: two games from the same start with exchanged seats.
 
@@ -220,20 +192,6 @@ def _play_fragment(
     Only the moves of the players at the indices ``learned`` are returned.
     """
     return play_games(seed, setup, players, moves).select_players(learned)
-
-
-def _place_search(
-    evaluation: Evaluation, nodes: int, cpu_seconds: float, seed: int
-) -> ladder.Placement:
-    """Place a search with ``evaluation`` on the ladder."""
-    return ladder.run_placement(
-        lambda seed: Search(evaluation=evaluation),
-        settings=MatchSettings(nodes=nodes),
-        rungs=fast_ladder(_MAX_RUNG_CPU_S),
-        cpu_seconds=cpu_seconds,
-        precision_elo=20.0,
-        seed=seed,
-    )
 
 
 class _SelfPlayRunner:
@@ -356,7 +314,8 @@ class SelfPlay:
     ) -> tuple[int, SelfPlaySettings, list[SearchPlayer], list[int]]:
         """Choose the game that is furthest behind its share, and draw the players.
 
-        The share of a game is a fraction of all searched moves.
+        The share of a game is a fraction of all searched moves. In games that start with three or
+        more snakes, the champion uses the decoupled search with a shared tree.
 
         Returns:
             Index of the game in `GAME_MIX`, settings of the game, players, and indices of the
@@ -365,10 +324,18 @@ class SelfPlay:
         random = np.random.default_rng(self.progress.seed)
         kind = int((self._moves_behind + self._shares).argmax())
         self._count_moves(kind, self._moves_per_fragment)
-        deep = 0 < self._settings.deep_search_after_moves <= self.progress.moves
         setup = GAME_MIX[kind][1]
-        root_noise = self._settings.root_noise
-        player = _build_latest_player(champion, setup.num_snakes, deep, root_noise, random)
+        decoupled = champion is not None and setup.num_snakes > 2
+        choices: Sequence[int] = SHARED_TREE_NODE_CHOICES if decoupled else NODE_CHOICES
+        if 0 < self._settings.deep_search_after_moves <= self.progress.moves:
+            choices = DEEP_NODE_CHOICES
+        player = SearchPlayer(
+            champion,
+            nodes=int(random.choice(choices)),
+            decoupled=decoupled,
+            root_noise=self._settings.root_noise if decoupled else 0.0,
+            shared_tree=decoupled,
+        )
         drawn = _draw_players(setup.num_snakes, player, self._networks_dir, random)
         return kind, setup, *drawn
 
@@ -397,8 +364,16 @@ class SelfPlay:
         Returns:
             The placement, and its cost in CPU seconds.
         """
-        nodes, seed = self._settings.ladder_nodes, self.progress.iterations
-        placing = self.runners[0].call.remote(_place_search, champion, nodes, cpu_seconds, seed)
+        place = functools.partial(
+            ladder.run_placement,
+            lambda seed: Search(evaluation=champion),
+            settings=MatchSettings(nodes=self._settings.ladder_nodes),
+            rungs=fast_ladder(_MAX_RUNG_CPU_S),
+            cpu_seconds=cpu_seconds,
+            precision_elo=20.0,
+            seed=self.progress.iterations,
+        )
+        placing = self.runners[0].call.remote(place)
         self.request_fragments(champion, promotions)
         placement, seconds = self._get_first([placing])[1]
         self.progress.cpu_seconds += seconds
