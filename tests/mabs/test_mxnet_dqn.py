@@ -88,8 +88,8 @@ def test_the_buffer_replaces_the_oldest() -> None:
     for move in range(5):
         buffer.add([move], move % 4, move, [move + 1], [True] * 4, False)
     assert len(buffer) == 3
-    assert sorted(buffer.rewards) == [2, 3, 4]
-    assert buffer.next_obs[:, 0].tolist() == [4, 5, 3]
+    assert sorted(buffer.rows["reward"]) == [2, 3, 4]
+    assert buffer.rows["next"]["obs"][:, 0].tolist() == [4, 5, 3]
 
 
 def test_values_become_the_reward_and_half_of_what_follows(make: Any) -> None:

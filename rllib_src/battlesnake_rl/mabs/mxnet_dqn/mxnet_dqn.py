@@ -80,16 +80,13 @@ class _SnakeReplayBuffer:
     """
 
     def __init__(self, size: int, shape: tuple[int, ...]) -> None:
-        self.obs = np.zeros((size, *shape), np.uint8)
-        self.actions = np.zeros(size, np.uint8)
-        self.rewards = np.zeros(size, np.float32)
-        self.next_obs = np.zeros((size, *shape), np.uint8)
-        self.next_action_mask = np.zeros((size, 4), np.bool_)
-        self.terminated = np.zeros(size, np.bool_)
+        before = [("obs", np.uint8, shape), ("action", np.uint8), ("reward", np.float32)]
+        after = [("obs", np.uint8, shape), ("action_mask", np.bool_, 4), ("terminated", np.bool_)]
+        self.rows = np.zeros(size, [*before, ("next", after)])
         self.num_added = 0
 
     def __len__(self) -> int:
-        return min(self.num_added, len(self.actions))
+        return min(self.num_added, len(self.rows))
 
     def add(self, obs: Any, action: Any, reward: Any, *after: Any) -> None:
         """Replace the oldest transition.
@@ -100,9 +97,7 @@ class _SnakeReplayBuffer:
             reward: Reward of the move.
             after: Observation, action mask and whether the snake is eliminated, after the move.
         """
-        row = self.num_added % len(self.actions)
-        self.obs[row], self.actions[row], self.rewards[row] = obs, action, reward
-        self.next_obs[row], self.next_action_mask[row], self.terminated[row] = after
+        self.rows[self.num_added % len(self.rows)] = obs, action, reward, after
         self.num_added += 1
 
 
@@ -224,14 +219,15 @@ class MXNET(LadderPlayer):
     def learn(self, buffer: _SnakeReplayBuffer) -> None:
         """Train the network on a random batch of one snake's transitions."""
         nd = self._mx.nd
-        rows = self.random.integers(len(buffer), size=self.settings.batch_size)
-        next_values = self._values(self.target, buffer.next_obs[rows])
-        best = np.where(buffer.next_action_mask[rows], next_values, -np.inf).max(-1)
-        best = np.where(buffer.terminated[rows], 0, best)
-        targets = buffer.rewards[rows] + self.settings.gamma * best
+        batch = buffer.rows[self.random.integers(len(buffer), size=self.settings.batch_size)]
+        after = batch["next"]
+        next_values = self._values(self.target, after["obs"])
+        best = np.where(after["action_mask"], next_values, -np.inf).max(-1)
+        best = np.where(after["terminated"], 0, best)
+        targets = batch["reward"] + self.settings.gamma * best
         with self._mx.autograd.record():
-            values = self.network(nd.array(buffer.obs[rows]))
-            loss = self.loss(values.pick(nd.array(buffer.actions[rows])), nd.array(targets))
+            values = self.network(nd.array(batch["obs"]))
+            loss = self.loss(values.pick(nd.array(batch["action"])), nd.array(targets))
         loss.backward()
         for index, (name, one) in enumerate(self.parameters.items()):
             self._optimizer.update(index, one.data(), one.grad(), self._moments[name])
