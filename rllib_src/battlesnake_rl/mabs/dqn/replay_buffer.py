@@ -121,8 +121,6 @@ class ReplayBuffer:
         beta: float = 0.4,
         seed: int | None = None,
     ) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1 row, got {capacity}")
         self.capacity = capacity
         self._alpha = alpha
         self._beta = beta
@@ -169,8 +167,6 @@ class ReplayBuffer:
                 f"a fragment of {count} rows exceeds the capacity {self.capacity}; raise "
                 "the capacity, or lower rollout_fragment_length or the number of games"
             )
-        if (shape := columns["obs"].shape[1:]) != self._frame_shape:
-            raise ValueError(f"observations must have shape {self._frame_shape}, got {shape}")
         slots = (self._added + np.arange(count)) % self.capacity
         for name, column in self._rows.items():
             column[slots] = columns[name]
@@ -235,13 +231,8 @@ class ReplayBuffer:
         """Restore the state of a buffer with the same observation shape, into an empty buffer.
 
         A smaller buffer retains the newest rows, whose transitions refer only to later rows.
-
-        Raises:
-            ValueError: If the observation shape differs.
         """
-        shape, rows = state["frames"].shape[1:], len(state["frames"])
-        if shape != self._frame_shape:
-            raise ValueError(f"observations must have shape {self._frame_shape}, got {shape}")
+        rows = len(state["frames"])
         # The ring of another capacity starts again at its first slot.
         is_same = rows == min(state["added"], self.capacity)
         self._added = state["added"] if is_same else min(rows, self.capacity)
