@@ -47,20 +47,34 @@ def scale_input(network: Any, scale: float | None) -> Any:
     """
     import torch
 
-    class ScaledNetwork(torch.nn.Module):
-        """Network with uint8 input that multiplies its input by ``scale``."""
+    def score(network: Any, planes: Any) -> Any:
+        answer = network(planes if scale is None else planes.float() * scale)
+        return answer.float() if isinstance(answer, torch.Tensor) else answer
+
+    return _wrap(network, score)
+
+
+def _wrap(module: Any, score: Callable[[Any, Any], Any]) -> Any:
+    """Return a torch module with the parameters of ``module``.
+
+    Args:
+        module: A torch module.
+        score: Function of the module and observations that returns scores, float32 (B, 4).
+    """
+    import torch
+
+    class Network(torch.nn.Module):
+        """Network that scores observations."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.network = network
+            self.module = module
 
         def forward(self, planes: Any) -> Any:
             """Return the scores of observations, float32 (B, 4)."""
-            seen = planes if scale is None else planes.float() * scale
-            answer = self.network(seen)
-            return answer.float() if isinstance(answer, torch.Tensor) else answer
+            return score(self.module, planes)
 
-    return ScaledNetwork()
+    return Network()
 
 
 def _check_observation_range(kind: str, space: Any, scale: float | None) -> None:
@@ -138,29 +152,22 @@ def network_from_sb3(
     _check_observation_range(kind, space, scale)
     factor = None if space.dtype == np.uint8 else scale
 
-    class SB3Network(torch.nn.Module):
-        """Actor or Q-network of the model, with the normalization of its environment."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.policy = policy
-
-        def forward(self, planes: Any) -> Any:
-            """Return the scores of observations, float32 (B, 4)."""
-            if transposed:
-                planes = planes.permute(0, 3, 1, 2)
-            if factor is not None:
-                planes = planes.float() * factor
-            for one in normalizations:
-                # VecNormalize also computes in double precision. Single precision would change the
-                # result visibly for inputs with little variance.
-                deviation = torch.from_numpy(np.sqrt(one.obs_rms.var + one.epsilon))
-                planes = (planes.double() - torch.from_numpy(one.obs_rms.mean)) / deviation
-                planes = planes.clamp(-one.clip_obs, one.clip_obs).float()
-            if hasattr(self.policy, "q_net"):
-                return self.policy.q_net(planes)
-            features = self.policy.extract_features(planes, self.policy.pi_features_extractor)
-            return self.policy.action_net(self.policy.mlp_extractor.forward_actor(features))
+    def score(policy: Any, planes: Any) -> Any:
+        """Apply the environment's normalization, then the actor or the Q-network."""
+        if transposed:
+            planes = planes.permute(0, 3, 1, 2)
+        if factor is not None:
+            planes = planes.float() * factor
+        for one in normalizations:
+            # VecNormalize also computes in double precision. Single precision would change the
+            # result visibly for inputs with little variance.
+            deviation = torch.from_numpy(np.sqrt(one.obs_rms.var + one.epsilon))
+            planes = (planes.double() - torch.from_numpy(one.obs_rms.mean)) / deviation
+            planes = planes.clamp(-one.clip_obs, one.clip_obs).float()
+        if hasattr(policy, "q_net"):
+            return policy.q_net(planes)
+        features = policy.extract_features(planes, policy.pi_features_extractor)
+        return policy.action_net(policy.mlp_extractor.forward_actor(features))
 
     def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
         """Return the moves of the model for observations, as action indices."""
@@ -172,7 +179,7 @@ def network_from_sb3(
                 seen = wrapper.normalize_obs(seen)
         return np.asarray(model.predict(seen, deterministic=True)[0])
 
-    return SB3Network(), moves
+    return _wrap(policy, score), moves
 
 
 def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, MoveFn | None]:
@@ -198,19 +205,12 @@ def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any
         """Return RLlib's batch for observations, which are scaled if ``scale`` is set."""
         return {Columns.OBS: planes if scale is None else planes.float() * scale}
 
-    class RLlibNetwork(torch.nn.Module):
-        """Network that returns the Q-values or the logits of the module."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = module
-
-        def forward(self, planes: Any) -> Any:
-            """Return the scores of observations, float32 (B, 4)."""
-            if hasattr(self.module, "compute_q_values"):
-                return self.module.compute_q_values(to_batch(planes))["qf_preds"].float()
-            answer = self.module._forward_inference(to_batch(planes))
-            return answer[Columns.ACTION_DIST_INPUTS].float()
+    def score(module: Any, planes: Any) -> Any:
+        """Return the Q-values or the logits of the module."""
+        if hasattr(module, "compute_q_values"):
+            return module.compute_q_values(to_batch(planes))["qf_preds"].float()
+        answer = module._forward_inference(to_batch(planes))
+        return answer[Columns.ACTION_DIST_INPUTS].float()
 
     def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
         """Return the moves of the module for observations, as action indices."""
@@ -219,4 +219,4 @@ def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any
             answer = {Columns.ACTIONS: answer[Columns.ACTION_DIST_INPUTS].argmax(dim=-1)}
         return np.asarray(answer[Columns.ACTIONS].numpy())
 
-    return RLlibNetwork(), moves
+    return _wrap(module, score), moves
