@@ -41,7 +41,7 @@ class LadderPlayer:
     def create_ladder_evaluator(self, fraction: float) -> None:
         """Create the ladder evaluator, which may use a fraction of the CPU time."""
         self.ladder_evaluator = LadderEvaluator(
-            self.config.env_config, ProcessTreeCpuClock(), fraction=fraction, seed=self.config.seed
+            self.config.env_config, ProcessTreeCpuClock(), fraction, self.config.seed
         )
 
     def evaluate_on_ladder(self, *, at_end: bool = False) -> dict[str, Any]:

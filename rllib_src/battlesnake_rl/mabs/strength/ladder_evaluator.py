@@ -344,33 +344,28 @@ def place_policy(
             return now, spent + took
 
 
+@dataclass
 class LadderEvaluator:
     """Evaluator that plays ladder games during training.
 
     The games use a limited fraction of the CPU time.
 
-    Args:
+    Attributes:
         env_config: Options of the games.
         clock: Function that returns the CPU seconds of the training.
         fraction: Fraction of the CPU time for ladder games, in [0, 0.5].
         seed: Random seed of the start positions; None for 0.
     """
 
-    def __init__(
-        self,
-        env_config: Mapping[str, Any],
-        clock: Callable[[], float],
-        *,
-        fraction: float,
-        seed: int | None = None,
-    ) -> None:
+    env_config: Mapping[str, Any]
+    clock: Callable[[], float]
+    fraction: float
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
         self.history = StrengthHistory()
         self.best_weights: Weights | None = None
-        self._env_config = env_config
-        self._fraction = fraction
-        self._seed = seed or 0
-        self._clock = clock
-        self._began = clock()
+        self._began = self.clock()
         self._trained_before = 0.0
 
     def after_iteration(
@@ -395,13 +390,13 @@ class LadderEvaluator:
             The ladder metrics of the iteration.
         """
         history = self.history
-        history.training_seconds = self._trained_before + self._clock() - self._began
-        fraction, wanted = self._fraction, MIN_MEASUREMENT_S
+        history.training_seconds = self._trained_before + self.clock() - self._began
+        fraction, wanted = self.fraction, MIN_MEASUREMENT_S
         if not at_end:
             fraction *= 1 - _FINAL_BUDGET_FRACTION
             wanted = max(wanted, _MEASUREMENT_COST_FRACTION * history.ladder_seconds)
         cpu_budget_s = fraction * history.training_seconds - history.ladder_seconds
-        if at_end and self._fraction and history.training_seconds >= _LONG_TRAINING_S:
+        if at_end and self.fraction and history.training_seconds >= _LONG_TRAINING_S:
             cpu_budget_s = max(
                 cpu_budget_s, min(_FINAL_MAX_S, _FINAL_MAX_FRACTION * history.training_seconds)
             )
@@ -410,34 +405,27 @@ class LadderEvaluator:
             if best is not None and self.best_weights is not None:
                 cpu_budget_s /= 2
                 minutes = history.measurements[best].cpu_minutes
-                again = self._measure(self.best_weights, build_policy, cpu_budget_s, minutes)
+                again = self._measure(build_policy(self.best_weights), cpu_budget_s, minutes)
                 history.measurements[best] = again
             last, minutes = weights(), history.training_seconds / 60
-            if history.add(self._measure(last, build_policy, cpu_budget_s, minutes), at_end):
+            if history.add(self._measure(build_policy(last), cpu_budget_s, minutes), at_end):
                 self.best_weights = last
-            history.training_seconds = self._trained_before + self._clock() - self._began
+            history.training_seconds = self._trained_before + self.clock() - self._began
         return history.to_metrics()
 
-    def _measure(
-        self,
-        weights: Weights,
-        build_policy: Callable[[Weights], ScoreFn],
-        cpu_seconds: float,
-        cpu_minutes: float,
-    ) -> Measurement:
-        """Measure the strength of ``weights`` with ladder games.
+    def _measure(self, values: ScoreFn, cpu_seconds: float, cpu_minutes: float) -> Measurement:
+        """Measure the strength of a policy with ladder games.
 
         Args:
-            weights: Weights of the policy.
-            build_policy: Function that builds a score function from weights.
+            values: Score function of the policy.
             cpu_seconds: Maximum CPU time of the games, in seconds.
             cpu_minutes: CPU minutes of training before these weights.
         """
         history = self.history
         placement, spent = place_policy(
-            build_policy(weights),
-            self._env_config,
-            seed=self._seed + len(history.measurements),
+            values,
+            self.env_config,
+            seed=(self.seed or 0) + len(history.measurements),
             cpu_seconds=cpu_seconds,
             expected_elo=history.measurements[-1].elo if history.measurements else None,
         )
@@ -457,4 +445,4 @@ class LadderEvaluator:
         if self.best_weights is None:
             self.history.best = None
         self._trained_before = self.history.training_seconds
-        self._began = self._clock()
+        self._began = self.clock()
