@@ -265,7 +265,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         ``actions`` is uint8 (N, S) and is modified in place.
         """
         self._opponents.move(actions, self._position[2])
-        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        step = self.env.step(actions)
+        observations, rewards, terminations, truncations, infos = step
         assert self.env.last_turn is not None
         acted = infos["acted"] & ~self._opponents.occupied
         counted = None if self._episodes_left is None else self._episodes_left > 0
@@ -273,9 +274,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if self._episodes_left is not None:
             self._episodes_left -= ended
         if self._episodes is not None:
-            self._episodes.record_step(
-                observations, actions, rewards, terminations, truncations, infos
-            )
+            self._episodes.record_step(actions, step)
         self._opponents.after_step(infos)
         self._opponents.draw_seats(infos["reset"])
         self._position = observations, infos["action_mask"], infos["alive"], truncations

@@ -74,19 +74,16 @@ class RLlibEpisodeRecorder:
             )
             self._call_callbacks(_EPISODE_START, game, episode)
 
-    def record_step(
-        self,
-        observations: NDArray[np.uint8],
-        actions: NDArray[np.uint8],
-        rewards: NDArray[np.float32],
-        terminations: NDArray[np.bool_],
-        truncations: NDArray[np.bool_],
-        infos: dict[str, Any],
-    ) -> None:
+    def record_step(self, actions: NDArray[np.uint8], step: tuple[Any, ...]) -> None:
         """Record one step of the vector environment, and call the callbacks.
 
         Callbacks receive the data of all seats, including the opponents' seats.
+
+        Args:
+            actions: uint8 (N, S), actions of the step.
+            step: Result of the step, as the vector environment returns it.
         """
+        observations, rewards, terminations, truncations, infos = step
         over = ~infos["alive"].any(-1)
         for game in np.flatnonzero(infos["acted"].any(-1)).tolist():
             episode = self._running[game]
