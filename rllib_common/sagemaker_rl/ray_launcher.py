@@ -109,6 +109,16 @@ class Hyperparameters(ClusterHyperparameters, _TrainingHyperparameters):
         """
         return Completion(cls)
 
+    def check_early(self, overrides: Mapping[str, Any]) -> None:
+        """Check the hyperparameters before torch and Ray are imported.
+
+        Args:
+            overrides: Other fields of RLlib's configuration, keyed by dotted names.
+
+        Raises:
+            ValueError: If a setting is invalid.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
@@ -120,8 +130,6 @@ class Completion:
         messages: Log lines about the choice.
         help_flags: Options that ``--help`` shows in addition.
         unknown_name: Function that returns the error for an unknown name, or None.
-        check: Function that checks the hyperparameters and the other fields of RLlib's
-            configuration, or None.
     """
 
     hyperparameters_class: type[Any]
@@ -129,7 +137,6 @@ class Completion:
     messages: Sequence[str] = ()
     help_flags: Sequence[str] = ()
     unknown_name: Callable[[str], HyperparameterError] | None = None
-    check: Callable[[Any, Mapping[str, Any]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +294,7 @@ class SageMakerRayLauncher:
                     + (remedy if hasattr(settings, field) else "omit it")
                 )
             _check_evaluation(given, overrides)
-            if chosen.check is not None:
-                chosen.check(settings, overrides)
+            settings.check_early(overrides)
             _check_unused_settings(settings, os.environ)
             membership = Membership.from_environment(settings)
         except ValueError as error:

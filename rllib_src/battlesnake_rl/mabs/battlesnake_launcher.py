@@ -213,8 +213,29 @@ class BattlesnakeHyperparameters(Hyperparameters):
                 if {"algorithm", "experiment"} & given.keys()
             ],
             unknown_name=unknown_name,
-            check=functools.partial(_check_early, algorithm),
         )
+
+    def check_early(self, overrides: Mapping[str, Any]) -> None:
+        """Check the games and the names of RLlib's settings without torch and Ray."""
+        from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+
+        chosen: Any = self
+        prefix = "env_config."
+        games: dict[str, Any] = {}
+        for name, value in overrides.items():
+            missing = missing_setting_error(self.algorithm, CONFIG_PREFIX + name)
+            if missing and not chosen.uses_rllib_runners:
+                raise missing
+            if name == "env_config" and isinstance(value, dict):
+                games |= value
+            elif name.startswith(prefix):
+                games[name.removeprefix(prefix)] = value
+            else:
+                supported_settings.check_name(chosen, self.algorithm, name, value)
+        env_config = chosen.env_config | games
+        chosen.check_games(self, self.algorithm, env_config, self.policy_sharing)
+        make_vector_env(1, env_config)
+        env_options(env_config).check_settings(env_config["settings"] or (), "settings: ")
 
 
 @functools.cache
@@ -222,35 +243,6 @@ def _hyperparameters_for(settings: type[AlgorithmSettings]) -> type[BattlesnakeH
     """Return the dataclass of all hyperparameters of an algorithm."""
     name = settings.__name__.replace("Settings", "Hyperparameters")
     return make_dataclass(name, [], bases=(BattlesnakeHyperparameters, settings), frozen=True)
-
-
-def _check_early(
-    algorithm: str, settings: BattlesnakeHyperparameters, overrides: Mapping[str, Any]
-) -> None:
-    """Check the games and the names of RLlib's settings without torch and Ray.
-
-    Raises:
-        ValueError: If a setting is invalid.
-    """
-    from battlesnake_rl.mabs.envs.env_factory import make_vector_env
-
-    chosen: Any = settings
-    prefix = "env_config."
-    games: dict[str, Any] = {}
-    for name, value in overrides.items():
-        missing = missing_setting_error(algorithm, CONFIG_PREFIX + name)
-        if missing and not chosen.all_fields:
-            raise missing
-        if name == "env_config" and isinstance(value, dict):
-            games |= value
-        elif name.startswith(prefix):
-            games[name.removeprefix(prefix)] = value
-        else:
-            supported_settings.check_name(chosen, algorithm, name, value)
-    env_config = chosen.env_config | games
-    chosen.check_games(settings, algorithm, env_config, settings.policy_sharing)
-    make_vector_env(1, env_config)
-    env_options(env_config).check_settings(env_config["settings"] or (), "settings: ")
 
 
 class BattlesnakeLauncher(SageMakerRayLauncher):

@@ -178,7 +178,8 @@ def check_name(settings: AlgorithmSettings, algorithm: str, name: str, value: An
     """
     first = name.partition(".")[0]
     known = _supported_fields(settings)
-    if first in known or (settings.all_fields and first != "model"):  # The new stack ignores it.
+    # The new stack ignores `model`.
+    if first in known or (settings.uses_rllib_runners and first != "model"):
         return
     if value and first in _ALTERNATIVES:
         raise HyperparameterError(

@@ -297,8 +297,7 @@ class RLlibPPOSettings(AlgorithmSettings):
     config_class = "battlesnake_rl.mabs.ppo.rllib_ppo:RLlibPPOConfig"
     is_variant = True
     supports_game_mixes = False
-    supports_policy_per_seat = True
-    all_fields = True
+    uses_rllib_runners = True
 
     lr: float | list[Any] = setting(
         3e-4, f"learning rate of Adam: {_ENV_STEP_SCHEDULE}", above=0, last_position=2

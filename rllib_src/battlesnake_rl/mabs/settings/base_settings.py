@@ -25,12 +25,14 @@ class AlgorithmSettings(CheckedFields):
     """Whether games may have opponents, a curriculum, or different numbers of snakes."""
     env_defaults: ClassVar[dict[str, Any]] = {}
     """Options of the games whose defaults differ from the defaults of other algorithms."""
-    supports_policy_per_seat: ClassVar[bool] = False
-    """Whether each seat may have its own policy."""
     extra_fields: ClassVar[str] = ""
     """Further fields of RLlib's configuration that have an effect, separated by spaces."""
-    all_fields: ClassVar[bool] = False
-    """Whether all fields of RLlib's configuration have an effect."""
+    uses_rllib_runners: ClassVar[bool] = False
+    """Whether RLlib's own env runners and learners train the policies.
+
+    Only then, each seat may have its own policy, and all fields of RLlib's configuration have an
+    effect.
+    """
     has_games: ClassVar[bool] = True
     """Whether the options of the games have an effect."""
     samples_in_driver: ClassVar[bool] = False
@@ -91,7 +93,7 @@ class AlgorithmSettings(CheckedFields):
                 f"policy_sharing must be {SHARED_POLICY!r} or {POLICY_PER_SEAT!r}, "
                 f"got {policy_sharing!r}"
             )
-        if policy_sharing == POLICY_PER_SEAT and not cls.supports_policy_per_seat:
+        if policy_sharing == POLICY_PER_SEAT and not cls.uses_rllib_runners:
             raise HyperparameterError(f"policy_sharing per_seat needs RLLIB_PPO, got {algorithm}")
 
     @classmethod
