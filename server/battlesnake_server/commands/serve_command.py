@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
             is_instant = pool.submit(_is_instant, config).result()
         _check_port_is_free(arguments.host, arguments.port)
+    except BrokenProcessPool:
+        return print_error("battlesnake-gym serve", "the snake's code ends its process")
     except ValueError as error:
         return print_error("battlesnake-gym serve", error)
     if arguments.reload:
