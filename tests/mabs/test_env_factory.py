@@ -86,6 +86,16 @@ def test_lists_of_snakes_are_refused_where_no_games_take_turns(
         algorithms.configure(name, {"num_snakes": counts})
 
 
+def test_smaller_games_use_the_first_rewards() -> None:
+    games = {"num_snakes": [2, 3], "rewards": ["winning", {"ate_food": 1}, "survival"]}
+    for count, seats in ((1, 2), (2, 3)):
+        rewards: Any = make_vector_env(count, games).rewards
+        assert len(rewards.by_seat) == seats
+        assert rewards.by_seat[1].weights == {"ate_food": 1.0}
+    with pytest.raises(ValueError, match="2 elements for 3 seats"):
+        make_vector_env(2, games | {"rewards": ["winning", "survival"]})
+
+
 @pytest.mark.parametrize("width", [[7], [7, 11], None])
 def test_training_games_share_one_board_size(width: object) -> None:
     with pytest.raises(ValueError, match=r"width must be one integer.* curriculum"):

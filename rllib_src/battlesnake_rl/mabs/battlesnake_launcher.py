@@ -234,7 +234,8 @@ class BattlesnakeHyperparameters(Hyperparameters):
                 supported_settings.check_name(chosen, self.algorithm, name, value)
         env_config = chosen.env_config | games
         chosen.check_games(self, self.algorithm, env_config, self.policy_sharing)
-        make_vector_env(1, env_config)
+        counts = env_config["num_snakes"]
+        make_vector_env(len(counts) if isinstance(counts, list) else 1, env_config)
         env_options(env_config).check_settings(env_config["settings"] or (), "settings: ")
 
 

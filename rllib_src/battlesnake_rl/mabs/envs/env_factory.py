@@ -16,6 +16,7 @@ from battlesnake_gym.env.seated_opponents import SampledOpponents
 from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
+from battlesnake_gym.mdp.rewards import Rewards
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_rl.mabs.envs.board_size_schedule import CYCLED_BOARD_SIZES
 from battlesnake_rl.mabs.envs.training_env_config import env_options
@@ -30,7 +31,7 @@ def make_vector_env(
         num_games: Number of games.
         env_config: Options; missing keys have the values of `ENV_CONFIG_DEFAULTS`. If
             ``num_snakes`` is a list, games cycle through its values: with [2, 4], three games have
-            2, 4 and 2 snakes.
+            2, 4 and 2 snakes. Smaller games use the first entries of a list of rewards.
         board_size: Width and height of all boards except the last board, in cells. The last board
             retains its full size, because the largest board determines the observation's shape.
 
@@ -39,8 +40,10 @@ def make_vector_env(
     """
     games = env_options(env_config)
     if not isinstance(games.num_snakes, int):
-        counts = np.resize(np.asarray(games.num_snakes), num_games)
+        counts = np.resize(np.asarray(games.num_snakes), num_games).tolist()
         games = replace(games, num_snakes=counts)
+        if not isinstance(games.rewards, str | Mapping | Rewards):
+            games = replace(games, rewards=games.rewards[: max(counts)])
     if board_size is not None:
         others = [board_size] * (num_games - 1)
         width, height = ([*others, int(np.max(side))] for side in (games.width, games.height))
