@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.env.seat_memory import SeatMemory
+from battlesnake_gym.mdp import masks
 
 if TYPE_CHECKING:
     from battlesnake_gym.env.vector import VectorBattlesnake
@@ -34,12 +35,14 @@ class SeatedPolicy:
     policy selects the allowed move with the highest score.
 
     Raises:
-        ValueError: If the policy does not support the board sizes of ``vector``.
+        ValueError: If the policy does not support the board sizes of ``vector``, or its action mask
+            is unknown.
     """
 
     def __init__(self, policy: OnnxPolicy, vector: VectorBattlesnake) -> None:
         for size in vector.board_sizes:
             policy.check_board_size(*size)
+        masks.check_kind(policy.action_mask_kind)
         self._policy, self._vector = policy, vector
         self._memory = SeatMemory(vector)
         self._shape = policy.observation_shape(*map(max, zip(*vector.board_sizes, strict=True)))

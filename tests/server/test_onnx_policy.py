@@ -12,6 +12,7 @@ import pytest
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_gym.rules import Game
 from battlesnake_server.strategy_loader import PolicySnake, strategy_factory
@@ -174,7 +175,11 @@ def test_the_action_mask_of_training_applies(
     . . . . .
     """
     assert ask(PolicySnake(OnnxPolicy.load(path)), meeting) == move
-    assert ("unknown action mask 'own'" in caplog.text) == (mask == "own")
+    PolicySnake(OnnxPolicy.load(path))
+    assert caplog.text.count("unknown action mask 'own'") == (mask == "own")
+    if mask == "own":
+        with pytest.raises(ValueError, match="unknown action mask 'own'"):
+            BattlesnakeVectorEnv(1, [str(path)], width=5, height=5)
 
 
 def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> None:

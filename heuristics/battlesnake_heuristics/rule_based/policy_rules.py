@@ -74,10 +74,11 @@ def validate_rules(found: object, path: str | Path) -> tuple[PipelineStep, ...]:
     return tuple(found)
 
 
+@functools.lru_cache(64)
 def policy_filters(kind: str) -> tuple[Filter, ...]:
     """Return the filters of a policy's moves: ``ALIVE``, and the policy's action mask.
 
-    An unknown mask is logged and has no effect.
+    An unknown mask is logged once and has no effect.
 
     Args:
         kind: Kind of the action mask (`masks.KINDS`).
