@@ -22,6 +22,8 @@ SHARED_MODULE_ID = "snake"
 RLlib's default module ID would imply a single agent.
 """
 
+_RETURNS = {f"episode_return_{how}" for how in ("mean", "min", "max")}
+
 
 def _map_to_shared(agent: str, episode: Any, **_: Any) -> str:
     """Return the module ID of the shared policy, for any agent."""
@@ -73,9 +75,15 @@ class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]
 
     def step(self) -> dict[str, Any]:
         """Run one iteration, and divide RLlib's returns, sums over the snakes of a game."""
-        results = super().step()
-        for part in (results, results.get("evaluation", {})):
-            games = part.get("env_runners", {})
-            for name in games.keys() & {f"episode_return_{how}" for how in ("mean", "min", "max")}:
-                games[name] /= self.config.env_config["num_snakes"]
+        num_snakes = self.config.env_config["num_snakes"]
+
+        def divide(results: dict[str, Any]) -> dict[str, Any]:
+            games = dict(results.get("env_runners", {}))
+            for name in games.keys() & _RETURNS:
+                games[name] /= num_snakes
+            return results | {"env_runners": games}
+
+        results = divide(super().step())
+        if "evaluation" in results:
+            results["evaluation"] = divide(results["evaluation"])
         return results
