@@ -28,7 +28,7 @@ def _get_live_snake() -> LiveSnake:
 
 
 @blueprint.url_value_preprocessor
-def remove_base_path(endpoint: str | None, values: dict[str, Any] | None) -> None:
+def _remove_base_path(endpoint: str | None, values: dict[str, Any] | None) -> None:
     """Remove the base path from the arguments of the API's views."""
     if values:
         values.pop("base", None)
