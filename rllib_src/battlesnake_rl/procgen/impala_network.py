@@ -126,10 +126,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         """Return the action logits and the features of a batch of images."""
         embeddings = self._compute_features(batch[Columns.OBS])
-        return {
-            Columns.ACTION_DIST_INPUTS: self.policy(embeddings),
-            Columns.EMBEDDINGS: embeddings,
-        }
+        return {Columns.ACTION_DIST_INPUTS: self.policy(embeddings), Columns.EMBEDDINGS: embeddings}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
         """Return the values of the images, float32 (B,).

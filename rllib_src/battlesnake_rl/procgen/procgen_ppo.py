@@ -112,14 +112,8 @@ class ProcgenRunner(PPOEnvRunner):
         chances = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)
         acts = ~self._ended
         allowed = np.ones((int(acts.sum()), logits.shape[1]), np.bool_)
-        return (
-            self._frames[acts],
-            allowed,
-            moves[acts],
-            chances[acts],
-            moves[:, None],
-            acts[:, None],
-        )
+        columns = self._frames[acts], allowed, moves[acts], chances[acts]
+        return *columns, moves[:, None], acts[:, None]
 
     def _step(self, actions: NDArray[Any]) -> StepResult:
         """Play one env step of all games and return the results of the step."""
