@@ -246,7 +246,10 @@ class TrainingRun:
         Afterwards, an iteration that does not end soon after a signal is aborted. If an iteration
         is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
-        self._change_seed()
+        if self._iterations and self.config.seed is not None:
+            # The same seed would repeat the random numbers of the earlier iterations.
+            seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
+            self.config.debugging(seed=seed)
         with convert_rllib_errors(self.settings):
             algorithm = build_algorithm(self)
         if hasattr(algorithm, "should_stop"):  # Some algorithms can cancel a long iteration.
@@ -289,15 +292,6 @@ class TrainingRun:
                 f"{self.checkpoint or 'the initial network'}: {error}; start from another policy, "
                 "or start over with --no-resume"
             ) from error
-
-    def _change_seed(self) -> None:
-        """Change the seed of a resumed run.
-
-        The new seed prevents the run from repeating random numbers.
-        """
-        if self._iterations and self.config.seed is not None:
-            seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
-            self.config.debugging(seed=seed)
 
     def _run_iterations(
         self,
