@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +174,5 @@ def _print_logs(jobs: Sequence[Any]) -> None:
         for line in job.iter_log(wait=True):
             log_line(f"{prefix}{line}")
 
-    threads = [threading.Thread(target=print_log, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(print_log, jobs))
