@@ -22,9 +22,9 @@ from sagemaker_rl.cluster.membership import (
 from sagemaker_rl.cluster.ray_node import find_free_port
 from sagemaker_rl.cluster.rendezvous import (
     ClusterHead,
-    ClusterWorker,
     ConnectionLostError,
     JsonConnection,
+    _ClusterWorker,
     join_cluster,
 )
 from tests.processes import PATIENCE, until
@@ -66,12 +66,12 @@ class Meeting:
         seconds: float = PATIENCE,
         host: str = "localhost",
         workers: Sequence[str] = (),
-    ) -> "Future[ClusterWorker]":
+    ) -> "Future[_ClusterWorker]":
         """Join in a thread; ``workers`` defaults to ``name`` alone."""
         me = Membership(name, host, "algo-1", "localhost", tuple(workers) or (name,))
         return self._pool.submit(self._join, me, discovery, seconds)
 
-    def _join(self, me: Membership, discovery: Discovery, seconds: float) -> ClusterWorker:
+    def _join(self, me: Membership, discovery: Discovery, seconds: float) -> _ClusterWorker:
         joined = join_cluster(me, discovery, seconds)
         self.links.append(joined.link)
         return joined
@@ -93,7 +93,7 @@ def meeting() -> Iterator[Meeting]:
 
 def formed(
     meeting: Meeting, discovery: Discovery, workers: list[str], shown: list[str]
-) -> tuple[ClusterHead, dict[str, ClusterWorker]]:
+) -> tuple[ClusterHead, dict[str, _ClusterWorker]]:
     """Form a cluster with all workers ready; ``shown`` receives later lines of the head."""
     head = meeting.head(workers, discovery)
     joined = {name: meeting.joining(name, discovery, workers=workers) for name in workers}
@@ -377,10 +377,7 @@ def test_a_worker_does_not_wait_for_a_missing_bucket(meeting: Meeting, bucket: S
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [
-        ("AccessDenied", "s3:ListBucket"),
-        ("PermanentRedirect", r"aws_region \(now us-east-1\)"),
-    ],
+    [("AccessDenied", "s3:ListBucket"), ("PermanentRedirect", r"aws_region \(now us-east-1\)")],
 )
 def test_permanent_bucket_errors(bucket: S3Discovery, code: str, message: str) -> None:
     from botocore.stub import Stubber

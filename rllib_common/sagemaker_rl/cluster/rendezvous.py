@@ -357,7 +357,7 @@ class ClusterHead:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterWorker:
+class _ClusterWorker:
     """Joined worker node: its connection to the head node, and the data of the run."""
 
     link: JsonConnection
@@ -366,7 +366,7 @@ class ClusterWorker:
     ray_address: str
 
 
-def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float) -> ClusterWorker:
+def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float) -> _ClusterWorker:
     """Find the head node and join its cluster.
 
     Args:
@@ -393,7 +393,7 @@ def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float)
         time.sleep(_HEAD_POLL_INTERVAL_S)
 
 
-def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> ClusterWorker:
+def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> _ClusterWorker:
     """Connect to the head node and perform the handshake."""
     connection = socket.create_connection((run.address, run.port), timeout=_HANDSHAKE_TIMEOUT_S)
     link = JsonConnection(connection)
@@ -414,7 +414,7 @@ def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> ClusterWorker:
         raise
     connection.settimeout(_HEARTBEAT_TIMEOUT_S)
     link.start_heartbeat()
-    return ClusterWorker(link, str(answer["run_id"]), str(answer["token"]), str(answer["ray"]))
+    return _ClusterWorker(link, str(answer["run_id"]), str(answer["token"]), str(answer["ray"]))
 
 
 def _select_same_job(name: str, workers: Iterable[str]) -> set[str]:
