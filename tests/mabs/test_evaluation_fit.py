@@ -69,7 +69,3 @@ def test_a_fit_learns_and_whole_numbers_lose_little_of_it() -> None:
 
 def loss(logits: NDArray[Any], samples: Samples) -> float:
     return float((np.logaddexp(0, logits) - samples.target * logits).mean())
-
-
-def test_every_number_of_snakes_has_its_stack() -> None:
-    assert _stack_indices(np.array([2, 3, 4, 5, 16], np.uint8)).tolist() == [0, 1, 2, 2, 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from battlesnake_rl.commands.published_experiment import (
     trained_minutes,
 )
 from sagemaker_rl.simulator.simulated_session import SimulatedSession
+from tests.sagemaker_rl.instances import set_job_environment
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -180,13 +180,6 @@ def test_an_account_accepts_the_jobs_of_an_arm(
     if reason := missing_reason(arm):
         pytest.skip(reason)
     for index, (kind, count) in enumerate(arm.instances):
-        hosts = [f"algo-{number + 1}" for number in range(count)]
-        group = {"instance_group_name": "all", "instance_type": kind, "hosts": hosts}
-        for name, value in {
-            "SM_HOSTS": hosts,
-            "SM_RESOURCE_CONFIG": {"instance_groups": [group]},
-            "SM_HPS": {"minutes": 1} | arm.hyperparameters(index, "bucket", "prefix"),
-        }.items():
-            monkeypatch.setenv(name, json.dumps(value))
-        monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+        own = arm.hyperparameters(index, "bucket", "prefix")
+        set_job_environment(monkeypatch, kind, count, own)
         assert train_command.main(["--dry-run"]) == 0, capsys.readouterr().err

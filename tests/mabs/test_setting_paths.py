@@ -119,18 +119,9 @@ def test_lr_and_num_snakes_pass_through_the_documented_functions(
 
     sys.setprofile(trace)
     try:
-        command = [
-            "--algorithm",
-            "DQN",
-            "--lr",
-            "0.000123",
-            "--num-snakes",
-            "3",
-            "--num-iters",
-            "1",
-        ]
-        small = ["--board-size", "5", "--num-env-runners", "0", "--num-envs-per-env-runner", "4"]
-        assert main([*command, *small, "--runs-dir", str(run_folder)]) == 0
+        command = "--algorithm DQN --lr 0.000123 --num-snakes 3 --num-iters 1 --board-size 5"
+        small = "--num-env-runners 0 --num-envs-per-env-runner 4 --runs-dir"
+        assert main([*command.split(), *small.split(), str(run_folder)]) == 0
     finally:
         sys.setprofile(None)
     for one, last in zip(

@@ -127,8 +127,7 @@ def test_a_file_by_its_path(plan: Plan, tmp_path: Path) -> None:
 
 def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     path = write(
-        tmp_path,
-        "bad:\n  run: PPO\n  color: red\n  stop: {episodes: 1}\n  config:\n    model: 3\n",
+        tmp_path, "bad:\n  run: PPO\n  color: red\n  stop: {episodes: 1}\n  config:\n    model: 3\n"
     )
     with pytest.raises(ValueError, match="cannot be run") as caught:
         experiments.load_experiment(path)

@@ -120,10 +120,7 @@ def test_the_port_of_the_kits_vision_network(shared: bool) -> None:
     )
     # As with TensorFlow's padding "same", 64 pixels become 22 = ceil(64 / 3), and stay 22.
     dense = [one for one in module.trunk if isinstance(one, torch.nn.Linear)]
-    assert [(one.in_features, one.out_features) for one in dense] == [
-        (22 * 22 * 4, 128),
-        (128, 64),
-    ]
+    assert [(one.in_features, one.out_features) for one in dense] == [(22 * 22 * 4, 128), (128, 64)]
     assert sum(isinstance(one, torch.nn.Tanh) for one in module.trunk) == 2
     batch = {"obs": torch.randint(256, (2, 64, 64, 3), dtype=torch.uint8)}
     outputs = module.forward_train(batch)
@@ -133,10 +130,7 @@ def test_the_port_of_the_kits_vision_network(shared: bool) -> None:
 
 
 def test_missing_names() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"'mine'.* impala_cnn.* my_vision_network",
-    ):
+    with pytest.raises(ValueError, match=r"'mine'.* impala_cnn.* my_vision_network"):
         plugins.find_class("models", "mine", NETWORK_CLASSES)
     with pytest.raises(ValueError, match=r"'ppo'.* APPO.*PPO"):
         plugins.find_class("algorithms", "ppo")

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.processes import run, wait_for
 
 TRAIN = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
@@ -256,6 +258,18 @@ class Instance:
                 os.kill(pid, signal.SIGKILL)
         if self._process is not None:
             self._process.wait(10)
+
+
+def set_job_environment(
+    patch: pytest.MonkeyPatch, kind: str, count: int, hyperparameters: Mapping[str, Any]
+) -> None:
+    """Set the environment variables of the first of a job's ``count`` instances of one type."""
+    hosts = [f"algo-{number + 1}" for number in range(count)]
+    group = {"instance_group_name": "all", "instance_type": kind, "hosts": hosts}
+    patch.setenv("SM_HOSTS", json.dumps(hosts))
+    patch.setenv("SM_RESOURCE_CONFIG", json.dumps({"instance_groups": [group]}))
+    patch.setenv("SM_HPS", json.dumps({"minutes": 1, **hyperparameters}))
+    patch.setenv("SM_CURRENT_HOST", hosts[0])
 
 
 def until(condition: Callable[[], Any], seconds: float, lives: Instance | None = None) -> None:

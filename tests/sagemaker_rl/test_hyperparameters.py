@@ -192,13 +192,7 @@ def test_a_stop_condition_is_positive(name: str) -> None:
         Hyperparameters(**given)
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--lr"], "--lr"),
-        (["runs"], "'runs'"),
-    ],
-)
+@pytest.mark.parametrize(("argv", "message"), [(["--lr"], "--lr"), (["runs"], "'runs'")])
 def test_flags_that_make_no_sense(argv: list[str], message: str) -> None:
     with pytest.raises(HyperparameterError, match=message):
         read(argv)

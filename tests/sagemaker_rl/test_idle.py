@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import socket
@@ -24,6 +23,7 @@ from sagemaker_rl.job.job_environment import InstanceGroup, check_instance_gpus
 from sagemaker_rl.job.utilization import ResourcePlan, utilization_report
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 from sagemaker_rl.runs.launch import Launch
+from tests.sagemaker_rl.instances import set_job_environment
 
 pytestmark = pytest.mark.rllib
 
@@ -35,15 +35,7 @@ def check(
     """Return a function that runs ``--dry-run`` in a job: its status and its output."""
 
     def run(script: str, instance: str, count: int, **values: Any) -> tuple[int, str]:
-        hosts = [f"algo-{number + 1}" for number in range(count)]
-        group = {"instance_group_name": "all", "instance_type": instance, "hosts": hosts}
-        for name, value in {
-            "SM_HOSTS": hosts,
-            "SM_RESOURCE_CONFIG": {"instance_groups": [group]},
-            "SM_HPS": {"minutes": 1} | values,
-        }.items():
-            monkeypatch.setenv(name, json.dumps(value))
-        monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+        set_job_environment(monkeypatch, instance, count, values)
         monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
         status = (train_command if script == "mabs" else procgen_train_command).main(["--dry-run"])
         said = capsys.readouterr()
@@ -89,12 +81,7 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
         ("ml.c5.2xlarge", 3, {"algorithm": "RLLIB_PPO"}, r"24\.0 of 24 vCPUs.* \(100%\)"),
         ("ml.c5.2xlarge", 3, {"experiment": "champion"}, r"24\.0 of 24 vCPUs.* \(100%\)"),
         # The job sets its number of env runners, as the kits' listings do.
-        (
-            "ml.c5.2xlarge",
-            3,
-            {"algorithm": "APEX", "num_env_runners": 11},
-            "1 of 3",
-        ),
+        ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "num_env_runners": 11}, "1 of 3"),
         # Opponents may need the env runners' time.
         ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "opponents": {"tree": 0.5}}, r"24\.0 of 24"),
         # The learner is in another job.

@@ -58,10 +58,7 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
     ("changes", "message"),
     [
         ({"instance_count": 0}, r"instance_count .*\b1\b.* 0"),
-        (
-            {"use_spot_instances": True, "max_run": 60},
-            r"max_wait .*max_run .*60.* None",
-        ),
+        ({"use_spot_instances": True, "max_run": 60}, r"max_wait .*max_run .*60.* None"),
         (
             {"use_spot_instances": True, "max_run": 60, "max_wait": 60},
             "use_spot_instances .*checkpoint_s3_uri",
@@ -73,29 +70,14 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
         ({"role": "nobody"}, "role nobody"),
         ({"role": "arn:aws:iam::123456789012:user/me"}, ":user/me"),
         ({"image_uri": f"{IMAGE}:old"}, re.escape(f"{IMAGE}:old")),
-        (
-            {"image_uri": IMAGE.replace("us-", "eu-")},
-            "eu-east-1.* us-east",
-        ),
+        ({"image_uri": IMAGE.replace("us-", "eu-")}, "eu-east-1.* us-east"),
         ({"image_uri": "battlesnake-training"}, "ECR"),
-        (
-            {"image_uri": IMAGE.replace("battlesnake-training", "x")},
-            r"amazonaws\.com/x\b",
-        ),
+        ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, r"amazonaws\.com/x\b"),
         ({"output_path": "runs/x"}, "output_path: 'runs/x'.* s3://"),
         ({"output_path": "s3://My bucket/x"}, "My bucket"),
-        (
-            {"output_path": "s3://no-such-bucket/x"},
-            "output_path: .*no-such-bucket",
-        ),
-        (
-            {"hyperparameters": {"aws_region": "eu-west-1"}},
-            "aws_region .*eu-west-1.* us-east-1",
-        ),
-        (
-            {"hyperparameters": {"rl_cluster_type": "primary"}},
-            "subnets .*security_group_ids",
-        ),
+        ({"output_path": "s3://no-such-bucket/x"}, "output_path: .*no-such-bucket"),
+        ({"hyperparameters": {"aws_region": "eu-west-1"}}, "aws_region .*eu-west-1.* us-east-1"),
+        ({"hyperparameters": {"rl_cluster_type": "primary"}}, "subnets .*security_group_ids"),
         (
             {
                 "hyperparameters": {"rl_cluster_type": "primary"},
@@ -161,10 +143,7 @@ def test_a_tuner_is_checked_with_its_ranges(job: Any, session: Any) -> None:
         (tuner(), session_region),
         (tuner(name="lrr"), r"unknown hyperparameter \['lrr'\]"),
         (tuner("rewards"), "objective_metric_name .*rewards.* metric_def"),
-        (
-            tuner(checkpoint_s3_uri=f"s3://{session.default_bucket()}/x"),
-            "checkpoints",
-        ),
+        (tuner(checkpoint_s3_uri=f"s3://{session.default_bucket()}/x"), "checkpoints"),
     ):
         with pytest.raises(preflight.PreflightError, match=message):
             preflight.check(one)
