@@ -100,7 +100,8 @@ def test_the_rules_of_a_file_are_a_training_mask_too(tmp_path: Path) -> None:
 
 
 def test_trees_and_preferences_make_masks() -> None:
-    allows = to_mask_function([When(lambda view: True, [not_down]), leftward])
+    of_policies = When(lambda view: view.values["up"] > 0, [leftward], [When(bool, [leftward])])
+    allows = to_mask_function([When(lambda view: True, [not_down]), leftward, of_policies])
     board = board_of(OPEN)
     np.testing.assert_array_equal(allows(board.game, board, "a"), [True, False, True, True])
 

@@ -278,8 +278,8 @@ def filter_mask(board: Board, steps: Sequence[PipelineStep]) -> NDArray[np.bool_
     """Convert the filters in ``steps`` to an action mask.
 
     A filter that penalizes all remaining moves is ignored, even if the penalties differ. The mask
-    therefore always allows at least one move, and the mask agrees with `mdp.masks`. Conditions of
-    `When` steps are evaluated. Preferences are ignored.
+    therefore always allows at least one move, and the mask agrees with `mdp.masks`. Preferences are
+    ignored, and so are `When` steps without filters, because their conditions may need a policy.
 
     Returns:
         bool (4,) in the order of ``MOVES``.
@@ -292,13 +292,23 @@ def _filter_moves(steps: Sequence[PipelineStep], view: View, remaining: list[str
     """Return the moves that remain after the filters in ``steps``."""
     for step in steps:
         if isinstance(step, When):
-            remaining = _filter_moves(
-                step.then if step.condition(view) else step.otherwise, view, remaining
-            )
+            if _has_filters((*step.then, *step.otherwise)):
+                chosen = step.then if step.condition(view) else step.otherwise
+                remaining = _filter_moves(chosen, view, remaining)
         elif isinstance(step, Filter):
             penalties = {move: _number(step.penalty, view, move) for move in remaining}
             remaining = [move for move in remaining if penalties[move] == 0] or remaining
     return remaining
+
+
+def _has_filters(steps: Sequence[PipelineStep]) -> bool:
+    """Return whether the steps or their branches contain a filter."""
+    return any(
+        _has_filters((*step.then, *step.otherwise))
+        if isinstance(step, When)
+        else isinstance(step, Filter)
+        for step in steps
+    )
 
 
 def to_mask_function(steps: Sequence[PipelineStep]) -> Callable[[Game, State, str], list[bool]]:
