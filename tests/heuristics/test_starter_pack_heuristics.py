@@ -99,6 +99,16 @@ def test_it_plays_rules_and_masks(old: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert mask.tolist() == [True, False, False, True]
 
 
+def test_the_file_may_be_beside_the_extension(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    mine = old.with_name("mine.py")
+    name = register_starter_pack.__name__
+    mine.write_text(
+        f"from {register_starter_pack.__module__} import {name}\n{name}({old.name!r}, 'own')\n"
+    )
+    assert snakes.make(str(mine), seed=3)(Board.from_text(CORNER)).move == "up"
+
+
 def test_a_base_class_beside_it_is_the_one_that_it_has(old: Path) -> None:
     old.with_name("heuristics.py").write_text(
         "class Heuristics:\n"

@@ -94,7 +94,8 @@ def starter_pack_arguments(board: Board) -> tuple[Any, int, int, dict[int, int],
 def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
     """Register the snake and the action mask of a starter pack file under ``name``.
 
-    The mask consists of the methods marked as negative heuristics.
+    The mask consists of the methods marked as negative heuristics. A relative ``path`` may start at
+    the working directory, or at the directory of the extension that calls the function.
 
     Returns:
         The steps to use as policy rules.
@@ -102,6 +103,9 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
     Raises:
         ValueError: If the file does not define the class.
     """
+    extension = extensions.current_extension_file()
+    if extension is not None and not Path(path).exists():
+        path = extension.parent / path
     path = Path(path).resolve()
     # A loaded module with this name may belong to another file.
     sys.modules.pop(_BASE_MODULE, None)
