@@ -452,6 +452,25 @@ def test_a_reload_runs_the_changed_file(tmp_path: Path) -> None:
         assert move(address) == "left"
 
 
+ASGI = """
+class App:
+    async def __call__(self, scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b'{"move": "left"}'})
+
+app = App()
+"""
+
+
+def test_a_served_asgi_application_moves_in_time(tmp_path: Path) -> None:
+    """The thread of its event loop must start in the process that serves it."""
+    path = tmp_path / "mine.py"
+    path.write_text(ASGI)
+    with served(tmp_path, "--snake", str(path)) as (_, address, _):
+        assert move(address) == "left"
+        assert metric(address, "battlesnake_fallback_moves_on_timeout_total") == 0
+
+
 def test_development_reloads(tmp_path: Path) -> None:
     with started(tmp_path, *COMMAND, "serve", "--reload", "--snake=hungry") as (_, address, log):
         assert move(address) in MOVES
