@@ -433,14 +433,6 @@ def test_a_reload_that_fails_keeps_the_old_snake(
         assert move(address) != first, "the next reload succeeds"
 
 
-def test_code_that_ends_its_process_is_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "ends.py").write_text("import os\nos._exit(3)\n")
-    assert module.main(["--snake", str(tmp_path / "ends.py"), "--port", str(free_port())]) == 2
-    assert "serve: the snake's code ends its process" in capsys.readouterr().err
-
-
 def test_a_reload_runs_the_changed_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def move(state):\n    return 'up'\n")
@@ -488,3 +480,11 @@ def test_what_was_typed_weighs_more_than_the_environment(
     assert "'nobody'" in capsys.readouterr().err
     assert module.main(["--filters", "nothing"]) == 2
     assert "'nothing'" in capsys.readouterr().err
+
+
+def test_a_snake_that_ends_its_process_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text("import os\nos._exit(0)\n")
+    assert module.main([str(tmp_path / "mine.py")]) == 2
+    assert "serve: loading the snake ended its process" in capsys.readouterr().err

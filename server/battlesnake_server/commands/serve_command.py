@@ -65,7 +65,8 @@ def main(argv: list[str] | None = None) -> int:
             is_instant = pool.submit(_is_instant, config).result()
         _check_port_is_free(arguments.host, arguments.port)
     except BrokenProcessPool:
-        return print_error("battlesnake-gym serve", "the snake's code ends its process")
+        reason = "loading the snake ended its process; add memory, or remove os._exit from its code"
+        return print_error("battlesnake-gym serve", reason)
     except ValueError as error:
         return print_error("battlesnake-gym serve", error)
     if arguments.reload:
