@@ -50,7 +50,7 @@ _GPUS_BY_FAMILY = {
     "p3": {8: 4, 16: 8, 24: 8},
     "p4": {24: 8},
     "p5": {48: 8},
-    "p6": {48: 8},
+    "p6": {36: 4, 48: 8},
 }
 """Number of GPUs per instance, keyed by family and size of the instance type.
 
@@ -220,12 +220,12 @@ def num_instance_gpus(instance_type: str) -> int:
 
     Only instance types of the families g and p have GPUs.
 
-    >>> num_instance_gpus("ml.g5.2xlarge"), num_instance_gpus("ml.p4d.24xlarge")
+    >>> num_instance_gpus("ml.g5.2xlarge"), num_instance_gpus("ml.p6-b200.48xlarge")
     (1, 8)
     >>> num_instance_gpus("ml.c5.xlarge")
     0
     """
-    match = re.match(r"ml\.([gp])(\d)\w*\.(\d*)", instance_type)
+    match = re.match(r"ml\.([gp])(\d)[\w-]*\.(\d*)", instance_type)
     if match is None:
         return 0
     family, generation, size = match.groups()
