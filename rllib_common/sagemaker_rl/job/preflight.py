@@ -25,6 +25,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from battlesnake_gym.common.temporary_dirs import temporary_dir
 from sagemaker_rl.job.hyperparameters import parse_value
 from sagemaker_rl.job.job_environment import (
     HOMOGENEOUS_GROUP,
@@ -370,26 +371,31 @@ def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator
         for name, text in estimator.hyperparameters().items()
         if not name.startswith("sagemaker_")
     }
-    folders = [str(Path(folder).absolute().parent) for folder in estimator.dependencies]
-    done = subprocess.run(
-        [sys.executable, script.name, "--dry-run"],
-        cwd=script.parent,
-        env=os.environ
-        | {
-            "PYTHONPATH": add_compiled_modules(
-                os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
-            ),
-            "SM_HPS": json.dumps(given),
-            "SM_HOSTS": json.dumps(hosts),
-            "SM_CURRENT_HOST": hosts[0],
-            "SM_RESOURCE_CONFIG": json.dumps(resources),
-            "SM_CHANNELS": json.dumps(sorted(addresses)),
-            # The SDK would pack bytecode files, so Python must not write bytecode.
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        capture_output=True,
-        text=True,
-    )
+    with temporary_dir("preflight") as code:
+        # As in a job, the dependencies are next to the script.
+        for part in (*script.parent.iterdir(), *map(Path, estimator.dependencies)):
+            if not os.path.lexists(code / part.name):
+                (code / part.name).symlink_to(part.absolute())
+        done = subprocess.run(
+            [sys.executable, script.name, "--dry-run"],
+            cwd=code,
+            env=os.environ
+            | (estimator.environment or {})
+            | {
+                "PYTHONPATH": add_compiled_modules(
+                    os.pathsep.join([str(code), os.environ.get("PYTHONPATH", "")])
+                ),
+                "SM_HPS": json.dumps(given),
+                "SM_HOSTS": json.dumps(hosts),
+                "SM_CURRENT_HOST": hosts[0],
+                "SM_RESOURCE_CONFIG": json.dumps(resources),
+                "SM_CHANNELS": json.dumps(sorted(addresses)),
+                # The SDK would pack bytecode files, so Python must not write bytecode.
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True,
+            text=True,
+        )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"{script} ended with {done.returncode}"]
         yield lines[-1]
@@ -415,6 +421,7 @@ def _as_estimator(given: Any) -> Any:
     return SimpleNamespace(
         source_dir=str(source.source_dir or "."),
         entry_point=script or str(source.entry_script),
+        environment=_get_attribute(given, "environment"),
         image_uri=given.training_image,
         role=str(given.role),
         sagemaker_session=given.sagemaker_session,
