@@ -92,6 +92,14 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
             | {"rl_cluster_type": "secondary"},
             "",
         ),
+        # Most env runners are in another job.
+        (
+            "ml.c5.xlarge",
+            1,
+            {"algorithm": "APEX", "s3_bucket": "runs", "s3_prefix": "one", "num_env_runners": 11}
+            | {"rl_cluster_type": "primary", "rl_num_instances_secondary": 2},
+            "",
+        ),
         ("local", 3, {"algorithm": "APEX", "num_env_runners": 2}, ""),
     ],
 )

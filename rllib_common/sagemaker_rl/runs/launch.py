@@ -235,9 +235,9 @@ class Launch:
         config.num_env_runners = self._num_env_runners(config, cpus)
         if "num_gpus_per_learner" not in self.overrides:
             config.num_gpus_per_learner = min(groups[0].gpus, 1)
-        check_cpus(config, cpus)
         if settings.rl_cluster_type:  # The instances of the other job are unknown in this job.
             return []
+        check_cpus(config, cpus)
         return utilization.utilization_report(
             groups,
             self.launcher.plan_resources(config, cpus),
