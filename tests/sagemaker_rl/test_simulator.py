@@ -331,17 +331,23 @@ told = json.loads(os.environ["SM_RESOURCE_CONFIG"])
 mine = [one["instance_type"] for one in told["instance_groups"]
         if one["instance_group_name"] == os.environ["SM_CURRENT_INSTANCE_GROUP"]]
 print(os.environ["SM_CURRENT_HOST"], "is", mine[0], "of", os.environ["SM_HOSTS"])
+if mine == ["ml.g5.xlarge"]:  # As the learner's instance does.
+    open(os.environ["SM_MODEL_DIR"] + "/policy.onnx", "w").close()
 """
 
 
-def test_a_job_of_instance_groups(estimator: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_of_instance_groups(
+    estimator: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from sagemaker.instance_group import InstanceGroup
 
     groups = [
         InstanceGroup("plays", "ml.c5.4xlarge", 2),
         InstanceGroup("learns", "ml.g5.xlarge", 1),
     ]
-    estimator(GROUPS, "", instance_type=None, instance_count=None, instance_groups=groups).fit()
+    made = estimator(GROUPS, "", instance_type=None, instance_count=None, instance_groups=groups)
+    made.fit()
+    assert (download_artifacts(made, tmp_path / "run") / "model" / "policy.onnx").exists()
     said = capsys.readouterr().out
     hosts = '["algo-1","algo-2","algo-3"]'
     for host, kind in (("1", "c5.4xlarge"), ("2", "c5.4xlarge"), ("3", "g5.xlarge")):

@@ -23,6 +23,7 @@ from botocore.exceptions import ClientError
 from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
+from battlesnake_gym.common.temporary_dirs import temporary_dir
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
 from sagemaker_rl.job.job_environment import (
     HOMOGENEOUS_GROUP,
@@ -322,10 +323,13 @@ class TrainingJob(BackgroundJob):
         return f"{self._request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
 
     def _upload_artifacts(self) -> None:
-        """Upload ``model.tar.gz`` and ``output.tar.gz`` to S3."""
-        first = self._instances[0].folder
+        """Upload ``model.tar.gz`` and ``output.tar.gz``, with the files of all instances, to S3."""
         for source, stem in (("model", "model"), ("output/data", "output")):
-            draft = shutil.make_archive(str(self._folder / f".{stem}"), "gztar", first / source)
+            with temporary_dir("artifacts") as merged:
+                for instance in reversed(self._instances):
+                    folder = instance.folder / source
+                    shutil.copytree(folder, merged, symlinks=True, dirs_exist_ok=True)
+                draft = shutil.make_archive(str(self._folder / f".{stem}"), "gztar", merged)
             packed = Path(draft).replace(self._folder / f"{stem}.tar.gz")
             bucket, key = split_s3_uri(f"{self._output_uri}/{packed.name}")
             self._services.s3.upload_file(str(packed), bucket, key)
