@@ -103,6 +103,13 @@ def test_a_listing_would_train(run: Any, listing: str) -> None:
         assert len(made) == (2 if listing == PAIR else 1)
 
 
+def test_hyperparameters_may_be_strings(session: Any, legacy_listings: Any) -> None:
+    workers = {"rl.training.config.num_workers": "3"}
+    listing = {"entry_point": "mine.py", "hyperparameters": workers}
+    translated = legacy_listings._translate_arguments(listing, session)
+    assert translated["hyperparameters"] == {"rl.training.config.num_workers": 1}
+
+
 @pytest.mark.slow
 def test_the_pack_s_first_listing_trains(
     run: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import sagemaker.rl
 
+from sagemaker_rl.job.hyperparameters import parse_value
 from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS, PRIMARY_JOB, log_line
 from sagemaker_rl.job.source_files import (
     PROJECT_DEPENDENCIES,
@@ -145,7 +146,8 @@ def _translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, An
         if values["entry_point"] == PROCGEN_SCRIPT:  # The published values are for large machines.
             hyperparameters["num_env_runners"] = _SIMULATION_LIMITS["num_workers"]
         for name, limit in _SIMULATION_LIMITS.items():
-            if hyperparameters.get(f"rl.training.config.{name}", limit) > limit:
+            value = parse_value(str(hyperparameters.get(f"rl.training.config.{name}", limit)))
+            if isinstance(value, int | float) and value > limit:
                 hyperparameters[f"rl.training.config.{name}"] = limit
                 log_line(f"{name} is {limit} in a simulation")
     values["hyperparameters"] = hyperparameters
