@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import pytest
+from botocore.exceptions import NoCredentialsError
 
 from battlesnake_rl.commands import aws_experiment_command as command
 from battlesnake_rl.commands import train_command
@@ -157,6 +159,35 @@ def test_the_same_command_starts_jobs_in_an_account(
     assert trained_minutes(run, ACCOUNT_X) >= 0.05
     assert (run / "model" / "policy.onnx").exists()
     account.close()
+
+
+def test_errors_of_aws_have_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise NoCredentialsError
+
+    monkeypatch.setattr(command, "_Experiment", fail)
+    assert experiment("--dir", str(tmp_path / "new"), "--account") == 2
+    assert re.search("AWS rejects .* credentials\n$", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_trainings_of_more_than_a_day_are_not_cut(
+    simulator: None, simulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+    job = SimpleNamespace(fit=lambda **_: None)
+    monkeypatch.setattr(
+        "sagemaker.rl.RLEstimator", lambda **given: limits.append(given["max_run"]) or job
+    )
+    monkeypatch.setattr(command.preflight, "check", lambda _: None)
+    experiment = command._Experiment.__new__(command._Experiment)
+    experiment._simulated, experiment._minutes, experiment._sources = simulated, 2000.0, {}
+    experiment._session = SimpleNamespace(default_bucket=lambda: "bucket")
+    experiment._image_uri = experiment._role = ""
+    experiment._start(ARMS[1], "one")
+    assert limits[0] > 60 * 2000
 
 
 def test_a_failed_job_does_not_end_the_experiment(

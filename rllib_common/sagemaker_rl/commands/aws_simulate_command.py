@@ -21,7 +21,7 @@ from sagemaker_rl.simulator.local_job import parse_hyperparameters
 _INSTANCE_TYPE = "ml.c5.xlarge"
 """Instance type of the jobs, which has no effect in a simulation."""
 
-_MAX_RUNTIME_S = 28 * 86_400
+MAX_RUNTIME_S = 28 * 86_400
 """Maximum runtime of a job, in seconds, which is the longest that AWS allows."""
 
 
@@ -148,7 +148,7 @@ def _start_jobs(
             sagemaker_session=session,
             instance_type=_INSTANCE_TYPE,
             instance_count=count,
-            max_run=_MAX_RUNTIME_S,
+            max_run=MAX_RUNTIME_S,
             **{**options, "hyperparameters": cluster | role | options["hyperparameters"]},
         ).fit(inputs or None, wait=False, job_name=name)
     return [session.sagemaker_client.jobs[name] for name in instances]

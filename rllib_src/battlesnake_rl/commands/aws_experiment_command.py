@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from botocore.exceptions import BotoCoreError, ClientError
 from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import (
@@ -21,6 +22,7 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_rl.commands import published_experiment
 from battlesnake_rl.commands.published_experiment import ACCOUNT_X, ARMS, SIMULATED_X, Arm
 from sagemaker_rl.cluster.roles import SIMULATED_CPUS_VARIABLE
+from sagemaker_rl.commands.aws_simulate_command import MAX_RUNTIME_S
 from sagemaker_rl.job import preflight
 from sagemaker_rl.job.job_environment import (
     METRIC_DEFINITIONS,
@@ -102,6 +104,8 @@ def main(argv: list[str] | None = None) -> int:
         published_experiment.draw(drawn, titles, folder / _GRAPH_FILE, x_column)
     except ValueError as error:
         return print_error(_PROG, error)
+    except (BotoCoreError, ClientError) as error:
+        return print_error(_PROG, f"AWS rejects a request: {error}")
     rows = published_experiment.table_rows(drawn, titles, x_column)
     sys.stdout.write(align_columns(rows))
     log_line(f"wrote {folder / _GRAPH_FILE}")
@@ -155,6 +159,8 @@ class _Experiment:
         from sagemaker.rl import RLEstimator
 
         duration = "driver_cpu_minutes" if self._simulated else "minutes"
+        # The SDK's limit of a day would end a longer training early.
+        limit_s = MAX_RUNTIME_S if self._simulated else round(86_400 + 60 * self._minutes)
         network = find_network(self._session) if len(arm.instances) > 1 else {}
         estimators = []
         for index, (kind, count) in enumerate(arm.instances):
@@ -169,6 +175,7 @@ class _Experiment:
                     sagemaker_session=self._session,
                     instance_type=kind,
                     instance_count=count,
+                    max_run=limit_s,
                     hyperparameters={**values, duration: self._minutes},
                     environment=cpus if self._simulated else None,
                     metric_definitions=METRIC_DEFINITIONS,
