@@ -15,7 +15,7 @@ import pytest
 
 from battlesnake_gym.cli import main
 from battlesnake_gym.common import file_locks, run_dir
-from battlesnake_gym.common.run_dir import CSV_FILE, ProgressTable
+from battlesnake_gym.common.run_dir import CSV_FILE, ProgressTable, RunStatus
 from battlesnake_server.page_files import SERVER_DIR
 from battlesnake_server.runs import charts, report
 from battlesnake_server.runs.run_view import RunsView, RunView, differing_settings
@@ -62,6 +62,14 @@ def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     strength = {"elo": 1060, "low": 1010, "high": 1120, "games": 16, "weights": "best"}
     assert told["strength"] == strength
     assert told["settings"] == {"algorithm": "DQN", "board_size": "11", "minutes": "3.0"}
+
+
+def test_progress_in_cpu_minutes_of_the_driver_and_seven_digits(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "checkpoint_1000000").mkdir(parents=True)
+    (tmp_path / CSV_FILE).write_text("training_iteration,driver_cpu_minutes\n1000000,1\n")
+    RunStatus("running", 0.0, stop_conditions={"driver_cpu_minutes": 4.0}).save(tmp_path)
+    run = RunView(tmp_path)
+    assert (run.progress_fraction, run.games()[0].iteration) == (0.25, 1_000_000)
 
 
 def test_the_strength_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:

@@ -257,11 +257,13 @@ def _print_warning(line: str) -> None:
 
 def _list_checkpoints(folder: Path) -> list[Path]:
     """Return the directories of all checkpoints in ``folder``, oldest first."""
-    return sorted(
+    found = [
         path
         for path in folder.glob(f"{_CHECKPOINT_PREFIX}*")
         if path.is_dir() and path.suffix != _UNFINISHED_SUFFIX
-    )
+    ]
+    # A name has at least six digits.
+    return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 class _RestrictedUnpickler(pickle.Unpickler):

@@ -186,6 +186,7 @@ class RunView:
                 (self.iterations, conditions.get("num_iters")),
                 (self.seconds / 60, conditions.get("minutes")),
                 (self._last_value("cpu_minutes"), conditions.get("cpu_minutes")),
+                (self._last_value("driver_cpu_minutes"), conditions.get("driver_cpu_minutes")),
                 (self.env_steps, conditions.get("env_steps")),
             )
             if wanted
@@ -270,7 +271,7 @@ class RunView:
         kept = {
             int(found[1])
             for name in list_names(self.path / "checkpoints")
-            if (found := re.fullmatch(r"checkpoint_\d*(\d{6})", name))
+            if (found := re.fullmatch(r"checkpoint_(\d{6,18})", name))
         }
         iterations, seconds = (
             self.progress.column(name) for name in (ITERATION_COLUMN, "time_total_s")
