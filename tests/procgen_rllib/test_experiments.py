@@ -97,6 +97,9 @@ def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
 
 
 def test_flags_go_over_the_file(plan: Plan) -> None:
+    games = plan("-f", "hard-500", "--hyperparameter", 'env_config={"num_levels": 9}').config
+    assert games.env_config["num_levels"] == 9
+    assert games.env_config["distribution_mode"] == "hard"
     for stop in ("minutes", "driver_cpu_minutes"):
         run = plan("-f", "starter-example", f"--{stop}", "2", "--rl.training.config.lr", "0.5")
         stops = run.stop_conditions

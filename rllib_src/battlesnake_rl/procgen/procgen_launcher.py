@@ -99,6 +99,9 @@ class ProcgenHyperparameters(Hyperparameters):
         given |= plain
         experiment = plain.get("experiment", _DEFAULT_EXPERIMENT)
         values, translated = procgen_experiments.load_experiment(experiment)
+        preset, games = values.get("env_config"), plain.get("env_config")
+        if isinstance(preset, Mapping) and isinstance(games, Mapping):
+            given["env_config"] = {**preset, **games}
         if plain.keys() & STOP_CONDITIONS:
             values = {name: value for name, value in values.items() if name not in STOP_CONDITIONS}
         _check_given_settings(plain, values | plain)
