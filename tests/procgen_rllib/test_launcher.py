@@ -155,10 +155,18 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
         assert words in output
 
 
+def test_levels_and_game_of_the_config(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"env_name": "leaper", "start_level": 7, "num_levels": 1}
+    assert main([str(trained), "--json", "--episodes", "1", "--config", json.dumps(config)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["game"], [*found["levels"]]) == ("leaper", ["configured"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--run", "IMPALA"], r"--run.* IMPALA"),
+        (["--config", '{"num_levels": 1}', "--levels", "all"], "--levels.* with num_levels"),
         (["--steps", "1"], "1 env steps"),
         (["--steps", "9", "--episodes", "1"], "--steps.* with --episodes"),
         (["--num-envs", "2", "--episodes", "1"], "--num-envs 2.* --episodes 1"),
@@ -166,6 +174,7 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
         (["--output", "x.pkl"], r"--output.* \.npz"),
         (["--levels", "training", "all", "--output", "x.npz"], "--levels"),
         (["--config", '{"env_name": "tetris"}'], "env_name"),
+        (["--config", '{"frame_stack": 4}'], "frame_stack"),
         (["--config", "[3]"], r"--config must be a JSON object, got \[3\]"),
     ],
 )

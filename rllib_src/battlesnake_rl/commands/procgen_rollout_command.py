@@ -183,6 +183,11 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(arguments, ["video_format"], "without --video-dir")
         if not isinstance(arguments.config, dict):
             raise ValueError(f"--config must be a JSON object, got {arguments.config!r}")
+        if "frame_stack" in arguments.config:
+            raise ValueError("--config cannot change frame_stack, which the network needs; omit it")
+        if chosen := arguments.config.keys() & {"num_levels", "start_level"}:
+            command.reject_given(arguments, ["levels"], f"with {min(chosen)} in --config")
+            arguments.levels = ["configured"]
         return _run_rollout(arguments)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym procgen rollout", error)
@@ -244,8 +249,8 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
             raise ValueError(
                 f"--{flag} is {getattr(arguments, flag)} but {checkpoint} has {identity[key]}"
             )
-    trained_on = with_defaults(identity["env_config"] | arguments.config)
-    env_configs = {levels: _LEVEL_CONVERTERS[levels](trained_on) for levels in arguments.levels}
+    played = with_defaults(identity["env_config"] | arguments.config)
+    env_configs = {one: _LEVEL_CONVERTERS.get(one, dict)(played) for one in arguments.levels}
     act = _load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
     results: dict[str, dict[str, float]] = {}
     for levels, env_config in env_configs.items():
@@ -262,7 +267,7 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
                 gap = results[first]["reward"] - results[levels]["reward"]
                 sys.stdout.write(f"gap from {first} to {levels} levels: {gap:.2f}\n")
     if arguments.json:
-        print_json({"game": identity["env_config"]["env_name"], "levels": results})
+        print_json({"game": played["env_name"], "levels": results})
     return 0
 
 
