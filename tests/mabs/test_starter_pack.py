@@ -89,6 +89,10 @@ def test_the_command_takes_them(
         ({"rl.training.config.model": {}}, "set rl.training.config.model_config"),
         ({"rl.training.config.multiagent": {}}, r"policy_sharing.* per_seat.* shared"),
         ({"additional_configs": 3}, r"additional_configs.* 3"),
+        (
+            {"additional_configs": {"lr": 1e-4}, "rl.training.config.lr": 1e-3},
+            r"rl\.training\.config\.lr and additional_configs",
+        ),
         ({"rl.training.config.num_cpus": 0}, r"CPUs.* 0"),
         ({"rl.training.config.num_cpus": 4, "num_env_runners": 3}, r"num_cpus .*num_env_runners"),
     ],

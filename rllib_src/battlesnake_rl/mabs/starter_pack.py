@@ -94,7 +94,12 @@ def translate_hyperparameters(
         raise HyperparameterError(
             f"{_RLLIB_SETTINGS_KEY} must be a dictionary of RLlib settings, got {additional!r:.80}"
         )
-    values |= {CONFIG_PREFIX + key: value for key, value in additional.items()}
+    settings = {CONFIG_PREFIX + key: value for key, value in additional.items()}
+    if twice := sorted(settings.keys() & values.keys()):
+        raise HyperparameterError(
+            f"{twice[0]} and {_RLLIB_SETTINGS_KEY} set the same value; set only one of them"
+        )
+    values |= settings
     named: dict[str, Any] = {}
     messages: list[str] = []
     if values.pop("iterate_map_size", False):
