@@ -26,7 +26,8 @@ def test_runs_and_simulated_jobs_have_labels(
         folder.mkdir(parents=True)
         (folder / "progress.csv").write_text(CURVE)
     picture = tmp_path / "curves.svg"
-    words = [f"large batch={tmp_path / 'one'}", str(tmp_path / "two"), "-o", str(picture)]
+    monkeypatch.chdir(tmp_path / "two")
+    words = [f"large batch={tmp_path / 'one'}", ".", "-o", str(picture)]
     assert runs_plot_command.main(words) == 0
     text = picture.read_text()
     assert ">large batch<" in text

@@ -55,7 +55,7 @@ def _parse_run(word: str) -> tuple[str, Path]:
     """Split ``NAME=FOLDER`` into label and path; the default label is the folder's name."""
     name, equals, folder = word.partition("=")
     if not equals or Path(word).exists():
-        return Path(word).name, Path(word)
+        return Path(word).resolve().name, Path(word)
     return name, Path(folder)
 
 
