@@ -47,8 +47,8 @@ class Turn:
 
     def play(self, board: Board) -> None:
         """Play this turn on ``board``, in place."""
-        old_food = set(board.food)
         board.advance(self.moves)
+        old_food = set(board.food[: len(board.food) - board.new_food])
         if self.snakes is not None:
             board.snakes = copy.deepcopy(self.snakes)
         if self.food is not None:

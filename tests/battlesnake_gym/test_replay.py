@@ -476,9 +476,12 @@ def test_the_view_radius_is_optional_in_a_file(tmp_path: Path, view_radius: int 
     assert Replay.load(path).game.settings == settings
 
 
-def test_snakes_with_limited_view_see_the_new_food_of_every_file(tmp_path: Path) -> None:
-    settings = Settings(view_radius=2, food_spawn_chance=100)
-    replay = Replay(Board.new(snakes=2, game=Game(seed=5, settings=settings)))
+@pytest.mark.parametrize(("ruleset", "minimum"), [("standard", 1), ("constrictor", 60)])
+def test_snakes_with_limited_view_see_the_new_food_of_every_file(
+    tmp_path: Path, ruleset: str, minimum: int
+) -> None:
+    settings = Settings(view_radius=2, food_spawn_chance=100, minimum_food=minimum)
+    replay = Replay(Board.new(snakes=2, game=Game(ruleset, seed=5, settings=settings)))
     for _ in range(6):
         replay.append({s.id: replay.last.safe_moves(s.id)[0] for s in replay.last.living})
     path = tmp_path / "official.jsonl"
