@@ -127,11 +127,8 @@ def find_puzzles(replay: Replay) -> Iterator[Puzzle]:
 def _find_puzzle(board: Board) -> tuple[str, int] | None:
     """Return the only good move of ``board.you``, and the grade of the puzzle.
 
-    The result is None if the position is not a puzzle. A position is not a puzzle in three cases:
-
-    * All moves lose.
-    * Rollouts show that several moves are good.
-    * The good move wins immediately because the opponents are eliminated.
+    The result is None if the position is not a puzzle, because all moves lose, or because rollouts
+    show that several moves are good.
 
     Returns:
         The move, and the grade from 1 to 3. A search with the node limit of this grade in
