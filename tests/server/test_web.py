@@ -173,7 +173,7 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
         assert shown(f"snake={snake}") == len({game.id for game, _ in mine})
         won = {game.id for game, seat in mine if seat.won}
         assert shown(f"snake={snake}&ending=won") == len(won)
-        drawn = {g.id for g, _ in mine if g.finished and not any(s.won for s in g.seats)}
+        drawn = {game.id for game, _ in mine if game.is_draw}
         assert shown(f"snake={snake}&ending=drawn") == len(drawn)
         for cause in {seat.cause for _, seat in seats} - {""}:
             hit = {game.id for game, seat in mine if seat.cause == cause}

@@ -147,11 +147,7 @@ def _filter_conditions(
         conditions.append(StoredGame.tournament_id == tournament)
     seat = [Seat.snake == snake] if snake else []
     if ending == "drawn":
-        conditions += [
-            StoredGame.finished.is_(True),
-            _has_seat(Seat.seat == 1),
-            ~_has_seat(Seat.won.is_(True)),
-        ]
+        conditions += [_has_seat(Seat.seat == 1), ~_has_seat(Seat.won.is_(True))]
     elif ending == "won":
         seat.append(Seat.won.is_(True))
     elif ending in ENDING_LABELS:
