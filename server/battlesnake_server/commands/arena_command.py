@@ -311,6 +311,11 @@ def _build_sprt(arguments: argparse.Namespace) -> Sprt | None:
     rates = {name: getattr(arguments, name) for name in ("alpha", "beta")}
     rates = {name: rate for name, rate in rates.items() if rate is not None}
     if arguments.sprt is not None:
+        if (arguments.games or 0) % 2:
+            raise ValueError(
+                f"--sprt counts game pairs, so --games must be even, got {arguments.games}; try "
+                f"{arguments.games + 1}"
+            )
         return Sprt(*arguments.sprt, **rates)
     if rates:
         raise ValueError(f"--{next(iter(rates))} is an error rate of --sprt; also give --sprt 0 20")
