@@ -76,6 +76,19 @@ def test_a_side_wins_if_only_its_snakes_reach_the_turn_limit() -> None:
     assert MatchScore.from_games([four]).points == {0: 1.0}
 
 
+def test_a_side_wins_in_all_its_seats() -> None:
+    four = StoredGame(number=0, turns=40, finished=True, seats=[
+        seat(0, "a", True, "", 0),
+        seat(1, "b", False, "wall-collision", 31),
+        seat(2, "a", False, "wall-collision", 12),
+        seat(3, "b", False, "wall-collision", 31),
+    ])  # fmt: skip
+    assert [(row.snake, row.wins / row.games) for row in compute_standings([four])] == [
+        ("a", 1),
+        ("b", 0),
+    ]
+
+
 def test_points_count_the_places_of_each_game() -> None:
     four = StoredGame(number=3, turns=40, finished=True, seats=[
         seat(0, "c", True, "", 0, 5),

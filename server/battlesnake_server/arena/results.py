@@ -165,9 +165,10 @@ class Standings:
         )
         self._ratings.add_game(ranks)
         points = _placement_points([rank for _, rank in ranks])
+        winners = [seat.snake for seat in game.seats if seat.won]
         for seat, earned in zip(game.seats, points, strict=True):
             history = self.histories.setdefault(seat.snake, History())
-            _update_history(history, game, seat)
+            _update_history(history, game, seat, seat.snake in winners)
             history.draws += game.is_draw
             history.points += earned
             rating = self._ratings.get(seat.snake)
@@ -199,17 +200,17 @@ def compute_standings(
     ]
 
 
-def _update_history(history: History, game: StoredGame, seat: Seat) -> None:
-    """Add one game to the results of a snake."""
+def _update_history(history: History, game: StoredGame, seat: Seat, won: bool) -> None:
+    """Add one seat of a game to the results of its snake, which may have won in another seat."""
     history.games += 1
-    history.wins += seat.won
+    history.wins += won
     history.turns += game.turns
     history.endings[seat.cause or SURVIVED_KEY] += 1
     history.latencies.update(seat.latencies)
     history.problems.update(seat.problems)
     if seat.opening:
         history.openings[seat.opening] += 1
-        history.openings_won[seat.opening] += seat.won
+        history.openings_won[seat.opening] += won
     if seat.killer is not None and seat.killer != seat.seat:
         history.killers[game.seats[seat.killer].snake] += 1
 
