@@ -221,13 +221,14 @@ class _Scene:
         """Return the hypothesis after a move to ``cell``, or None if it contradicts ``seen``."""
         eats = bool(food >> cell & 1)
         constrictor = grows_always(self.board.game)
-        grows = eats or constrictor
+        grows = eats or (constrictor and tail[-2:] != tail[-1:] * 2)
         head = [cell] if self.visible[cell] else [] if behind[:1] == [_HIDDEN] else [_HIDDEN]
         last = (tail or (cell,))[-1]
         end = [last] if grows and self.visible[last] else []
         if [*head, *behind, *end] != seen:
             return None
-        health = health_after(self.board.game, one.health, food=grows, layers=self.layers[cell])
+        feeds = eats or constrictor
+        health = health_after(self.board.game, one.health, food=feeds, layers=self.layers[cell])
         eaten = one.eaten | eats << cell
         if health <= 0 or eaten & self.visible_food or self.must_have_eaten & ~eaten:
             return None
