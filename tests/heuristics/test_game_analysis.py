@@ -49,6 +49,11 @@ def test_win_probabilities_sum_to_one_and_the_best_comes_first() -> None:
             assert choice.line[snake_id][0] == choice.move
 
 
+def test_one_node_gives_even_chances() -> None:
+    judged = PositionAnalyzer(nodes=1).analyze(Board.new(11, 11, 4, game=Game(seed=3)))
+    assert [judgement.win_probability for judgement in judged.values()] == [0.25] * 4
+
+
 def test_it_does_not_know_the_food_to_come() -> None:
     one, other = (Board.new(11, 11, 2, game=Game(seed=seed)) for seed in (3, 4))
     same = Board.from_state(one, other.game)

@@ -159,8 +159,9 @@ class PositionAnalyzer:
                 move: _visible_line(line, position) for move, line in stats.lines.items()
             } | lines
         best = combine_decisions(found)
-        moves = sorted(best.scores, key=lambda move: (move != best.move, -best.scores[move]))
-        return [(move, best.scores[move], lines.get(move, {})) for move in moves[:_MAX_CANDIDATES]]
+        scores = best.scores or {best.move: 0.0}  # A few nodes may not suffice for any score.
+        moves = sorted(scores, key=lambda move: (move != best.move, -scores[move]))
+        return [(move, scores[move], lines.get(move, {})) for move in moves[:_MAX_CANDIDATES]]
 
 
 def _visible_line(line: Line, board: Board) -> Line:
