@@ -6,6 +6,7 @@ import csv
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import matplotlib as mpl
 import pytest
@@ -176,18 +177,16 @@ def test_errors_of_aws_have_one_line(
 def test_trainings_of_more_than_a_day_are_not_cut(
     simulator: None, simulated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits: list[int] = []
-    job = SimpleNamespace(fit=lambda **_: None)
-    monkeypatch.setattr(
-        "sagemaker.rl.RLEstimator", lambda **given: limits.append(given["max_run"]) or job
-    )
-    monkeypatch.setattr(command.preflight, "check", lambda _: None)
+    estimator = MagicMock()
+    monkeypatch.setattr("sagemaker.rl.RLEstimator", estimator)
+    monkeypatch.setattr("sagemaker_rl.job.preflight.check", lambda _: None)
     experiment = command._Experiment.__new__(command._Experiment)
-    experiment._simulated, experiment._minutes, experiment._sources = simulated, 2000.0, {}
+    experiment._simulated, experiment._minutes = simulated, 2000.0
+    experiment._sources = {"source_dir": "", "dependencies": []}
     experiment._session = SimpleNamespace(default_bucket=lambda: "bucket")
     experiment._image_uri = experiment._role = ""
     experiment._start(ARMS[1], "one")
-    assert limits[0] > 60 * 2000
+    assert estimator.call_args.kwargs["max_run"] > 60 * 2000
 
 
 def test_a_failed_job_does_not_end_the_experiment(
