@@ -107,7 +107,8 @@ def test_leaderboard_of_one_tournament(client: FlaskClient) -> None:
     assert re.search(r"hungry, cautious, NAME&lt;b&gt;=straight .*7x7", client.get("/").text)
     assert client.get("/?tournament=99").text.count('scope="row"') == 0
     assert client.get("/?tournament=").text.count('scope="row"') == 3
-    assert client.get("/leaderboard.json?tournament=99").get_json() == []
+    for unknown in ("99", "x"):
+        assert client.get(f"/leaderboard.json?tournament={unknown}").get_json() == []
 
 
 def test_leaderboard_follows_inserted_and_deleted_games(tmp_path: Path) -> None:

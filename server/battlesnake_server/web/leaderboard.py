@@ -85,11 +85,10 @@ def requested_tournament() -> int | None:
     """Return the tournament id in ``?tournament=`` of the current request.
 
     Returns:
-        The id, or None (all games) if the parameter is absent or invalid.
+        The id, or None (all games) if the parameter is absent or empty. An invalid parameter
+        selects no tournament.
     """
-    if request.args.get("tournament", type=int) is None:
-        return None
-    return query_integer("tournament", 0)
+    return query_integer("tournament", 0) if request.args.get("tournament") else None
 
 
 def list_tournaments() -> list[_TournamentOption]:
