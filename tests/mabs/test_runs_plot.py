@@ -27,10 +27,10 @@ def test_runs_and_simulated_jobs_have_labels(
         (folder / "progress.csv").write_text(CURVE)
     picture = tmp_path / "curves.svg"
     monkeypatch.chdir(tmp_path / "two")
-    words = [f"large batch={tmp_path / 'one'}", ".", "-o", str(picture)]
+    words = [f"_large batch={tmp_path / 'one'}", ".", "-o", str(picture)]
     assert runs_plot_command.main(words) == 0
     text = picture.read_text()
-    assert ">large batch<" in text
+    assert ">_large batch<" in text
     assert ">two<" in text
     assert ">one<" not in text
 

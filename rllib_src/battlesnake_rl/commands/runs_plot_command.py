@@ -91,13 +91,15 @@ def plot_curves(
     figure, axes = plt.subplots(
         1, len(columns), figsize=(6 * len(columns), 4), squeeze=False, layout="constrained"
     )
+    lines = []
     for axis, column in zip(axes[0], columns, strict=True):
-        for label, rows in tables:
+        for _, rows in tables:
             x = [row[x_column] * scale for row in rows]
             y = [row[column] for row in rows]
             # A line through a single point is visible only with a marker.
             marker = "o" if len(rows) == 1 else ""
-            (line,) = axis.plot(x, smooth(y, span), marker=marker, label=label)
+            (line,) = axis.plot(x, smooth(y, span), marker=marker)
+            lines.append(line)
             if span > 1:
                 axis.plot(x, y, color=line.get_color(), alpha=0.2, linewidth=0.8)
         for label, value in (marks or {}).get(column, {}).items():
@@ -106,8 +108,9 @@ def plot_curves(
         axis.set(xlabel=x_label or _X_LABELS[x_column], title=column)
         axis.grid(alpha=0.3)
         axis.margins(y=0.1)
-    handles = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=len(columns))
+    # matplotlib would omit a line whose own label starts with an underscore.
+    labels = [label for label, _ in tables]
+    figure.legend(lines[: len(tables)], labels, loc="outside lower center", ncols=len(columns))
     write_atomically(target, lambda path: figure.savefig(path, format=target.suffix[1:], dpi=120))
     plt.close(figure)
 
