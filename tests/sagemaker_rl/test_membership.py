@@ -111,6 +111,7 @@ def grouped(*groups: tuple[str, list[str]]) -> dict[str, str]:
     ("groups", "head"),
     [
         ([("ml.c5.4xlarge", ["algo-1", "algo-2"]), ("ml.g5.xlarge", ["algo-4", "algo-3"])], 3),
+        ([("ml.g5.xlarge", ["algo-10", "algo-9"]), ("ml.c5.4xlarge", ["algo-1"])], 9),
         ([("ml.g5.xlarge", ["algo-2"]), ("ml.c5.4xlarge", ["algo-1"])], 2),
         ([("ml.g5.xlarge", ["algo-3"]), ("ml.p3.2xlarge", ["algo-1", "algo-2"])], 3),
         ([("ml.c5.4xlarge", ["algo-2"]), ("ml.m5.xlarge", ["algo-1"])], 1),

@@ -124,7 +124,7 @@ def _sort_hosts_head_first(environ: Mapping[str, str]) -> list[str]:
     learning = [group for group in instance_groups(environ) if group.gpus]
     if not learning:
         return hosts
-    head = min(learning[0].hosts)
+    head = min(learning[0].hosts, key=lambda host: (len(host), host))  # algo-9 before algo-10
     return [head, *(host for host in hosts if host != head)]
 
 
