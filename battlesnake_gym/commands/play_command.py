@@ -212,7 +212,7 @@ def _show(board: Board) -> None:
 def _format_outcome(board: Board) -> str:
     winner = board.winner
     if winner is None:
-        return "the game is over" if board.game.solo else "a draw"
+        return "the game is over" if board.game.is_solo else "a draw"
     return "you won" if winner.id == _YOU_ID else f"{winner.name} won"
 
 

@@ -67,5 +67,4 @@ def is_over(game: Game, state: State) -> bool:
 
     In the ruleset ``solo`` and with ``game.solo``, the game ends when no snake is living.
     """
-    alone = game.solo or game.ruleset == "solo"
-    return len(state.living) < (1 if alone else 2)
+    return len(state.living) < (1 if game.is_solo else 2)

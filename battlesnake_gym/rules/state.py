@@ -95,6 +95,11 @@ class Game:
     timeout: int = 500
     source: str = ""
 
+    @property
+    def is_solo(self) -> bool:
+        """Whether the game continues until no snake is living, and has no winner."""
+        return self.solo or self.ruleset == "solo"
+
 
 @dataclass(slots=True)
 class Snake:

@@ -104,6 +104,16 @@ def test_play_reads_moves_from_a_pipe(play: Play, tmp_path: Path) -> None:
     assert [snake.name for snake in replay.first.snakes] == ["you", "safe-random"]
 
 
+def test_a_solo_game_of_two_snakes_has_no_winner_and_no_analysis(
+    play: Play, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "game.jsonl"
+    options = "--ruleset", "solo", "--seed", 3, "--board-size", 7, "--replay", path
+    assert "\nthe game is over\n" in play("up\n" * 7, "straight", *options)[1]
+    assert main.main(["game", "coach", str(path), "--snake", "you"]) == 0
+    assert "you lost none of these games" in capsys.readouterr().out
+
+
 def test_play_rejects_a_move_time_that_no_snake_uses(play: Play) -> None:
     status, _, errors = play("q\nq\n", "hungry", "minimax@9", "--move-time", 5)
     assert status == 2

@@ -272,7 +272,7 @@ def _load_or_start(path: Path, replay: Replay, nodes: int, view_radius: int | No
     existing = load_current_analysis(path)
     if existing and existing.nodes >= nodes and existing.view_radius == view_radius:
         return existing
-    if replay.game.solo or not replay.turns:
+    if replay.game.is_solo or not replay.turns:
         raise ReplayError(
             f"{path.name}: an analysis needs a game with two snakes and one turn; give another game"
         )

@@ -103,7 +103,7 @@ class PositionAnalyzer:
             ValueError: If the game is a solo game, which has no winner, or if the search does not
                 support the board.
         """
-        if board.game.solo or board.game.ruleset == "solo":
+        if board.game.is_solo:
             raise ValueError("a solo game cannot be analyzed: it has no opponents")
         if reason := unsupported_reason(board):
             raise ValueError(f"the board cannot be analyzed: {reason}")

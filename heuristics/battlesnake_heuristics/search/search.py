@@ -602,7 +602,7 @@ def _search_arguments(
         board.height,
         wraps(board.game),
         grows_always(board.game),
-        board.game.solo or board.game.ruleset == "solo",
+        board.game.is_solo,
         clamped_hazard_damage(board),
         *position_arrays(board, snakes),
         weights,

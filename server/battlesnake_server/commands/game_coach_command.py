@@ -149,7 +149,7 @@ def _iter_losses(
 ) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
     """Yield the analysis of each game that the snake lost."""
     for path, replay, snake_id in games:
-        if not replay.game.solo and (loss := analyze_loss(replay, snake_id)) is not None:
+        if not replay.game.is_solo and (loss := analyze_loss(replay, snake_id)) is not None:
             yield path, replay, loss
 
 

@@ -119,12 +119,11 @@ def describe_branch(boards: Sequence[Board], groups: str) -> dict[str, Any]:
     """
     positions, played = play_branch(boards, groups)
     after = positions[-1]
-    solo = after.game.solo or after.game.ruleset == "solo"
     with acquire_search_slot():
         living = [snake.id for snake in after.living]
         assessments = (
             {}
-            if solo or unsupported_reason(after)
+            if after.game.is_solo or unsupported_reason(after)
             else PositionAnalyzer().analyze(after, _sample_last(positions, living))
         )
     return {
