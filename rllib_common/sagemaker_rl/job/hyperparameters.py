@@ -271,7 +271,7 @@ def read_sm_hps(environ: Mapping[str, str]) -> dict[str, Any]:
         HyperparameterError: If ``SM_HPS`` is malformed.
     """
     try:
-        given = _load_json(environ.get("SM_HPS") or "{}")
+        given = load_json(environ.get("SM_HPS") or "{}")
     except json.JSONDecodeError as error:
         raise HyperparameterError(f"SM_HPS is not JSON: {error}") from None
     if not isinstance(given, dict):
@@ -517,7 +517,7 @@ null, got 'hungry'; write a list of one as '["hungry"]'
     kinds = tuple(typing.get_origin(one) or one for one in kinds)
     if isinstance(value, str) and kinds != (str,):
         with contextlib.suppress(json.JSONDecodeError):
-            value = _load_json(value)
+            value = load_json(value)
     for one in kinds:
         if one is type(None) and value is None:
             return None
@@ -543,7 +543,7 @@ def parse_value(text: str) -> Any:
     (5e-05, 1.0, True, 'DQN')
     """
     try:
-        return _load_json(text)
+        return load_json(text)
     except json.JSONDecodeError:
         return text
 
@@ -557,7 +557,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-_load_json = functools.partial(json.loads, object_pairs_hook=_unique_keys)
+load_json = functools.partial(json.loads, object_pairs_hook=_unique_keys)
 """Function that loads JSON and rejects an object with a repeated key."""
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.common.untrusted_text import read_text
-from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
+from sagemaker_rl.job.hyperparameters import HyperparameterError, load_json, parse_value
 from sagemaker_rl.job.job_environment import FAILURE_FILE
 from sagemaker_rl.job.source_files import add_compiled_modules
 
@@ -227,8 +227,8 @@ def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
             word = read_text(word)
         if word.lstrip().startswith("{"):
             try:
-                values |= json.loads(word)
-            except ValueError as error:
+                values |= load_json(word)
+            except json.JSONDecodeError as error:
                 raise HyperparameterError(f"{word} is not JSON: {error}") from None
         elif equals:
             if name in typed:
