@@ -265,7 +265,7 @@ def test_scores_and_their_intervals() -> None:
     table = history.score_table()
     assert re.search(r"1010.* \(950.* 1070\).* 24", table)
     assert table.index("hungry") < table.index("tree")
-    assert "1.5 of 10.0 CPU" in table
+    assert "1.5 of 10.0 CPU minutes (1 measurement);" in table
     assert re.search(r"5\.0%.* CPU", table)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.common import old_runs
+from battlesnake_gym.common.command_line import plural
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_heuristics.rating import ladder, sprt
@@ -213,8 +214,8 @@ class StrengthHistory:
         text = rung_table(best)
         return (
             f"{text}\nkept: the weights after {best.cpu_minutes:.1f} of "
-            f"{self.training_seconds / 60:.1f} CPU minutes ({len(self.measurements)} "
-            f"measurements); ladder games took "
+            f"{self.training_seconds / 60:.1f} CPU minutes "
+            f"({plural(len(self.measurements), 'measurement')}); ladder games took "
             f"{self.ladder_seconds / max(self.training_seconds, 1e-9):.1%} of the CPU time"
         )
 
