@@ -135,10 +135,12 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
         The bytes of the network and the metadata from the JSON file.
 
     Raises:
-        PolicyError: If a file is missing or damaged, or if the hash in the JSON file does not match
-            the network.
+        PolicyError: If a file is missing or damaged, if ``path`` does not end in ``.onnx``, or if
+            the hash in the JSON file does not match the network.
     """
     onnx_path = Path(path)
+    if onnx_path.suffix != ".onnx":
+        raise PolicyError(f"{path} does not end in .onnx; give the path of a policy.onnx")
     model = _read_bytes(onnx_path)
     _finish_save(onnx_path, hashlib.sha256(model).hexdigest())
     return check(model, _read_bytes(onnx_path.with_suffix(".json")), onnx_path)
