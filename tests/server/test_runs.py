@@ -61,7 +61,7 @@ def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert told["seconds_left"] is None
     strength = {"elo": 1060, "low": 1010, "high": 1120, "games": 16, "weights": "best"}
     assert told["strength"] == strength
-    assert told["settings"] == {"algorithm": "DQN", "board_size": "11", "minutes": "3.0"}
+    assert told["settings"] == training_runs.SETTINGS
 
 
 def test_progress_in_cpu_minutes_of_the_driver_and_seven_digits(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ class RunView:
             "env_steps": self.env_steps,
             "training_minutes": self.seconds / 60,
             "strength": None if strength is None else strength._asdict(),
-            "settings": self.settings,
+            "settings": self.status.settings,
         }
 
     def _find_row(self, column: str) -> int | None:
