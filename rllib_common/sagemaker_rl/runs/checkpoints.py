@@ -19,6 +19,7 @@ from typing import Any
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import sync, sync_tree
+from battlesnake_gym.common.run_dir import flatten_settings
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
@@ -208,22 +209,16 @@ def check_compatible(checkpoint: Path, metadata: Mapping[str, Any]) -> None:
     """Reject a checkpoint whose identity differs from the identity in ``metadata``.
 
     Raises:
-        CheckpointError: If the identities differ; the message lists all differences.
+        CheckpointError: If the identities differ; the message names the first difference.
     """
-    # JSON stores a tuple as a list, so both identities must be converted through JSON.
-    wanted = json.loads(json.dumps(metadata["identity"]))
-    then = read_metadata(checkpoint)["identity"]
-    differences = [
-        f"{name} is {json.dumps(wanted.get(name))} but was {json.dumps(then.get(name))}"
-        for name in {**wanted, **then}
-        if wanted.get(name) != then.get(name)
-    ]
-    if differences:
-        raise CheckpointError(
-            f"cannot resume from {checkpoint}: {'; '.join(differences)}; use another --name, or "
-            "repeat the command of this checkpoint, or add --no-resume to delete the checkpoint "
-            "and start over"
-        )
+    wanted = flatten_settings(metadata["identity"])
+    then = flatten_settings(read_metadata(checkpoint)["identity"])
+    for name in wanted | then:
+        if (now := wanted.get(name, "null")) != (before := then.get(name, "null")):
+            raise CheckpointError(
+                f"cannot resume from {checkpoint}: {name} is {now} but was {before}; use another "
+                "--name, the earlier value, or --no-resume, which deletes the checkpoint"
+            )
 
 
 def _file_sizes(checkpoint: Path) -> dict[str, int]:
