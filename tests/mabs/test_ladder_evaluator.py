@@ -20,8 +20,8 @@ from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_rl.commands import evaluate_command
-from battlesnake_rl.mabs import algorithms
-from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+from battlesnake_rl.mabs import algorithms, battlesnake_launcher
+from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeHyperparameters, BattlesnakeLauncher
 from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.policy import policy_loader
@@ -277,6 +277,19 @@ def test_the_published_elo_is_that_of_processors_like_this_one(
 ) -> None:
     monkeypatch.setattr(published_elo, "has_native_bfloat16", lambda device: native)
     assert re.search(said, published_elo.published_elo_line())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "default"),
+    [("DISTIL", {}, True), ("DISTIL", {"board_size": 7}, False), ("PPO", {}, False)],
+)
+def test_the_published_elo_follows_only_the_default_training(
+    algorithm: str, given: dict[str, Any], default: bool
+) -> None:
+    completion = BattlesnakeHyperparameters.complete({})
+    hyperparameters: Any = completion.hyperparameters_class(**{**completion.presets, **given})
+    config = algorithms.configure(algorithm, hyperparameters.env_config)
+    assert battlesnake_launcher._is_default_training(config) is default
 
 
 def test_all_that_is_reported_has_a_column() -> None:

@@ -365,8 +365,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
         record = StrengthHistory.load(checkpoint)
         log_line(record.score_table())
-        chosen: Any = config
-        if chosen.settings_class.publishes_elo:
+        if _is_default_training(config):
             log_line(published_elo_line())
         if own := getattr(config, "export_model", None):
             return RunSummary(record.elo_summary(), *own(checkpoint, model_dir))
@@ -374,6 +373,16 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return RunSummary(
             record.elo_summary(), str(policy), f"battlesnake-gym serve --policy {policy}"
         )
+
+
+def _is_default_training(config: AlgorithmConfig) -> bool:
+    """Return whether the algorithm and the games are those of the default experiment."""
+    completion = BattlesnakeHyperparameters.complete({})
+    default: Any = completion.hyperparameters_class(**completion.presets)
+    return (config.algo_class.__name__, config.env_config) == (
+        default.algorithm,
+        vars(env_options(default.env_config)),
+    )
 
 
 def _resolve_start_from(given: str | None) -> str | None:

@@ -247,7 +247,6 @@ class DISTILSettings(BatchedSettings):
     """Settings of DISTIL."""
 
     config_class = "battlesnake_rl.mabs.distil.distil:DISTILConfig"
-    publishes_elo = True
     uses_rewards = False
 
     lr: float | list[Any] = _learning_rate([[0, 1e-3], [1, 3e-4]])

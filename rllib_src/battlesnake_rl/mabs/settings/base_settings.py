@@ -43,8 +43,6 @@ class AlgorithmSettings(CheckedFields):
     """Whether the learner uses a GPU."""
     uses_torch: ClassVar[bool] = True
     """Whether the network is one of this project's torch networks."""
-    publishes_elo: ClassVar[bool] = False
-    """Whether the documentation promises an Elo for the default run."""
 
     ladder_cpu_fraction: float = setting(
         0.05, "maximum fraction of the CPU time used for ladder evaluation", minimum=0, maximum=0.5
