@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from battlesnake_server.arena.database import Seat, StoredGame
-from battlesnake_server.arena.results import compute_standings, format_table, to_dicts
+from battlesnake_server.arena.results import Standings, compute_standings, format_table, to_dicts
 from battlesnake_server.arena.sprt_match import MatchScore
 
 
@@ -56,6 +56,18 @@ def test_the_json_holds_the_confidence_interval() -> None:
     a, _ = json.loads(json.dumps(to_dicts(compute_standings(GAMES))))
     assert a["rating"]["ci_low"] < a["rating"]["mu"] < a["rating"]["ci_high"]
     assert a["endings"]["alive"] == 2
+
+
+def test_ratings_follow_the_order_in_which_games_end_as_on_the_pages() -> None:
+    games = [
+        StoredGame(id=one, number=2 - one, turns=10, finished=True, seats=[
+            seat(0, "a", one == 1, "" if one == 1 else "wall-collision", 10),
+            seat(1, "b", one == 2, "" if one == 2 else "wall-collision", 10),
+        ])
+        for one in (2, 1)
+    ]  # fmt: skip
+    assert compute_standings(games) == Standings(games[::-1]).sorted_rows()
+    assert compute_standings(games) != Standings(games).sorted_rows()
 
 
 def test_a_snake_without_moves_has_no_latency() -> None:

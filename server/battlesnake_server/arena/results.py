@@ -190,13 +190,14 @@ class Standings:
 def compute_standings(
     games: Iterable[StoredGame], errors: Mapping[str, str] | None = None
 ) -> list[StandingsRow]:
-    """Return the rows of all snakes in order of decreasing rating.
+    """Return the rows of all snakes in order of decreasing rating, as on the pages.
 
     ``errors`` maps labels to exception texts.
     """
+    in_order_of_storage = sorted(games, key=lambda game: game.id or 0)
     return [
         replace(line, error=(errors or {}).get(line.snake, ""))
-        for line in Standings(games).sorted_rows()
+        for line in Standings(in_order_of_storage).sorted_rows()
     ]
 
 
