@@ -189,18 +189,32 @@ def test_trainings_of_more_than_a_day_are_not_cut(
     assert estimator.call_args.kwargs["max_run"] > 60 * 2000
 
 
-def test_a_failed_job_does_not_end_the_experiment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("status", ["Failed", "Stopped"])
+def test_a_failed_or_stopped_job_does_not_end_the_experiment(
+    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     downloaded: list[Path] = []
     experiment = command._Experiment.__new__(command._Experiment)
     experiment._x_column, experiment._simulated, experiment._minutes = ACCOUNT_X, False, 1.0
-    monkeypatch.setattr(experiment, "_start", lambda arm, name: name)
-    monkeypatch.setattr(experiment, "_wait", lambda arm, estimator, title: arm is ARMS[1])
+    monkeypatch.setattr(
+        experiment,
+        "_start",
+        lambda arm, _: SimpleNamespace(latest_training_job=SimpleNamespace(name=arm.name)),
+    )
+    statuses = {ARMS[1].name: status, ARMS[2].name: "Completed"}
+    experiment._session = SimpleNamespace(
+        sagemaker_client=SimpleNamespace(
+            describe_training_job=lambda TrainingJobName: {  # noqa: N803  (the name of AWS)
+                "TrainingJobStatus": statuses[TrainingJobName]
+            }
+        )
+    )
     monkeypatch.setattr(command, "download_artifacts", lambda _, run: downloaded.append(run))
     runs = {arm.name: tmp_path / arm.name for arm in ARMS}
     assert experiment.run([*ARMS[1:3]], runs, TITLES)
-    assert downloaded == [tmp_path / ARMS[2].name]
+    assert f"{TITLES[ARMS[1].name]} has {status.lower()}: " in capsys.readouterr().out
+    with_artifacts = ARMS[1:3] if status == "Stopped" else ARMS[2:3]
+    assert downloaded == [tmp_path / arm.name for arm in with_artifacts]
 
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)

@@ -132,7 +132,7 @@ class _Experiment:
         self._sources = copy_project_sources()
 
     def run(self, arms: list[Arm], runs: dict[str, Path], titles: dict[str, str]) -> bool:
-        """Run the trainings that are not complete, and return whether one has failed.
+        """Run the trainings that are not complete, and return whether one has failed or stopped.
 
         Simulated trainings run in turn, and real trainings run at the same time.
         """
@@ -146,11 +146,11 @@ class _Experiment:
                 continue
             started.append((arm, self._start(arm, runs[arm.name].name)))
             if self._simulated:
-                failed |= self._wait(*started.pop(), titles[arm.name])
+                failed |= self._wait(*started.pop(), titles[arm.name]) != "Completed"
         for arm, estimator in started:
-            if self._wait(arm, estimator, titles[arm.name]):
-                failed = True  # A failed job has no model artifacts.
-            else:
+            status = self._wait(arm, estimator, titles[arm.name])
+            failed |= status != "Completed"
+            if status != "Failed":  # A failed job has no model artifacts.
                 download_artifacts(estimator, runs[arm.name])
         return failed
 
@@ -190,8 +190,8 @@ class _Experiment:
             estimator.fit(wait=False, job_name=job_name + suffix)
         return estimators[0]
 
-    def _wait(self, arm: Arm, estimator: Any, title: str) -> bool:
-        """Show the progress of a training until it ends, and return whether it has failed."""
+    def _wait(self, arm: Arm, estimator: Any, title: str) -> str:
+        """Show the progress of a training until it ends, and return the status of its job."""
         name = estimator.latest_training_job.name
         layout = "{desc} {percentage:3.0f}%|{bar}| {n:.1f} of {total:g} minutes{postfix}"
         with tqdm(
@@ -219,6 +219,7 @@ class _Experiment:
                     self._session.sagemaker_client.stop_training_job(TrainingJobName=name)
                     self._session.logs_for_job(name, wait=True)
                     raise
-        if reason := job.get("FailureReason"):
-            log_line(f"{title} has failed: {reason}")
-        return bool(reason)
+        status = str(job["TrainingJobStatus"])
+        if status != "Completed":
+            log_line(f"{title} has {status.lower()}: {job.get('FailureReason') or name}")
+        return status
