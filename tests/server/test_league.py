@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from battlesnake_server.arena.league_config import (
 )
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.ratings import Ratings
+from battlesnake_server.commands import league_command
 from battlesnake_server.commands.league_command import SnakeHealthChecker, load_or_create_token
 from battlesnake_server.web import create_app
 from battlesnake_server.web.live_games import LiveGames
@@ -366,6 +368,18 @@ def test_a_program_that_ends_is_restarted(tmp_path: Path) -> None:
         assert players.find_problems(["mine"]) == [""]
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(programs.url("mine"))
+
+
+def test_a_program_that_fails_restarts_after_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(league_command, "_START_TIMEOUT_S", 3.0)
+    body = f"open({str(tmp_path / 'starts')!r}, 'a').write('x')"
+    with ProgramSupervisor({"mine": shlex.join([sys.executable, "-c", body])}) as programs:
+        plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
+        (problem,) = SnakeHealthChecker(plan, programs, AddressPolicy()).find_problems(["mine"])
+    assert "http://127.0.0.1:" in problem
+    assert 2 <= len((tmp_path / "starts").read_text()) <= 6
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ class SnakeHealthChecker:
 
     async def _start_program(self, entrant: Entrant) -> None:
         """Start a program that is not running, and wait until the program responds."""
-        limit = time.monotonic() + _START_TIMEOUT_S
+        limit, pause_s = time.monotonic() + _START_TIMEOUT_S, 0.1
         while True:
             self._programs.start(entrant.label)
             try:
@@ -192,7 +192,8 @@ class SnakeHealthChecker:
             except ValueError:
                 if time.monotonic() > limit:
                     raise
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, 2.0)  # A program that always fails restarts rarely.
 
 
 def check_snakes(plan: LeagueConfig) -> None:
