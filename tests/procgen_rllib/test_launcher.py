@@ -119,8 +119,11 @@ def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     arguments = [str(trained), "--run", "PPO", "--env", "procgen_env_wrapper"]
     arguments += ["--episodes", "5", "--num-envs", "2", "--output", str(out)]
     assert main([*arguments, "--video-dir", str(tmp_path), "--video-format", "gif"]) == 0
-    assert re.search("bossfight.* reward", capsys.readouterr().out)
+    printed = re.search("bossfight.* reward .* ± ([0-9.]+) over 5 ", capsys.readouterr().out)
     saved = np.load(out)
+    totals = [sum(part) for part in np.split(saved["rewards"], saved["lengths"].cumsum()[:-1])]
+    assert printed
+    assert float(printed[1]) == pytest.approx(np.std(totals, ddof=1) / 5**0.5, abs=0.005)
     lengths = saved["lengths"]
     assert len(lengths) == len(saved["terminated"]) == 5
     assert len(saved["actions"]) == len(saved["rewards"]) == lengths.sum()
@@ -149,10 +152,12 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
     output = capsys.readouterr().out
     for words in (
         "bossfight on held-out levels: reward",
+        " over 1 episode, length",
         "gap from training to held-out levels:",
         "gap from training to all levels:",
     ):
         assert words in output
+    assert "±" not in output, "one episode has no standard error"
 
 
 def test_levels_and_game_of_the_config(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from battlesnake_gym.common.command_line import (
     natural,
     output_dir,
     output_file,
+    plural,
     positive,
     print_error,
     print_json,
@@ -298,11 +299,11 @@ def _play_and_save(
 
 def _format_result(levels: str, env_config: Mapping[str, Any], result: Mapping[str, float]) -> str:
     """Return one line of text with the statistics of episodes."""
-    normalized = result.get("normalized_score")
+    normalized, error = result.get("normalized_score"), result.get("standard_error")
     return (
         f"{env_config['env_name']} on {levels} levels: reward {result['reward']:.2f} "
-        f"± {result['standard_error']:.2f} over {result['episodes']:.0f} episodes, "
-        f"length {result['length']:.1f}"
+        + ("" if error is None else f"± {error:.2f} ")
+        + f"over {plural(round(result['episodes']), 'episode')}, length {result['length']:.1f}"
         + ("" if normalized is None else f", normalized score {normalized:.3f}")
         + "\n"
     )

@@ -138,16 +138,17 @@ def compute_statistics(
     """Return statistics of ``episodes``, keyed by name.
 
     The statistics are the number of episodes, the mean reward and its standard error, the mean
-    length in env steps, and the normalized score. The normalized score exists only in the modes
-    easy and hard.
+    length in env steps, and the normalized score. The standard error exists only for two or more
+    episodes, and the normalized score only in the modes easy and hard.
     """
     totals = [sum(one.rewards) for one in episodes]
     result = {
         "episodes": float(len(episodes)),
         "reward": float(np.mean(totals)),
-        "standard_error": float(np.std(totals) / np.sqrt(len(totals))),
         "length": float(np.mean([len(one.actions) for one in episodes])),
     }
+    if len(totals) > 1:
+        result["standard_error"] = float(np.std(totals, ddof=1) / np.sqrt(len(totals)))
     if env_config["distribution_mode"] in ("easy", "hard"):
         result["normalized_score"] = normalized_score(
             result["reward"], env_config["env_name"], env_config["distribution_mode"]
