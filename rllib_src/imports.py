@@ -37,15 +37,13 @@ def _message_with_remedy(error: ImportError) -> str:
         return str(error)  # The errors of this project already contain a remedy.
     if error.name.partition(".")[0] in _COPIED_PACKAGES:
         remedy = (
-            "a job needs this project's packages next to its script: give the estimator "
-            "**sagemaker_rl.job.source_files.copy_sources(source_dir='rllib_src', "
-            "dependencies=['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
+            "give the estimator this project's packages: "
+            "**sagemaker_rl.job.source_files.copy_project_sources()"
         )
     else:
         remedy = (
-            "give the estimator the image_uri of an image built from deployment/training/"
-            "Dockerfile, or have SageMaker install requirements.txt, which must be in source_dir; "
-            "on your own machine: pip install -c constraints.txt -e '.[rllib]'"
+            "in a job, add rllib_src/requirements.txt to source_dir; elsewhere, "
+            "pip install -c constraints.txt -e '.[rllib]'"
         )
     return f"{error} ({sys.executable}): {remedy}"
 

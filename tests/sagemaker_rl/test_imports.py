@@ -30,10 +30,10 @@ def run(script: str, tmp_path: Path, *path: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("path", "missing", "remedy"),
     [
-        ([], "sagemaker_rl", r"dependencies=\['rllib_common/sagemaker_rl', "),
+        ([], "sagemaker_rl", r"copy_project_sources\(\)"),
         # Depends on the order of the imports.
         (["rllib_common", "."], r"(numpy|torch|ray|gymnasium|yaml)[.\w]*",
-         r"image_uri.* deployment/training/Dockerfile.* requirements\.txt"),
+         r"rllib_src/requirements\.txt to source_dir; .* pip install -c constraints\.txt"),
     ],
     ids=["our-packages", "our-requirements"],
 )  # fmt: skip
@@ -43,6 +43,7 @@ def test_a_missing_package_has_a_remedy(
     failure, log = run(script, tmp_path, *path)
     assert re.match(rf"No module named '{missing}' \(.*{remedy}", failure)
     assert log == failure + "\n"
+    assert len(failure) - len(sys.executable) < 160
 
 
 def test_an_image_with_an_old_python() -> None:
