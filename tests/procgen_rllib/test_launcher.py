@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from battlesnake_rl.commands.procgen_rollout_command import MODULE_PATH, _load_p
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 from sagemaker_rl.runs.checkpoints import CheckpointError
-from tests import run_summary
+from tests import processes, run_summary
 from tests.procgen_rllib.test_experiments import KIT
 from tests.procgen_rllib.test_plugins import KIT_MODEL
 from tests.progress_csv import rows
@@ -160,10 +161,12 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
     assert "±" not in output, "one episode has no standard error"
 
 
-def test_levels_and_game_of_the_config(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = {"env_name": "leaper", "start_level": 7, "num_levels": 1}
-    assert main([str(trained), "--json", "--episodes", "1", "--config", json.dumps(config)]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_levels_and_game_of_the_config(trained: Path) -> None:
+    config = json.dumps({"env_name": "leaper", "start_level": 7, "num_levels": 1})
+    command = (sys.executable, "-m", "battlesnake_gym", "procgen", "rollout", str(trained))
+    done = processes.run(*command, "--json", "--episodes", "1", "--config", config)
+    assert done.stderr == "", "RLlib's warnings are hidden"
+    found = json.loads(done.stdout)
     assert (found["game"], [*found["levels"]]) == ("leaper", ["configured"])
 
 

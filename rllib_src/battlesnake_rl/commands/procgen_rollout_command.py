@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -252,6 +253,8 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
             )
     played = with_defaults(identity["env_config"] | arguments.config)
     env_configs = {one: _LEVEL_CONVERTERS.get(one, dict)(played) for one in arguments.levels}
+    # RLlib warns that its own networks use a deprecated configuration.
+    logging.getLogger("ray._common.deprecation").setLevel(logging.ERROR)
     act = _load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
     results: dict[str, dict[str, float]] = {}
     for levels, env_config in env_configs.items():
