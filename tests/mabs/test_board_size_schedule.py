@@ -98,7 +98,7 @@ def test_the_pack_s_sizes_come_in_turn(
         assert [size(algorithm) for _ in range(2)] == [5, 11]
         algorithm.save_to_path(str(tmp_path))
     with built(config) as algorithm:
-        _restore_algorithm(algorithm, algorithm.config, tmp_path)
+        _restore_algorithm(algorithm, algorithm.config, tmp_path, 0)
         assert size(algorithm) == 19
 
 
