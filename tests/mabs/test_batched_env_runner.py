@@ -170,6 +170,15 @@ def test_epsilon_follows_the_schedule(runner: Any) -> None:
     np.testing.assert_allclose(runner._get_epsilons(), 0.3)
 
 
+def test_runners_of_a_grown_cluster_share_the_range_of_epsilon(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner.config, "epsilon_per_game", [0.4, 7.0])
+    monkeypatch.setattr(runner, "worker_index", 3)
+    monkeypatch.setattr(runner, "num_workers", 3)
+    assert runner._get_epsilons().min() == pytest.approx(0.4**8)
+
+
 def test_greedy_play_repeats_itself(runner: Any) -> None:
     moves = []
     for _ in range(2):

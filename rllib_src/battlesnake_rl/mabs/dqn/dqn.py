@@ -103,7 +103,7 @@ class DQNEnvRunner(BatchedEnvRunner):
             steps, values = zip(*points, strict=True)
             return np.full(games, np.interp(self.num_env_steps_sampled_lifetime, steps, values))
         base, exponent = self.config.epsilon_per_game
-        runners = max(self.config.num_env_runners, 1)
+        runners = max(self.num_workers, 1)  # Exceeds num_env_runners if the cluster has grown.
         rung = np.arange(games) * runners + max(self.worker_index - 1, 0)
         height = rung / max(games * runners - 1, 1)
         return np.asarray(base ** (1 + exponent * height))
