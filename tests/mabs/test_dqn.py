@@ -84,6 +84,7 @@ def test_a_checkpoint_holds_everything(
     algorithm = config.build_algo()
     for _ in range(2):
         algorithm.train()
+    algorithm._training_debt += 100  # The learner of APEX may owe several batches.
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
     steps = algorithm.num_env_steps_sampled
     epsilon = algorithm.env_runner._get_epsilons()

@@ -369,6 +369,8 @@ class DQN(BatchedAlgorithm, rllib_dqn.DQN):  # type: ignore[misc]
         if _REPLAY_BUFFER_KEY in state:
             self.replay_buffer.set_state(state[_REPLAY_BUFFER_KEY])
         else:
+            # The learner of APEX may owe many batches, for which the new buffer has too few rows.
+            self._training_debt %= self.config.total_train_batch_size
             self._learning_starts = (
                 self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
             )
