@@ -281,6 +281,7 @@ def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: 
         *("--rl.training.config.games", "8", "--num-env-runners", str(workers)),
         *("--rl.training.config.rollout_fragment_length", "64"),
         *("--rl.training.config.minibatch_size", "128"),
+        *("--rl.training.config.lr", "[[0, 5e-4], [1, 1e-4]]"),
         *("--rl.training.config.evaluation_interval", "2"),
         *("--rl.training.config.evaluation_duration", "3"),
     ]
@@ -292,6 +293,9 @@ def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: 
         state = checkpoints.load_numeric_pickle(last / "learner_group" / "learner" / "state.pkl")
         played = float(table[-1]["env_steps"])
         assert state["reward_normalization"]["count"] == pytest.approx(played, abs=1)
+    (optimizer,) = state["optimizer"].values()
+    rate = 5e-4 - 4e-4 * float(table[0]["env_steps"]) / 900  # At the start of the iteration.
+    assert optimizer["state"]["param_groups"][0]["lr"] == pytest.approx(rate)
     assert [row["training_iteration"] for row in table] == ["1", "2"]
     assert float(table[0]["env_steps"]) < float(table[1]["env_steps"]) <= 1024
     assert [row["test_reward_mean"] != "" for row in table] == [False, True]

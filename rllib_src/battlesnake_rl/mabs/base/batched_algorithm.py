@@ -166,10 +166,15 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
     """Steps of a training loop: collect fragments, update the learner, synchronize weights.
 
     In a list of base classes, this class must precede other algorithms of RLlib.
+
+    Attributes:
+        run_progress: Completed fraction of the run, in [0, 1], which the training run sets before
+            each iteration. Schedules that end at 1 follow this fraction.
     """
 
     config_class: ClassVar[Callable[[], AlgorithmConfig]]
     """Class of the algorithm's configuration."""
+    run_progress: float = 0.0
     _last_restore_at = -math.inf
 
     @classmethod
@@ -181,6 +186,13 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
         """Build the env runners and the learners."""
         super().setup(config)
         self._requests = FragmentRequests(self.env_runner_group, self.config)
+
+    def step(self) -> dict[str, Any]:
+        """Set the progress of the run in all learners, and run one iteration."""
+        progress = self.run_progress
+        self._foreach_learner(lambda learner: learner.set_run_progress(progress))
+        results: dict[str, Any] = super().step()
+        return results
 
     @property
     def num_env_steps_sampled(self) -> int:
@@ -292,13 +304,7 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
 
     The configuration class of the algorithm derives from `BatchedAlgorithmConfig`. In a list of
     base classes, this class must precede other algorithms of RLlib.
-
-    Attributes:
-        run_progress: Completed fraction of the run, in [0, 1], which the training run sets before
-            each iteration. Schedules that end at 1 follow this fraction.
     """
-
-    run_progress: float = 0.0
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Build the env runners, the learners and the ladder evaluator."""
@@ -357,8 +363,6 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
 
         The game metrics are means over the latest games of all env runners.
         """
-        progress = self.run_progress
-        self._foreach_learner(lambda learner: learner.set_run_progress(progress))
         results: dict[str, Any] = super().step()
         self._add_past_self()
         self._recent_games.average(results.setdefault(names.ENV_RUNNER_RESULTS, {}))
