@@ -175,8 +175,8 @@ def raises(error: BaseException) -> Strategy:
         (raises(ZeroDivisionError("oops")), "ZeroDivisionError: oops", False),
         (raises(ZeroDivisionError("oops")), "ZeroDivisionError: oops", True),
         *(
-            (raises(kind(0)), f"StrategyExitError: {kind.__name__}: 0", False)
-            for kind in (SystemExit, KeyboardInterrupt, GeneratorExit)
+            (raises(kind(0)), f"StrategyError: {kind.__name__}: 0", False)
+            for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, TimeoutError)
         ),
     ],
 )

@@ -58,8 +58,8 @@ Each search slot and each hanging strategy occupies one thread.
 log = logging.getLogger(__name__)
 
 
-class StrategyExitError(Exception):
-    """Error raised if a strategy tries to exit the process, for example by SystemExit."""
+class StrategyError(Exception):
+    """Error raised if a strategy tries to exit the process, or raises TimeoutError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +294,15 @@ def _run_strategy(work: Future[Decision], request: _MoveRequest, seconds: float)
     try:
         session.ensure_built()
         decision = to_decision(session.strategy(request.board, seconds))
-    except Exception as error:
-        _clear_pending_move(session, work)
-        work.set_exception(error)
     except BaseException as error:
         _clear_pending_move(session, work)
-        ended = StrategyExitError(f"{type(error).__name__}: {error}")
-        ended.__cause__ = error
-        work.set_exception(ended)
+        # A TimeoutError of `Future.result` means that the strategy missed the deadline.
+        if isinstance(error, TimeoutError) or not isinstance(error, Exception):
+            failure = StrategyError(f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            work.set_exception(failure)
+        else:
+            work.set_exception(error)
     else:
         _clear_pending_move(session, work)
         work.set_result(decision)
