@@ -89,6 +89,15 @@ def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None
     assert shown(client)["game"]["id"] == "other"
 
 
+def test_another_game_with_the_same_id_replaces_the_game() -> None:
+    client = create_app({"SNAKE": "hungry"}).test_client()
+    for end in (True, False, True):
+        played(client, 3, end=end)
+        game = shown(client)["game"]
+        assert game["over"] == end
+        assert [frame["turn"] for frame in game["frames"]] == [0, 1, 2, 3][: 3 + end]
+
+
 def test_a_page_keeps_so_much_and_no_larger_boards(monkeypatch: Any) -> None:
     monkeypatch.setattr(featured_game, "_MAX_FRAME_BYTES", 6000)
     client = create_app({"SNAKE": "hungry"}).test_client()

@@ -103,6 +103,8 @@ def test_a_move_is_played_before_the_first_one_is_asked_for(handler: Handler) ->
     text = handler(http_api("GET", "/metrics"), None)["body"]
     assert 'battlesnake_moves_total{chosen_by="strategy"} 1.0' in text
     assert "battlesnake_active_games 0.0" in text
+    shown = json.loads(handler(http_api("GET", "/now"), None)["body"])["game"]
+    assert not shown.get("id"), "the page does not show the warm-up move"
 
 
 def test_a_wrong_configuration_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,9 @@ from battlesnake_server.live.sessions import Key
 _TAKEOVER_IDLE_S = 10.0
 """Idle time in seconds after which another game may replace an unfinished game."""
 
+WARMUP_GAME_ID = "before all games"
+"""Id of the game with the warm-up move of AWS Lambda, which the page does not show."""
+
 _MAX_FRAME_BYTES = 1 << 22
 """Maximum size of the stored frames of one game, in bytes."""
 
@@ -57,11 +60,13 @@ class FeaturedGame:
         self, key: Key, board: Board, decision: Decision | None = None, note: str = ""
     ) -> None:
         """Add a position of a game, the decision on that position, and a note for the page."""
-        if not is_normal_size(board):
+        if not is_normal_size(board) or board.game.id == WARMUP_GAME_ID:
             return
         with self._lock:
-            if key != self.key:
-                if not self._over and time.monotonic() - self._last_move_at < _TAKEOVER_IDLE_S:
+            # Some engines use the same id for several games.
+            if key != self.key or (board.turn == 0 and self._frames):
+                age_s = time.monotonic() - self._last_move_at
+                if key != self.key and not self._over and age_s < _TAKEOVER_IDLE_S:
                     return
                 self._start_game(key, board)
             self._last_move_at = time.monotonic()

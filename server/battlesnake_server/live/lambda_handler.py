@@ -18,6 +18,7 @@ from apig_wsgi import make_lambda_handler
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.live.app import create_app, from_environment
+from battlesnake_server.live.featured_game import WARMUP_GAME_ID
 
 WsgiApplication = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -42,9 +43,7 @@ def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], 
         config: Configuration keys that override the environment.
     """
     app = create_app(from_environment() | dict(config))
-    board = Board.new(
-        11, 11, 2, game=Game(seed=1, id="before all games", timeout=_WARMUP_TIMEOUT_MS)
-    )
+    board = Board.new(11, 11, 2, game=Game(seed=1, id=WARMUP_GAME_ID, timeout=_WARMUP_TIMEOUT_MS))
     for path in ("/move", "/end"):
         app.test_client().post(path, data=json.dumps(board.to_api("snake_0")))
     return make_lambda_handler(_arrival_middleware(app))
