@@ -442,14 +442,25 @@ def test_query_snake(editor: Browser) -> None:
 
 
 def test_a_turn_of_a_game_is_taken_to_the_lab(quiet: Browser, site: str, game: str) -> None:
-    quiet.open(f"{site}/game/{game}#turn=2")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
-    quiet.press("2")
-    click(quiet, "#as-editor")
-    quiet.wait("location.pathname === '/lab'")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
-    assert quiet.run("document.getElementById('turn').value") == "2"
-    assert quiet.run("document.getElementById('you').value") == "snake_1"
+    for branch, turn in (("", "2"), ("&if=xx", "3")):
+        quiet.open(f"{site}/game/{game}#turn=2{branch}")
+        quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+        quiet.wait(f"document.body.classList.contains('in-branch') === {str(bool(branch)).lower()}")
+        quiet.press("2")
+        assert ("&if=" in quiet.run("document.getElementById('as-editor').href")) == bool(branch)
+        click(quiet, "#as-editor")
+        quiet.wait("location.pathname === '/lab'")
+        quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+        assert quiet.run("document.getElementById('turn').value") == turn
+        assert quiet.run("document.getElementById('you').value") == "snake_1"
+
+
+def test_the_editor_keeps_the_view_radius(editor: Browser) -> None:
+    text = "view_radius=3\nA < < . . . B\nA: you"
+    editor.run("document.getElementById('text').value = arguments[0]", text)
+    click(editor, "#read")
+    editor.wait("document.querySelectorAll('#board .snake').length === 2")
+    assert drawn(editor).game.settings.view_radius == 3
 
 
 @pytest.mark.parametrize("width", [320, 375, 800, 1280])

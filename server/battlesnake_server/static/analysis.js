@@ -41,13 +41,17 @@ export class Analysis {
   /** Shows the panel with the available results, and polls a running analysis. */
   async open() {
     this.panel.hidden = false;
-    const { groups, turn } = this.addressed;
-    if (groups.length) await this.attempt(() => this.showBranch(turn, groups));
+    await this.showAddressed(this.addressed);
     try {
       await this.poll(await readJson(fetch(this.panel.dataset.address)));
     } catch (error) {
       this.showStatus(error.message);
     }
+  }
+
+  /** Shows a branch of an address, if the address has one. */
+  async showAddressed({ groups, turn }) {
+    if (groups.length) await this.attempt(() => this.showBranch(turn, groups));
   }
 
   async start() {

@@ -49,7 +49,11 @@ export class Player {
     $("facts").textContent = this.facts();
     this.grow({ from: game.frames.length, frames: [] });
     this.listen();
-    addEventListener("hashchange", () => this.goToAddress());
+    addEventListener("hashchange", () => {
+      const branch = this.addressedBranch();
+      this.goToAddress();
+      this.analysis.showAddressed(branch);
+    });
     this.goToAddress();
   }
 
@@ -231,19 +235,20 @@ export class Player {
     this.showDecision(frame);
     const you = this.view.selected === null ? "" : encodeURIComponent(this.selectedId);
     const { branch } = this.analysis;
+    const turn = branch?.turn ?? frame.turn;
     const query = [you && `you=${you}`, branch && `if=${branch.groups.join("-")}`].filter(Boolean);
     for (const form of ["text", "json", "png", "scenario"]) {
-      const address = `/${branch?.turn ?? frame.turn}/${form}`;
+      const address = `/${turn}/${form}`;
       $(`as-${form}`).href = this.turnAddress.replace("/0/FORM", address) +
         (query.length ? `?${query.join("&")}` : "");
     }
     $("scenario-link").hidden = Boolean(frame.snakes[this.view.selected]?.death) ||
       frame.snakes.filter((snake) => !snake.death).length < 2;
     const editor = $("as-editor");
-    if (editor) editor.href = `${editor.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);
+    if (editor) editor.href = [`${editor.dataset.address}&turn=${turn}`, ...query].join("&");
     const fragment = this.fragment(frame);
     $("copy").dataset.copy = fragment;
-    $("embed").dataset.copy = `${$("embed").dataset.embed}#turn=${frame.turn}`;
+    $("embed").dataset.copy = `${$("embed").dataset.embed}#turn=${turn}`;
     clearTimeout(this.addressTimer); // browsers limit the rate of address changes
     this.addressTimer = setTimeout(() => {
       if (this.pendingFrame === null) history.replaceState(null, "", fragment);

@@ -38,6 +38,7 @@ class PositionEditor {
     this.ruleset = position.ruleset;
     this.map = position.map;
     this.damage = position.damage;
+    this.viewRadius = position.view_radius;
     this.you = position.you;
     this.newcomers = position.newcomers;
     this.food = frame.food.map((cell) => [...cell]);
@@ -74,7 +75,7 @@ class PositionEditor {
     return {
       game: {
         id: "lab", map: this.map, timeout: 500,
-        ruleset: { name: this.ruleset, settings: { hazardDamagePerTurn: this.damage } },
+        ruleset: { name: this.ruleset, settings: { hazardDamagePerTurn: this.damage, viewRadius: this.viewRadius } },
       },
       turn: this.turn,
       board: {

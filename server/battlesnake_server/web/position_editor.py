@@ -54,7 +54,8 @@ B: health=90
 def index() -> str:
     """Render the editor with an example or with a position of a game.
 
-    ``?game=`` and ``?turn=`` select the position; ``?you=`` selects the snake.
+    ``?game=``, ``?turn=`` and ``?if=`` (see `what_if`) select the position; ``?you=`` selects the
+    snake.
     """
     try:
         board = _load_requested_board()
@@ -164,7 +165,8 @@ def _load_requested_board() -> Board:
     game_id = request.args.get("game")
     if game_id is None:
         return Board.from_text(EXAMPLE_BOARD)
-    board = load_game(game_id).board(query_integer("turn", 0))
+    boards = load_game(game_id).boards_until(query_integer("turn", 0), what_if.MAX_SEEN_TURNS)
+    board = what_if.play_branch(boards, request.args.get("if", ""))[0][-1]
     you = request.args.get("you")
     if you is not None:
         board.you_id = board.snake(you).id
