@@ -361,6 +361,7 @@ function receiveAnalysis(data) {
 
 worker.onmessage = ({ data }) => {
   if (receiveAnalysis(data)) return;
+  if (data.moves && !current()) return; // The turn belongs to the previous game.
   state.busy = false;
   if (data.error) {
     fail(data.error);

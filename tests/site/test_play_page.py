@@ -311,6 +311,20 @@ def test_keys_pressed_early_count_and_the_way_back_is_ignored(quiet: Browser, pa
     assert quiet.run("document.body.dataset.over") == "false"
 
 
+def test_a_turn_in_progress_is_not_part_of_the_next_game(quiet: Browser, page: str) -> None:
+    across, along, _, _ = to_the_wall()
+    quiet.open(linked(page), is_turn(0))
+    clicks = "[...arguments].forEach((id) => document.getElementById(id).click())"
+    quiet.press(across)
+    quiet.wait(is_turn(1))
+    quiet.run(clicks, along[5:].lower(), "undo")
+    quiet.wait(is_turn(0))
+    quiet.press(along)
+    quiet.wait(is_turn(1))
+    quiet.run(clicks, "undo")
+    quiet.wait(is_turn(0))
+
+
 def test_a_lost_game_names_its_move_and_may_be_tried_again(quiet: Browser, page: str) -> None:
     _, _, out, room = to_the_wall()
     quiet.look(390, 844)
