@@ -195,3 +195,9 @@ def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
         assert quiet.text("#name") == "Puzzle 2"
         quiet.press("ArrowRight")
         assert re.match("2 of 2.* 1 of 2.* your rating 12", quiet.text("#count"))
+        quiet.open(f"{site}#1")
+        clicks = "document.querySelector(`[data-move=${move}]`).click()"
+        quiet.run(f"['left', 'right'].forEach((move) => {clicks})")
+        quiet.wait("/Correct.* after /.test(document.getElementById('verdict').textContent)")
+        assert quiet.text("#verdict").count("after") == 1
+        assert "after 3 turns" not in quiet.text("#verdict")

@@ -11,6 +11,7 @@ const RATING_STEP = 32; // largest change of the visitor's rating per puzzle (th
 let rating = Number(localStorage.getItem("puzzle-rating")) || 1200;
 let view = null;
 let playing = null; // timer of the turns that are played out
+let numReplies = 0; // number of answers and of shown puzzles; older turns are not played out
 // Name of the puzzle -> whether the first move was correct. The browser stores the answers.
 const firstAnswers = new Map(JSON.parse(localStorage.getItem("puzzle-answers") ?? "[]"));
 const numbered = Number(location.hash.slice(1)) || puzzles.findIndex(({ name }) => !firstAnswers.has(name)) + 1;
@@ -24,6 +25,7 @@ function ratingOf({ note }) {
 
 function show() {
   const puzzle = puzzles[index];
+  numReplies += 1;
   clearInterval(playing);
   view = new BoardView($("board"), puzzle, { coordinates: true });
   view.select(puzzle.you);
@@ -93,8 +95,10 @@ function fate({ you }, frames) {
 /** Plays out a move, and shows the reason why it loses or not. */
 async function playOut(move) {
   const puzzle = puzzles[index];
+  numReplies += 1;
+  const number = numReplies;
   const frames = await framesAfter(puzzle, move);
-  if (puzzles[index] !== puzzle) return;
+  if (number !== numReplies) return;
   $("verdict").textContent += ` ${fate(puzzle, frames)}`;
   clearInterval(playing);
   let turn = 0;
