@@ -439,6 +439,11 @@ def test_query_snake(editor: Browser) -> None:
     assert editor.run("document.querySelector('#response').children.length") == 0, (
         "the response was removed"
     )
+    editor.run("['query', 'clear'].forEach((id) => document.getElementById(id).click())")
+    editor.wait("!document.getElementById('query').disabled")
+    assert editor.run("document.querySelector('#response').children.length") == 0, (
+        "the response belongs to the earlier position"
+    )
 
 
 def test_a_turn_of_a_game_is_taken_to_the_lab(quiet: Browser, site: str, game: str) -> None:

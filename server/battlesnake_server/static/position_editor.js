@@ -24,6 +24,7 @@ class PositionEditor {
     this.tool = "food";
     this.cursor = [0, 0];
     this.drawing = false;
+    this.numChanges = 0;
     this.board = $("board");
     this.listen();
     this.open(position);
@@ -184,6 +185,7 @@ class PositionEditor {
   }
 
   changed() {
+    this.numChanges += 1;
     if (!this.snakes.some((snake) => snake.id === this.you && snake.body.length)) {
       this.you = this.snakes.find((snake) => snake.body.length)?.id ?? null;
     }
@@ -298,12 +300,14 @@ class PositionEditor {
   }
 
   async query() {
+    const { numChanges } = this;
     $("query").disabled = true;
     await this.attempt(async () => {
       const response = await (await this.post("ask", {
         snake: $("snake").value.trim(), milliseconds: Number($("milliseconds").value),
         board: this.toRequest(),
       })).json();
+      if (numChanges !== this.numChanges) return;
       const { next } = response;
       this.draw(next);
       const name = this.names[this.you];
