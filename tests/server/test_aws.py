@@ -210,6 +210,24 @@ def test_the_reasons_of_a_stack_that_failed_are_told() -> None:
             Account(stacks, "us-west-2", "1").deploy_stack("x", "snake", {})
 
 
+def test_the_reasons_of_a_stack_that_was_not_created_are_told() -> None:
+    """AWS deletes this stack, and returns the events of a deleted stack only for its id."""
+
+    class Deleted(Stacks):
+        def describe_stacks(self, **_: str) -> dict[str, Any]:
+            error = {"Error": {"Code": "ValidationError", "Message": "x does not exist"}}
+            raise ClientError(error, "DescribeStacks")
+
+        def create_stack(self, **_: Any) -> dict[str, str]:
+            return {"StackId": "arn:x"}
+
+        def describe_stack_events(self, **asked: str) -> dict[str, Any]:
+            return super().describe_stack_events() if asked["StackName"] == "arn:x" else {}
+
+    with pytest.raises(ValueError, match="x was not created: Packages: no such layer"):
+        Account(Deleted(), "us-west-2", "1").deploy_stack("x", "snake", {})
+
+
 def test_an_account_needs_a_region() -> None:
     class Session:
         region_name = None

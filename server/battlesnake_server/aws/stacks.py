@@ -143,9 +143,11 @@ class Account:
             "Capabilities": ["CAPABILITY_IAM"],
             "Tags": [_RESOURCE_TAG],
         }
+        name_or_id = name
         try:
             if self.find_stack(name) is None:
-                stacks.create_stack(**request, OnFailure="DELETE")
+                # A failed creation deletes the stack, whose events then require the stack id.
+                name_or_id = stacks.create_stack(**request, OnFailure="DELETE")["StackId"]
             else:
                 stacks.update_stack(**request)
         except ClientError as error:
@@ -153,7 +155,7 @@ class Account:
                 raise ValueError(f"CloudFormation rejects the stack: {error}") from error
         stack = self._wait_for_final_status(name)
         if stack is None or stack["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            reasons = "; ".join(self._iter_failure_reasons(name)) or "no reason was given"
+            reasons = "; ".join(self._iter_failure_reasons(name_or_id)) or "no reason was given"
             raise ValueError(f"the stack {name} was not created: {reasons}")
         return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
 
@@ -210,10 +212,11 @@ class Account:
                 sys.stderr.write(f"{name}: {status}\n")
             time.sleep(_POLL_INTERVAL_S)
 
-    def _iter_failure_reasons(self, name: str) -> Iterator[str]:
+    def _iter_failure_reasons(self, name_or_id: str) -> Iterator[str]:
         """Yield the reason of every failed event of a stack."""
         with suppress(ClientError):
-            events = self.session.client("cloudformation").describe_stack_events(StackName=name)
+            stacks = self.session.client("cloudformation")
+            events = stacks.describe_stack_events(StackName=name_or_id)
             for event in events["StackEvents"]:
                 if event["ResourceStatus"].endswith("_FAILED"):
                     yield f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
