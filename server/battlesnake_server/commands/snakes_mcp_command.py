@@ -268,7 +268,8 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
         The replays are saved in `replays`.
         """
         words = [resolve_snake(one), resolve_snake(other), "--num-snakes", "2", "--sprt", "0", "50"]
-        words += ["--games", str(max(2, min(games, 1000))), "--jobs", "1", "--replays", "replays"]
+        words += ["--games", str(2 * max(1, min(games, 1000) // 2))]
+        words += ["--jobs", "1", "--replays", "replays"]
         return await run_command(
             ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of a file in replays", "arena", *words
         )
