@@ -12,11 +12,13 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS
+from battlesnake_heuristics.search.self_play import ROW_DTYPE, ROW_SEARCHED, SelfPlayBatch
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
     Samples,
     _stack_indices,
     expected_scores,
+    label_with_td_lambda,
     quantized_loss,
 )
 
@@ -37,6 +39,16 @@ def test_proofs_that_do_not_hold_are_taken_for_what_they_are() -> None:
     points = np.concatenate([np.arange(1000) < 1000 * share for share in shares]).astype(float)
     told = expected_scores(values, np.full(5000, 4, np.uint8), points)
     np.testing.assert_allclose(told[::1000], shares, atol=0.01)
+
+
+def test_a_snake_that_died_before_the_turn_limit_has_lost() -> None:
+    rows = np.zeros(5, ROW_DTYPE)
+    rows["kind"], rows["living"], rows["value"] = ROW_SEARCHED, 3, 30_000
+    rows["seat"], rows["turn"] = (0, 1, 2, 1, 2), (0, 0, 0, 1, 1)
+    games = SelfPlayBatch(
+        rows, np.zeros(5, np.int32), rows["seat"], np.array([[0, 0.5, 0.5]]), np.zeros(1, bool), 2
+    )
+    assert (label_with_td_lambda(games, 1.0).target > 0).tolist() == [False, *[True] * 4]
 
 
 def made_up_samples(count: int, seed: int) -> Samples:

@@ -162,7 +162,8 @@ def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> 
     searched = rows["kind"] != ROW_RANDOM
     rows, game = rows[searched], games.game[searched]
     points = games.points[game, rows["seat"]]
-    finished = games.finished[game]
+    # Eliminated snakes have no points, even in a game that reaches the turn limit.
+    decided = games.finished[game] | (points == 0)
     chance = expected_scores(rows["value"], rows["living"], points)
     order = np.lexsort((rows["turn"], rows["seat"], game))
     key = game[order].astype(np.int64) * 16 + rows["seat"][order]
@@ -170,7 +171,7 @@ def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> 
     ordered, kinds = chance[order], rows["kind"][order]
     target = np.empty(len(order))
     following = 0.0
-    ends = np.where(finished[order], points[order], ordered)
+    ends = np.where(decided[order], points[order], ordered)
     for i in range(len(order) - 1, -1, -1):
         if last[i]:
             following = ends[i]
