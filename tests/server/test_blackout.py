@@ -98,7 +98,7 @@ def test_a_policy_observes_what_it_observed_in_training() -> None:
 
         def check_board_size(self, width: int, height: int) -> None: ...
 
-        state_size = 0
+        state_size, action_mask_kind = 0, "fatal"
 
         def action_scores(self, batch: NDArray[np.uint8], seconds: float) -> NDArray[np.float32]:
             seen.extend(batch.copy())
