@@ -16,7 +16,7 @@ from battlesnake_rl.mabs.envs import board_size_schedule
 from battlesnake_rl.mabs.envs.env_factory import board_sizes, curriculum_board_size, make_vector_env
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_server.strategy_loader import PolicySnake
-from sagemaker_rl.runs.training_run import _restore_algorithm
+from sagemaker_rl.runs.checkpoints import restore_algorithm
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 
@@ -98,7 +98,7 @@ def test_the_pack_s_sizes_come_in_turn(
         assert [size(algorithm) for _ in range(2)] == [5, 11]
         algorithm.save_to_path(str(tmp_path))
     with built(config) as algorithm:
-        _restore_algorithm(algorithm, algorithm.config, tmp_path, 0)
+        restore_algorithm(algorithm, algorithm.config, tmp_path, 0)
         assert size(algorithm) == 19
 
 

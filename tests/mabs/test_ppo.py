@@ -15,7 +15,7 @@ from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import logits_and_values_numpy
 from battlesnake_rl.mabs.policy.policy_loader import inference_weights
 from battlesnake_rl.mabs.ppo.ppo import compute_advantages
-from sagemaker_rl.runs import training_run
+from sagemaker_rl.runs import checkpoints
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL, small_policy
 
@@ -179,7 +179,7 @@ def test_training_goes_on_where_it_was(ray_with_games: None, tmp_path: Path, nam
         before = state(algorithm)
     changed = config.copy(copy_frozen=False).training(lr=2e-3, adam_epsilon=1e-7)
     with built(changed) as again:
-        training_run._restore_algorithm(again, changed, Path(path), before[-1])
+        checkpoints.restore_algorithm(again, changed, Path(path), before[-1])
         np.testing.assert_equal(state(again), before)
         (group,) = again.learner_group._learner.get_optimizer().param_groups
         assert (group["lr"], group["eps"]) == (2e-3, 1e-7)

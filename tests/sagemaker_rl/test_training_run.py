@@ -321,7 +321,7 @@ def test_a_resumed_run_draws_other_random_numbers(
         return Counting(PendingSignals())
 
     monkeypatch.setattr(training_run, "build_algorithm", build)
-    monkeypatch.setattr(training_run, "_restore_algorithm", lambda *_: None)
+    monkeypatch.setattr(checkpoints, "restore_algorithm", lambda *_: None)
     for iterations in (0, 1, 2):
         run = _run(tmp_path)
         run._iterations = iterations

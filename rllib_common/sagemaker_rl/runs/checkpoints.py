@@ -8,6 +8,7 @@ files in `IGNORED_FILES`, because the experiment constructs their objects again.
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
 import shutil
@@ -15,12 +16,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import sync, sync_tree
 from battlesnake_gym.common.run_dir import flatten_settings
 from battlesnake_gym.common.temporary_dirs import temporary_dir
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 CHECKPOINT_METADATA_FILE = "metadata.json"
 """Name of a checkpoint's metadata file.
@@ -327,3 +332,37 @@ def numbers_only_copy(checkpoint: Path) -> Iterator[Path]:
                     f"{shown}; use --trust-checkpoint to read the file anyway"
                 ) from error
         yield copy
+
+
+def restore_algorithm(
+    algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path, env_steps: int
+) -> None:
+    """Restore a checkpoint, and call the callback ``on_checkpoint_loaded``.
+
+    RLlib itself does not call this callback. The optimizers keep the settings of this run.
+
+    Args:
+        algorithm: Algorithm of this run.
+        config: Configuration of this run.
+        checkpoint: Directory of the checkpoint.
+        env_steps: Env steps until the checkpoint, which determine the learning rate.
+    """
+    algorithm.restore_from_path(str(checkpoint.absolute()))
+    if (group := getattr(algorithm, "learner_group", None)) is not None:
+        keep = functools.partial(_use_own_settings, env_steps=env_steps)
+        for result in group.foreach_learner(keep):
+            result.get()
+    if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
+        loaded(algorithm=algorithm)
+
+
+def _use_own_settings(learner: Any, env_steps: int) -> None:
+    """Replace the settings of the checkpoint's optimizers by the settings of this run.
+
+    RLlib would train with the checkpoint's learning rate until the end of the first update.
+    """
+    for optimizer in learner._named_optimizers.values():
+        for group in optimizer.param_groups:
+            group["eps"] = getattr(learner.config, "adam_epsilon", group.get("eps"))
+        if (schedule := learner._optimizer_lr_schedules.get(optimizer)) is not None:
+            learner._set_optimizer_lr(optimizer, lr=schedule.update(timestep=env_steps))

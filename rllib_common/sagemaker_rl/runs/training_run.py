@@ -5,7 +5,6 @@ The run writes curves and checkpoints.
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 import shutil
@@ -261,7 +260,7 @@ class TrainingRun:
                 # Loading the copy executes no code of the checkpoint.
                 prepare = nullcontext if self.trust_checkpoint else checkpoints.numbers_only_copy
                 with prepare(self.checkpoint) as checkpoint:
-                    _restore_algorithm(algorithm, self.config, checkpoint, self._steps)
+                    checkpoints.restore_algorithm(algorithm, self.config, checkpoint, self._steps)
             self._check_initial_weights(algorithm)
             folder = self.job.output_dir
             games = GameRecorder(folder / GAMES_DIR, self._iterations)
@@ -565,31 +564,3 @@ def build_algorithm(run: TrainingRun) -> Algorithm:
         time.sleep(1.0)
         algorithm.restore_env_runners(group)
     return algorithm
-
-
-def _restore_algorithm(
-    algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path, env_steps: int
-) -> None:
-    """Restore a checkpoint, and call the callback ``on_checkpoint_loaded``.
-
-    RLlib itself does not call this callback. The optimizers keep the settings of this run.
-    """
-    algorithm.restore_from_path(str(checkpoint.absolute()))
-    if (group := getattr(algorithm, "learner_group", None)) is not None:
-        keep = functools.partial(_use_own_settings, env_steps=env_steps)
-        for result in group.foreach_learner(keep):
-            result.get()
-    if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
-        loaded(algorithm=algorithm)
-
-
-def _use_own_settings(learner: Any, env_steps: int) -> None:
-    """Replace the settings of the checkpoint's optimizers by the settings of this run.
-
-    RLlib would train with the checkpoint's learning rate until the end of the first update.
-    """
-    for optimizer in learner._named_optimizers.values():
-        for group in optimizer.param_groups:
-            group["eps"] = getattr(learner.config, "adam_epsilon", group.get("eps"))
-        if (schedule := learner._optimizer_lr_schedules.get(optimizer)) is not None:
-            learner._set_optimizer_lr(optimizer, lr=schedule.update(timestep=env_steps))

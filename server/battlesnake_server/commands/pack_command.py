@@ -123,9 +123,9 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
         onnx_path = (
             DEFAULT_POLICY_PATH if options.policy == BUILTIN_POLICY_NAME else Path(options.policy)
         )
-        text = onnx_path.with_suffix(".json").read_bytes() if onnx_path.exists() else b""
         files[POLICY_FILE] = policy_file.read(onnx_path)[0]
-        files[Path(POLICY_FILE).with_suffix(".json").name] = text
+        json_name = Path(POLICY_FILE).with_suffix(".json").name
+        files[json_name] = onnx_path.with_suffix(".json").read_bytes()
     elif options.filters is not None:
         raise ValueError("--filters applies to a policy; give --policy too")
     if options.evaluation:
