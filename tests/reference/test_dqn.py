@@ -186,10 +186,8 @@ def test_a_full_replay_forgets_the_oldest() -> None:
 def test_the_ladder_of_epsilons_is_the_fast_one() -> None:
     settings = dqn.Settings(num_envs=9)
     games = VectorBattlesnake(9, 2, 7, 7)
-    config = SimpleNamespace(
-        epsilon_per_game=(settings.epsilon_base, settings.epsilon_exponent), num_env_runners=0
-    )
-    runner: Any = SimpleNamespace(env=games, config=config, worker_index=0)
+    config = SimpleNamespace(epsilon_per_game=(settings.epsilon_base, settings.epsilon_exponent))
+    runner: Any = SimpleNamespace(env=games, config=config, num_workers=0, worker_index=0)
     ours = dqn.VectorPlayer(games, dqn.QNetwork(games), settings).epsilon
     np.testing.assert_allclose(ours, DQNEnvRunner._get_epsilons(runner))
 
