@@ -88,7 +88,9 @@ def label_positions(games: SelfPlayBatch) -> Samples:
     for i in order[::-1]:
         if whose != (game[i], rows["seat"][i]):  # This position is the last of a snake in its game.
             whose = game[i], rows["seat"][i]
-            later = points[i] if games.finished[game[i]] else chance[i]
+            # Eliminated snakes have no points, even in a game that reaches the turn limit.
+            decided = games.finished[game[i]] or points[i] == 0
+            later = points[i] if decided else chance[i]
         if (
             rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM
         ):  # The outcome after a random move is not informative.

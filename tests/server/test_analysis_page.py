@@ -139,6 +139,7 @@ def test_branch_and_return(page: Browser, folder: Path, site: str) -> None:
     page.run("document.getElementById('if-leave').click()")
     page.wait("!document.body.classList.contains('in-branch')")
     assert page.turn() == 3
+    page.wait("!location.hash.includes('if=')")
     page.run("location.href = arguments[0]", address)
     page.wait("document.getElementById('if-state').innerText.includes('2 turns')")
     page.driver.get("about:blank")
