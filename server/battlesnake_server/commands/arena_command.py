@@ -61,9 +61,6 @@ from battlesnake_server.arena.tournament import (
     open_ray_pool,
     parse_entrants,
 )
-from battlesnake_server.web import open_site
-from battlesnake_server.web.live_games import LiveGames
-from battlesnake_server.web.roster import Roster
 
 DEFAULT_REPLAY_DIR = Path("replays")
 DEFAULT_PORT = 8791
@@ -121,6 +118,11 @@ def main(argv: list[str] | None = None) -> int:
                         "hungry, or give --num-snakes 1 for games without opponents"
                     )
             if arguments.web:
+                # Only the pages need Flask, whose import takes time.
+                from battlesnake_server.web import open_site
+                from battlesnake_server.web.live_games import LiveGames
+                from battlesnake_server.web.roster import Roster
+
                 roster = Roster(
                     [*arguments.snakes, *arguments.web_opponent],
                     allow_urls=arguments.allow_visitor_urls,
