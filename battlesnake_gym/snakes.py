@@ -187,11 +187,17 @@ def make(name: str, seed: int = 0) -> Strategy:
             the file and the line.
         OSError: If a file cannot be read.
     """
+    return load(name, seed)[1]
+
+
+def load(name: str, seed: int = 0) -> tuple[StrategyFactory, Strategy]:
+    """Return the factory of a snake that can play, and a strategy; see `make` for the errors."""
     with named_errors(name, (ValueError, OSError)):
-        strategy = factory(name)(seed)
+        found = factory(name)
+        strategy = found(seed)
         if not callable(strategy):
             raise TypeError(f"the snake's factory must return a strategy, got {strategy!r:.60}")
-        return strategy
+        return found, strategy
 
 
 @contextlib.contextmanager

@@ -193,15 +193,6 @@ class _DefaultPolicySnake(PolicySnake):
         return super().__call__(board, seconds)
 
 
-def load_factory(name: str) -> StrategyFactory:
-    """Return the factory of a snake (`SnakeSpec`) that can play on this machine.
-
-    The errors equal the errors of `snakes.make`.
-    """
-    snakes.make(name)  # Reject a snake that cannot play before its first game.
-    return snakes.factory(name)
-
-
 def strategy_factory(
     snake: str | Path | None = None,
     *,
@@ -233,7 +224,7 @@ def strategy_factory(
             f"a run directory or {BUILTIN_POLICY_NAME!r}, or register a snake of rules "
             "(docs/how-to/add-rules-to-a-policy.md)"
         )
-    factory = load_factory(str(spec))
+    factory, _ = snakes.load(str(spec))
     if not isinstance(factory, PolicyFactory) or spec.is_bundle:
         return factory
     if spec.source == BUILTIN_POLICY_NAME:

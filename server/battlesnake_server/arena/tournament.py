@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.common.signals import mask_signal
@@ -48,7 +49,7 @@ from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player
 from battlesnake_server.arena.referee import GameRecord, OnEvent, SeatRecord, move_letters, play
 from battlesnake_server.arena.snake_versions import snake_files
 from battlesnake_server.bundle import bundle_customization
-from battlesnake_server.strategy_loader import PolicyFactory, load_factory
+from battlesnake_server.strategy_loader import PolicyFactory
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,11 +516,11 @@ async def open_players(
 
 @functools.lru_cache(maxsize=64)
 def local_strategy_factory(entrant: Entrant) -> StrategyFactory:
-    """Return the strategy factory of an entrant in this process; see `load_factory`.
+    """Return the strategy factory of an entrant in this process; see `snakes.load`.
 
     The function caches the factory per process.
     """
-    return load_factory(str(entrant))
+    return snakes.load(str(entrant))[0]
 
 
 def check_local_snake(entrant: Entrant, boards: Iterable[GameSpec[int]]) -> None:
