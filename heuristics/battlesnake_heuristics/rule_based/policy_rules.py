@@ -39,9 +39,6 @@ _POLICY_REASON, _DECIDED_REASON = "policy", "decided"
 The reasons are the policy's values and the step that determined the move.
 """
 
-_FATAL_KINDS = {"none", "wall", "neck", "body", "health", "fatal"}
-"""Kinds of action masks that allow all moves that ``ALIVE`` allows."""
-
 log = logging.getLogger(__name__)
 
 
@@ -84,13 +81,12 @@ def policy_filters(kind: str) -> tuple[Filter, ...]:
         kind: Kind of the action mask (`masks.KINDS`).
     """
     try:
-        masks.check_kind(kind)
+        flags = masks.fault_flags(kind)
     except ValueError as error:
         log.warning("the policy plays without its action mask: %.200s", error)
         return ALIVE
-
-    if set(kind.split("+")) <= _FATAL_KINDS:
-        return ALIVE
+    if flags is not None and not any(flag & masks.HEAD for flag in flags):
+        return ALIVE  # ALIVE rules out all other faults.
     mask = functools.partial(action_mask, kind)
     return (*ALIVE, Filter(functools.update_wrapper(mask, action_mask)))
 
