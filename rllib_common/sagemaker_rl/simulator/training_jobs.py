@@ -323,7 +323,10 @@ class TrainingJob(BackgroundJob):
         return f"{self._request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
 
     def _upload_artifacts(self) -> None:
-        """Upload ``model.tar.gz`` and ``output.tar.gz``, with the files of all instances, to S3."""
+        """Upload ``model.tar.gz`` and ``output.tar.gz`` to S3.
+
+        Each archive contains the files of all instances.
+        """
         for source, stem in (("model", "model"), ("output/data", "output")):
             with temporary_dir("artifacts") as merged:
                 for instance in reversed(self._instances):

@@ -108,7 +108,7 @@ def plot_curves(
         axis.set(xlabel=x_label or _X_LABELS[x_column], title=column)
         axis.grid(alpha=0.3)
         axis.margins(y=0.1)
-    # matplotlib would omit a line whose own label starts with an underscore.
+    # Matplotlib omits lines whose own labels start with an underscore.
     labels = [label for label, _ in tables]
     figure.legend(lines[: len(tables)], labels, loc="outside lower center", ncols=len(columns))
     write_atomically(target, lambda path: figure.savefig(path, format=target.suffix[1:], dpi=120))

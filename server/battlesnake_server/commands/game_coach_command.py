@@ -165,7 +165,10 @@ def _iter_games(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, str
 def _load_games(
     options: argparse.Namespace, sources: Iterable[str], snake: str, *, is_single: bool = False
 ) -> Iterator[tuple[Path, Replay, str]]:
-    """Yield the games with the id of ``snake``; skip unreadable games except a single game."""
+    """Yield the path of each game, its replay and the id of ``snake``.
+
+    An unreadable game is skipped, or raises its error if ``is_single``.
+    """
     addresses = address_policy.from_options(options)
     for source in sources:
         try:

@@ -50,7 +50,7 @@ _PAGE_DRAIN_TIMEOUT_S = 2.0
 
 
 class PageServer:
-    """Server of a WSGI application; the server runs in a thread within the context.
+    """WSGI server that runs in a thread while its context is active.
 
     Args:
         app: WSGI application.

@@ -75,7 +75,7 @@ def open_site(
     token: str | None = None,
     league: LeagueConfig | None = None,
 ) -> Iterator[Site]:
-    """Serve the arena's pages in background threads within the context; see `create_app`.
+    """Serve the arena's pages in background threads while the context is active.
 
     Args:
         database: SQLAlchemy engine of the results database.

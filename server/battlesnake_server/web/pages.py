@@ -241,7 +241,7 @@ def embed_response(replay: Replay) -> Response:
 
 
 class Site(PageServer):
-    """Web site whose server runs in background threads within the context.
+    """Web site whose server runs in background threads while its context is active.
 
     Args:
         app: Application to serve.

@@ -74,16 +74,16 @@ class RLlibPPO(LadderEvaluationMixin, ppo.PPO):  # type: ignore[misc]
         return RLlibPPOConfig()
 
     def step(self) -> dict[str, Any]:
-        """Run one iteration, and divide RLlib's returns, sums over the snakes of a game."""
+        """Run one iteration, and report returns per snake; RLlib's are sums over all snakes."""
         num_snakes = self.config.env_config["num_snakes"]
 
-        def divide(results: dict[str, Any]) -> dict[str, Any]:
+        def per_snake(results: dict[str, Any]) -> dict[str, Any]:
             games = dict(results.get("env_runners", {}))
             for name in games.keys() & _RETURNS:
                 games[name] /= num_snakes
             return results | {"env_runners": games}
 
-        results = divide(super().step())
+        results = per_snake(super().step())
         if "evaluation" in results:
-            results["evaluation"] = divide(results["evaluation"])
+            results["evaluation"] = per_snake(results["evaluation"])
         return results
