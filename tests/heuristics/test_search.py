@@ -229,6 +229,19 @@ def test_sixteen_snakes_fit_and_the_clock_is_kept() -> None:
     assert Search()(board, seconds=0.05).move in board.safe_moves()
 
 
+def test_the_last_of_seventeen_snakes_blocks_its_cells() -> None:
+    snakes = [Snake(str(x), [(x, 0), (x, 1)]) for x in range(15)]
+    snakes = [
+        Snake("a", [(5, 7), (5, 6), (5, 5)]),
+        *snakes,
+        Snake("z", [(4, y) for y in range(9, 5, -1)]),
+    ]
+    board = Board.from_state(State(9, 19, 19, snakes), Game(), "a")
+    decision = Search()(board)
+    assert decision.move in board.safe_moves()
+    assert "left" not in decision.scores
+
+
 def test_a_board_without_a_living_you_is_refused() -> None:
     board = Board.new(11, 11, 2, game=Game(seed=1))
     with pytest.raises(ValueError, match="you"):

@@ -230,7 +230,7 @@ def find_turn_mistakes(
     A snake without another safe move makes no mistake. The result is empty if the search does not
     support the position. The rollouts of a snake start in its ``samples``, if it has any.
     """
-    if unsupported_reason(board) or len(board.living) > 16:
+    if unsupported_reason(board):
         return []
     assessed = (
         assess_move(

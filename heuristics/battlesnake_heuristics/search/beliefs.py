@@ -29,9 +29,6 @@ _MAX_HYPOTHESES = 32
 _MAX_SEGMENTS = 4096
 """Approximate maximum number of segments of all hypotheses, which bounds their memory to 40 kB."""
 
-_MAX_OPPONENTS = 15
-"""Maximum number of opponents with hypotheses; the search reads 16 snakes."""
-
 _FOOD_WEIGHT = 3.0
 """Weight of a hidden move toward food; other moves have the weight 1."""
 
@@ -133,7 +130,7 @@ class _Scene:
         shape = self.grid = grid(board.width, board.height, wraps(board.game))
         self.neighbors = _neighbors(shape)
         you, radius = board.you, board.game.settings.view_radius
-        self.opponents = [s for s in board.living if s is not you][:_MAX_OPPONENTS]
+        self.opponents = [s for s in board.living if s is not you]
         self.visible = bytes(
             radius is None or is_visible((x, y), you.head, radius)
             for y in range(board.height)

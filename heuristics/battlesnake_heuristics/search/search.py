@@ -32,6 +32,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.engine import build_check
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, State, grows_always, wraps
+from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.beliefs import Beliefs, combine_decisions
 from battlesnake_heuristics.search.evaluation import Evaluation, score_to_probability
@@ -555,6 +556,8 @@ def unsupported_reason(board: Board) -> str:
         return (
             f"the search supports boards of at most {MAX_SEARCH_BOARD_SIZE}x{MAX_SEARCH_BOARD_SIZE}"
         )
+    if len(board.living) > MAX_SNAKES:
+        return f"the search supports at most {MAX_SNAKES} living snakes"
     if any(len(snake.body) > MAX_SEARCH_BOARD_SIZE**2 for snake in board.living):
         return f"the search supports snakes of at most {MAX_SEARCH_BOARD_SIZE**2} cells"
     return ""
@@ -630,13 +633,13 @@ def _predict_board(board: Board, decision: Decision) -> Board | None:
 
 
 def _list_snakes_you_first(board: Board) -> list[Snake]:
-    """Return up to 16 living snakes, with ``board.you`` first."""
+    """Return the living snakes, with ``board.you`` first."""
     you = board.you
     if not you.alive:
         raise ValueError(
             "board.you must be a living snake; set board.you_id to the id of a living snake"
         )
-    return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)][:16]
+    return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)]
 
 
 def position_arrays(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
