@@ -111,22 +111,14 @@ class VectorBattlesnake:
         self.num_games = num_games
         self.num_snakes = self.games.num_snakes
         self.rewards = get_seats(config.rewards, self.num_snakes)
-        sides = np.broadcast_arrays(width, height, np.empty(num_games))[:2]
+        self._sides = np.broadcast_arrays(width, height, np.empty(num_games))[:2]
         self.board_sizes: frozenset[tuple[int, int]] = frozenset(
-            zip(*(side.tolist() for side in sides), strict=True)
+            zip(*(side.tolist() for side in self._sides), strict=True)
         )
         """Distinct board sizes (width, height) of the games, in cells."""
         largest = int(np.max(width)), int(np.max(height))
         self.single_observation_space: Box = self.observation.space(*largest)
         self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
-
-        self._turn_limits = np.full(
-            num_games, min(max_turns or _NO_TURN_LIMIT, _NO_TURN_LIMIT), np.int32
-        )
-        if game.map == "hz_scatter":
-            # The official engine crashes on the turn on which this map has no free cell.
-            last = 2 * np.multiply(width, height, dtype=np.int32) + 1
-            self._turn_limits = np.minimum(self._turn_limits, last)
 
         # These flags select the work that Python does instead of the engine. The flags are computed
         # once, because every step reads the flags.
@@ -191,6 +183,7 @@ class VectorBattlesnake:
             words = np.random.SeedSequence(seed).generate_state(self.num_games, np.uint64)
             self._streams = words.astype(np.uint64)
         self._starts_used[:] = 0
+        self._turn_limits = self._turn_limit(*self._sides)
         everything = np.ones(self.num_games, np.bool_)
         self._start_games(everything)
         self._ended = np.zeros(self.num_games, np.bool_)
@@ -391,6 +384,7 @@ class VectorBattlesnake:
             for i in np.flatnonzero(which).tolist():
                 state = self._states[(i + int(self._starts_used[i])) % len(self._states)]
                 self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
+                self._turn_limits[i] = self._turn_limit(state.width, state.height)
             self._starts_used[which] += 1
         if self._observe_in_python:
             self._obs[which] = 0
@@ -436,13 +430,21 @@ class VectorBattlesnake:
             actions = self.observation.absolute_actions(actions, self.games.facing)
         np.copyto(self._actions, actions, casting="unsafe")
 
+    def _turn_limit(self, width: Any, height: Any) -> npt.NDArray[np.int64]:
+        """Return the turn at which games on boards of this size or these sizes are truncated."""
+        limit = np.full(np.shape(width), min(self.max_turns or _NO_TURN_LIMIT, _NO_TURN_LIMIT))
+        if self.game.map == "hz_scatter":
+            # The official engine crashes on the turn on which this map has no free cell.
+            limit = np.minimum(limit, 2 * np.multiply(width, height, dtype=np.int64) + 1)
+        return limit
+
     def _check_start(self, name: str, state: State) -> None:
         """Raise ``ValueError`` for a position from which the games cannot start."""
         if is_over(self.game, state):
             raise ValueError(f"{name} is a finished game (turn {state.turn}); use an earlier turn")
-        if self.max_turns is not None and state.turn >= self.max_turns:
+        if state.turn >= (limit := self._turn_limit(state.width, state.height)):
             raise ValueError(
-                f"{name} is at turn {state.turn}, but max_turns is {self.max_turns}; "
+                f"{name} is at turn {state.turn}, but the game ends at turn {limit}; "
                 "use an earlier turn or a larger max_turns"
             )
         try:

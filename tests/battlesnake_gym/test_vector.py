@@ -259,9 +259,10 @@ def test_start_from_positions() -> None:
     assert env.games.state(0).width == 11
 
 
-def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
+@pytest.mark.parametrize("side", [7, 9])
+def test_a_map_that_runs_out_of_cells_is_truncated(side: int) -> None:
     settings = Settings(hazard_damage_per_turn=0)
-    env = VectorBattlesnake(4, 2, 7, 7, map="hz_scatter", settings=settings)
+    env = VectorBattlesnake(4, 2, side, side, map="hz_scatter", settings=settings)
     start = replace(Board.new(7, 7, 2), turn=97)
     _, infos = env.reset(seed=1, options={"states": [start]})
     for turn in (98, 99):
@@ -270,6 +271,8 @@ def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
         assert (truncations == (turn == 99)).all()
     _, _, _, _, infos = env.step(np.zeros((4, 2), int))
     assert infos["reset"].all()
+    with pytest.raises(ValueError, match="ends at turn 99"):
+        env.reset(options={"states": [replace(start, turn=99)]})
 
 
 @pytest.mark.parametrize(
