@@ -245,6 +245,14 @@ def test_fast_food_is_uniform_on_free_cells(crowded: bool) -> None:
     assert chi_square < freedom + 5 * (2 * freedom) ** 0.5
 
 
+def test_no_food_appears_below_a_negative_minimum(games_type: Any) -> None:
+    games = games_type(1, num_snakes=2, game=Game(settings=Settings(0, -(2**31))))
+    games.reset(np.array([1]))
+    food = games.state(0).food
+    games.step(np.zeros((1, 2), np.uint8))
+    assert games.state(0).food == food
+
+
 @needs_compiled
 def test_fast_food_appears_on_cells_of_eliminated_snakes() -> None:
     dying = Snake("b", [(4, 4), (4, 3), (4, 2)])

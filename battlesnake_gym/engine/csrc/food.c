@@ -115,7 +115,7 @@ static void place_food(Game *game, Rand *rand, int count, bool spare_hazards) {
 
 void standard_food(Game *game, bool spare_hazards) {
     const Rules *rules = game->rules;
-    int missing = rules->minimum_food - game->record->num_food;
+    int missing = max_int(0, rules->minimum_food) - game->record->num_food;
     if (missing <= 0 && rules->food_spawn_chance <= 0) return;
     Rand rand;
     turn_rand(game, &rand);
