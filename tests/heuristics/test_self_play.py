@@ -165,6 +165,7 @@ def test_games_of_different_sizes_are_joined() -> None:
         ({}, 3, "players"),
         ({"num_snakes": 1}, 1, "players"),
         ({"settings": Settings(minimum_food=0)}, 2, "minimum_food"),
+        ({"settings": Settings(view_radius=5)}, 2, "view_radius"),
         ({"max_turns": 0}, 2, "max_turns"),
         ({"random_opening_turns": -1}, 2, "random_opening_turns"),
     ],

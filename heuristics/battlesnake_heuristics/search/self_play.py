@@ -209,11 +209,10 @@ def play_game(
             f"players must have {game_settings.num_snakes} entries, one per seat, "
             f"got {len(players)}"
         )
-    game = Game(game_settings.ruleset, "standard", game_settings.settings, seed=seed)
-    if game_settings.settings.minimum_food != 1:
-        raise ValueError(
-            f"settings.minimum_food must be 1, got {game_settings.settings.minimum_food}"
-        )
+    settings = game_settings.settings
+    if (settings.minimum_food, settings.view_radius) != (1, None):
+        raise ValueError(f"settings must have minimum_food 1 and no view_radius, got {settings}")
+    game = Game(game_settings.ruleset, "standard", settings, seed=seed)
     seats = [str(seat) for seat in range(game_settings.num_snakes)]
     board = Board.new(game_settings.width, game_settings.height, seats, game=game)
     return play_from_board(
