@@ -118,7 +118,7 @@ def test_a_file_comes_back_whole(tmp_path: Path) -> None:
     assert again.metadata["trained_for"] == TRAINED["trained_for"]
 
 
-@pytest.mark.parametrize("place", ["magic", "facts", "format", "numbers", "end", "empty"])
+@pytest.mark.parametrize("place", ["magic", "facts", "format", "games", "numbers", "end", "empty"])
 def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, place: str) -> None:
     path = tmp_path / "one.evaluation"
     random_evaluation(3).save(path)
@@ -129,6 +129,9 @@ def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, place: str) -> No
         header = header[:-1]
     elif place == "format":
         header = json.dumps(json.loads(header) | {"format": 99}).encode()
+    elif place == "games":
+        games = TRAINED["trained_for"] | {"snakes": ["2"]}
+        header = json.dumps(json.loads(header) | {"trained_for": games}).encode()
     elif place == "numbers":
         numbers = bytes([numbers[0] ^ 1]) + numbers[1:]
     elif place == "end":

@@ -307,10 +307,11 @@ def _pad_network(numbers: bytes, places: Sequence[int], hidden: int, second: int
 
 
 def _check_trained_for(trained: Mapping[str, Any]) -> None:
-    """Raise ValueError if a list of the supported games is missing or empty."""
-    for name in ("rulesets", "maps", "sizes", "snakes"):
-        if not isinstance(trained[name], list) or not trained[name]:
-            raise ValueError(f"trained_for.{name} must be a list with at least one item")
+    """Raise ValueError if a list of the supported games is missing, empty or of a wrong type."""
+    for name, kind in (("rulesets", str), ("maps", str), ("sizes", list), ("snakes", int)):
+        items = trained[name]
+        if not isinstance(items, list) or {type(item) for item in items} != {kind}:
+            raise ValueError(f"trained_for.{name} must be a list of at least one {kind.__name__}")
     for size in trained["sizes"]:
         if len(size) != 2 or not all(type(side) is int for side in size):
             raise ValueError(f"trained_for.sizes must contain pairs of integers, got {size}")
