@@ -9,6 +9,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_episodes import make_policy
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -53,6 +54,19 @@ def test_outputs(batch: Any) -> None:
     # The batch is split into chunks, which does not change an image's features.
     alone = module.forward_train({"obs": batch["obs"][250:251]})
     torch.testing.assert_close(alone["embeddings"][0], outputs["embeddings"][250])
+
+
+def test_a_policy_on_a_gpu_receives_frames_on_the_gpu(
+    batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = build().to("meta")  # a stand-in that computes nothing
+
+    def forward(inputs: Any) -> Any:
+        assert inputs["obs"].device.type == "meta"
+        return {"actions": torch.arange(len(inputs["obs"]))}
+
+    monkeypatch.setattr(module, "forward_inference", forward)
+    assert make_policy(module)(batch["obs"][:3].numpy()).tolist() == [0, 1, 2]
 
 
 def test_half_precision_is_close(batch: Any) -> None:

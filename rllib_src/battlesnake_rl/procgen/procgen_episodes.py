@@ -113,21 +113,22 @@ def make_policy(module: RLModule, *, greedy: bool = False) -> PolicyFn:
 
     The function samples actions, unless ``greedy`` is True.
     """
+    device = torch.device("cpu")
     if isinstance(module, torch.nn.Module):
-        module.eval()
+        device = next(module.eval().parameters(), torch.zeros(0)).device
 
     def act(observations: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return the actions for a batch of observations, int64 (N,)."""
         with torch.no_grad():
-            outputs = module.forward_inference({Columns.OBS: torch.from_numpy(observations)})
-        if Columns.ACTIONS in outputs:
-            return np.asarray(outputs[Columns.ACTIONS], dtype=np.int64)
-        choice = module.get_inference_action_dist_cls().from_logits(
-            outputs[Columns.ACTION_DIST_INPUTS]
-        )
-        if greedy:
-            choice = choice.to_deterministic()
-        return np.asarray(choice.sample(), dtype=np.int64)
+            frames = torch.from_numpy(observations).to(device)
+            outputs = module.forward_inference({Columns.OBS: frames})
+        actions = outputs.get(Columns.ACTIONS)
+        if actions is None:
+            choice = module.get_inference_action_dist_cls().from_logits(
+                outputs[Columns.ACTION_DIST_INPUTS]
+            )
+            actions = (choice.to_deterministic() if greedy else choice).sample()
+        return np.asarray(torch.as_tensor(actions).cpu(), dtype=np.int64)
 
     return act
 
