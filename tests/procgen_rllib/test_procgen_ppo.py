@@ -313,9 +313,14 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
     assert config.num_envs_per_env_runner == 4
 
 
-@pytest.mark.parametrize(("cpus", "gpus", "runners"), [(4, 0, 0), (16, 0, 8), (16, 1, 0)])
-def test_beside_the_learners_gpu_its_own_process_plays(cpus: int, gpus: int, runners: int) -> None:
-    config = configured(num_gpus_per_learner=gpus)
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "learners", "runners"),
+    [(4, 0, 0, 0), (16, 0, 0, 8), (16, 1, 0, 0), (16, 1, 1, 8)],
+)
+def test_beside_the_learners_gpu_its_own_process_plays(
+    cpus: int, gpus: int, learners: int, runners: int
+) -> None:
+    config = configured(num_gpus_per_learner=gpus, num_learners=learners)
     assert ProcgenLauncher().plan_resources(config, cpus).num_env_runners == runners
 
 

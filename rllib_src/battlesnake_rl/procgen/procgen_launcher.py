@@ -139,15 +139,15 @@ class ProcgenLauncher(SageMakerRayLauncher):
         """Return the default number of env runners, and the expected utilization.
 
         The number is 0 for at most four CPUs, because sampling and learning then alternate. The
-        number is also 0 for a learner on a GPU, which `ProcgenRunner` then shares. Otherwise, the
-        env runners share the games evenly, and some CPUs may be idle. If there are no env runners,
-        torch uses all CPUs.
+        number is also 0 for a learner on this machine's GPU, which `ProcgenRunner` then shares.
+        Otherwise, the env runners share the games evenly, and some CPUs may be idle. If there are
+        no env runners, torch uses all CPUs.
         """
         usual = super().plan_resources(config, cpus)
         own = isinstance(config, ProcgenPPOConfig)
         shared = config.games if own else None
         runners = usual.num_env_runners
-        if cpus <= 4 or (own and config.num_gpus_per_learner):
+        if cpus <= 4 or (own and config.num_gpus_per_learner and not config.num_learners):
             runners = 0
         elif shared is not None:
             runners = max(one for one in range(1, runners + 1) if shared % one == 0)
