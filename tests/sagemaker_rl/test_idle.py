@@ -134,6 +134,12 @@ def test_procgen_is_known_too(check: Any) -> None:
     status, said = check("procgen", "ml.c5.xlarge", 1)
     assert status == 0
     assert re.search(r"4\.0 of 4 vCPUs.* \(100%\)", said)
+    # The CPUs and GPUs of the instances count, not those of this machine.
+    status, said = check("procgen", "ml.c5.4xlarge", 2)
+    assert status == 0, said
+    status, said = check("procgen", "ml.g5.4xlarge", 2)
+    assert status == 2
+    assert "num_env_runners is 0" in said
 
 
 def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:

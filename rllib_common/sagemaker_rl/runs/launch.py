@@ -187,10 +187,15 @@ class Launch:
         self.launcher.register_env_creator()
         config = self.launcher.get_experiment_config(self.settings)
         hyperparameters.apply_overrides(config, self.overrides)
+        # A dry run before a job may run on a different machine than the job.
+        groups = utilization.load_instance_groups(os.environ) if self.options.dry_run else []
+        if groups and "num_gpus_per_learner" not in self.overrides:
+            config.num_gpus_per_learner = min(groups[0].gpus, 1)
         # The numbers of CPUs of the other instances are unknown until the instances join. The
         # launcher therefore assumes equal instances.
         instances = 1 + len(self.membership.workers)
-        config.num_env_runners = self._num_env_runners(config, num_local_cpus() * instances)
+        cpus = groups[0].cpus if groups else num_local_cpus()
+        config.num_env_runners = self._num_env_runners(config, cpus * instances)
         if not self.membership.is_single_instance and address is not None:
             raise HyperparameterError(
                 f"--ray-address is {address}, but this job has {instances} instances, which form "
@@ -210,7 +215,6 @@ class Launch:
         """Check the memory, the CPUs and the GPUs of this machine or of a job's instances."""
         config, dry_run = self.config, self.options.dry_run
         if not (dry_run and utilization.load_instance_groups(os.environ)):
-            # A dry run before a job may run on a different machine than the job.
             self.messages += filter(None, [check_memory(config)])
         if dry_run:
             self.messages += self._check_instances(config)
@@ -233,8 +237,6 @@ class Launch:
             return []
         settings, cpus = self.settings, sum(len(group.hosts) * group.cpus for group in groups)
         config.num_env_runners = self._num_env_runners(config, cpus)
-        if "num_gpus_per_learner" not in self.overrides:
-            config.num_gpus_per_learner = min(groups[0].gpus, 1)
         if settings.rl_cluster_type:  # The instances of the other job are unknown in this job.
             return []
         check_cpus(config, cpus)
