@@ -104,6 +104,20 @@ def test_what_is_kept_is_told(account: SimulatedAccount, make: Any) -> None:
     assert left(account.session)["buckets"] == ["of-mine"]
 
 
+def test_a_stack_that_is_not_a_snake_is_kept(account: SimulatedAccount, make: Any) -> None:
+    """The notebook's stack has the same name in docs/how-to/create-aws-stacks.md."""
+    values = {"BucketName": "of-mine", "RepositoryUrl": "https://example.org/x"}
+    account.account.deploy_stack("battlesnake", "notebook", values)
+    for change in (
+        lambda: account.play(make("up")),
+        lambda: aws_undeploy_command.undeploy(account.account, "battlesnake"),
+    ):
+        with pytest.raises(ValueError, match="--name: the stack 'battlesnake' is not a snake"):
+            change()
+    assert left(account.session)["buckets"] == ["of-mine"]
+    assert account.account.find_stack("battlesnake")
+
+
 def test_a_link_fills_the_form_in_and_makes_nothing(
     account: SimulatedAccount, make: Any, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.aws import layer
 from battlesnake_server.aws.publishing import DEFAULT_NAME, is_published, publish
-from battlesnake_server.aws.stacks import Account, check_name
+from battlesnake_server.aws.stacks import Account, check_name, snake_bucket
 from battlesnake_server.bundle import CUSTOMIZATION_FORMATS, Bundle, check_customization
 
 PROG = "battlesnake-gym aws deploy"
@@ -82,7 +82,12 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
     Returns:
         URL of the snake. With ``--console-link``, the result is the URL of the prefilled console
         form instead.
+
+    Raises:
+        ValueError: If a stack of the name is not a snake's, or AWS rejects the stack.
     """
+    if stack := account.find_stack(options.name):
+        snake_bucket(stack)
     bucket = options.bucket or account.bucket_name(options.name)
     account.ensure_bucket(bucket, create=options.bucket is None)
     account.upload_templates(bucket)

@@ -249,6 +249,18 @@ def converted_errors() -> Iterator[None]:
         raise ValueError(f"AWS rejects a request: {error}") from error
 
 
+def snake_bucket(stack: Mapping[str, Any]) -> str:
+    """Return the bucket with the bundle of a snake's stack.
+
+    Raises:
+        ValueError: If the stack is not a snake's, such as the stack of ``notebook.yaml``.
+    """
+    for one in stack.get("Parameters", ()):
+        if one["ParameterKey"] == "CodeBucket":
+            return str(one["ParameterValue"])
+    raise ValueError(f"--name: the stack {stack['StackName']!r} is not a snake; use another name")
+
+
 def require_stack(account: Account, name: str) -> dict[str, Any]:
     """Return the ``Stack`` object of the stack ``name``.
 

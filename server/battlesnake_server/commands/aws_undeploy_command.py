@@ -16,6 +16,7 @@ from battlesnake_server.aws.stacks import (
     check_name,
     converted_errors,
     require_stack,
+    snake_bucket,
 )
 
 _PROG = "battlesnake-gym aws undeploy"
@@ -49,15 +50,14 @@ def undeploy(account_: Account, name: str) -> list[str]:
         Descriptions of the kept resources.
 
     Raises:
-        ValueError: If the stack does not exist or cannot be deleted.
+        ValueError: If the stack does not exist, is not a snake's, or cannot be deleted.
     """
     stack = require_stack(account_, name)
-    values = {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
+    bucket = snake_bucket(stack)
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
     sys.stderr.write(f"{name}: deleting the stack, which takes some minutes\n")
     account_.delete_stack(name)
     kept = []
-    bucket = values["CodeBucket"]
     if bucket == account_.bucket_name(name):
         account_.delete_bucket(bucket)
     else:
