@@ -187,8 +187,13 @@ class Stacks:
             raise ClientError(error, "UpdateStack")
 
     def describe_stack_events(self, **_: str) -> dict[str, Any]:
-        failed = {"ResourceStatus": "UPDATE_FAILED", "ResourceStatusReason": "no such layer"}
-        return {"StackEvents": [failed | {"LogicalResourceId": "Packages"}]}
+        events = [
+            ("Packages", "UPDATE_FAILED", "no such layer"),
+            ("x", "UPDATE_IN_PROGRESS", "User Initiated"),
+            ("Role", "UPDATE_FAILED", "an earlier reason"),
+        ]
+        names = ("LogicalResourceId", "ResourceStatus", "ResourceStatusReason")
+        return {"StackEvents": [dict(zip(names, event, strict=True)) for event in events]}
 
     def client(self, name: str) -> Stacks:
         return self
@@ -208,7 +213,8 @@ def test_missing_permissions_are_reported(
 
 
 def test_a_stack_that_is_there_is_changed() -> None:
-    for stacks in (Stacks(), Stacks("No updates are to be performed.")):
+    nothing = "No updates are to be performed."
+    for stacks in (Stacks(), Stacks(nothing), Stacks(nothing, "UPDATE_ROLLBACK_COMPLETE")):
         outputs = Account(stacks, "us-west-2", "1").deploy_stack("x", "snake", {"Color": "#070809"})
         assert outputs == {"SnakeUrl": "https://snake"}
         (request,) = stacks.changed
@@ -217,7 +223,7 @@ def test_a_stack_that_is_there_is_changed() -> None:
 
 def test_the_reasons_of_a_stack_that_failed_are_told() -> None:
     for stacks, message in (
-        (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "Packages: no such layer"),
+        (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "Packages: no such layer$"),
         (Stacks("no capability"), ": .*no capability"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -143,7 +143,7 @@ class Account:
             "Capabilities": ["CAPABILITY_IAM"],
             "Tags": [_RESOURCE_TAG],
         }
-        name_or_id = name
+        name_or_id, good = name, ["CREATE_COMPLETE", "UPDATE_COMPLETE"]
         try:
             if self.find_stack(name) is None:
                 # A failed creation deletes the stack, whose events then require the stack id.
@@ -153,8 +153,9 @@ class Account:
         except ClientError as error:
             if "No updates are to be performed" not in str(error):
                 raise ValueError(f"CloudFormation rejects the stack: {error}") from error
+            good.append("UPDATE_ROLLBACK_COMPLETE")  # The restored stack equals the request.
         stack = self._wait_for_final_status(name)
-        if stack is None or stack["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+        if stack is None or stack["StackStatus"] not in good:
             reasons = "; ".join(self._iter_failure_reasons(name_or_id)) or "no reason was given"
             raise ValueError(f"the stack {name} was not created: {reasons}")
         return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
@@ -213,13 +214,16 @@ class Account:
             time.sleep(_POLL_INTERVAL_S)
 
     def _iter_failure_reasons(self, name_or_id: str) -> Iterator[str]:
-        """Yield the reason of every failed event of a stack."""
+        """Yield the reason of every failed event of the latest operation on a stack."""
         with suppress(ClientError):
             stacks = self.session.client("cloudformation")
             events = stacks.describe_stack_events(StackName=name_or_id)
-            for event in events["StackEvents"]:
+            for event in events["StackEvents"]:  # Newest first.
+                reason = event.get("ResourceStatusReason", "")
                 if event["ResourceStatus"].endswith("_FAILED"):
-                    yield f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
+                    yield f"{event['LogicalResourceId']}: {reason}"
+                if reason == "User Initiated":  # The first event of an operation.
+                    return
 
 
 def check_name(name: str) -> None:
