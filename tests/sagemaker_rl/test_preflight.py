@@ -52,8 +52,12 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
             max_wait=60,
             output_path=f"s3://{bucket}/out",
             checkpoint_s3_uri=f"s3://{bucket}/checkpoints/1",
+            checkpoint_local_path="/opt/ml/checkpoints/",
         )
     )
+    ecr = session.boto_session.client("ecr")
+    (image,) = ecr.describe_images(repositoryName="battlesnake-training")["imageDetails"]
+    preflight.check(job(image_uri=f"{IMAGE}@{image['imageDigest']}"))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +69,7 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
             {"use_spot_instances": True, "max_run": 60, "max_wait": 60},
             "use_spot_instances .*checkpoint_s3_uri",
         ),
+        ({"checkpoint_local_path": "/opt/ml/x"}, "local_path .*/x, .*/opt/ml/checkpoints;"),
         ({"hyperparameters": {"lr": 1.0, "map_sise": 7}}, r"unknown hyperparameter \['map_sise'\]"),
         ({"instance_count": 3}, r"instances \['algo-1', 'algo-2', 'algo-3'\]"),
         ({"entry_point": "tran.py"}, r"tran\.py.* entry_point .*source_dir"),
@@ -72,6 +77,7 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
         ({"role": "nobody"}, "role nobody"),
         ({"role": "arn:aws:iam::123456789012:user/me"}, ":user/me"),
         ({"image_uri": f"{IMAGE}:old"}, re.escape(f"{IMAGE}:old")),
+        ({"image_uri": f"{IMAGE}@sha256:{1:064}"}, f"there is no image {IMAGE}@sha256"),
         ({"image_uri": IMAGE.replace("us-", "eu-")}, "eu-east-1.* us-east"),
         ({"image_uri": "battlesnake-training"}, "ECR"),
         ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, r"amazonaws\.com/x\b"),
@@ -176,6 +182,23 @@ def test_a_dependency_must_not_end_with_a_slash(job: Any, tmp_path: Path) -> Non
 def test_the_script_finds_dependencies_and_environment_variables_of_the_job(job: Any) -> None:
     preflight.check(job(environment={"OWN_FILE": "helping/__init__.py"}))
     rejected(job, "there is no helping/none", environment={"OWN_FILE": "helping/none"})
+
+
+def test_the_script_finds_only_the_files_of_the_job(
+    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job()  # creates the folders
+    (tmp_path / "source" / "own.py").touch()
+    (tmp_path / "source" / "deep").mkdir()
+    (tmp_path / "source" / "deep" / "train.py").write_text(f"import own\n{SCRIPT}")
+    preflight.check(job(entry_point="deep/train.py"))
+    # Without source_dir, the SDK packs only the script.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fast.abi3.so").touch()
+    preflight.check(job(entry_point="source/train.py", source_dir=None))
+    rejected(job, "'helping'", entry_point="source/train.py", source_dir=None, dependencies=[])
+    (tmp_path / "source" / "helping.py").touch()
+    rejected(job, "'helping'", entry_point="source/train.py", source_dir=None, dependencies=[])
 
 
 def test_compiled_files_are_rejected(job: Any, tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ _RLLIB_STYLE_METRICS = ("episode_reward_mean", "episode_reward_max")
 examples use these definitions.
 """
 
+CHECKPOINT_DIR = "/opt/ml/checkpoints"
+"""Directory of a job's checkpoints, which SageMaker copies to ``checkpoint_s3_uri``."""
+
 FAILURE_FILE = Path("output") / "failure"
 """Path of the failure reason's file, relative to ``/opt/ml``.
 

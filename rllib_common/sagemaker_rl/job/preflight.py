@@ -28,6 +28,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from sagemaker_rl.job.hyperparameters import parse_value
 from sagemaker_rl.job.job_environment import (
+    CHECKPOINT_DIR,
     HOMOGENEOUS_GROUP,
     assign_hosts,
     log_line,
@@ -80,7 +81,7 @@ def check(estimator: Any, inputs: Any = None) -> None:
 
 
 def _check_instances(estimator: Any) -> Iterator[str]:
-    """Yield problems of instance groups and spot settings."""
+    """Yield problems of instance groups, spot settings and checkpoints."""
     groups = _list_instance_groups(estimator)
     for name, _, count in groups:
         if not isinstance(count, int) or count < 1:
@@ -90,6 +91,11 @@ def _check_instances(estimator: Any) -> Iterator[str]:
         yield (
             "none of the instance_groups has a GPU; use instance_type and instance_count instead, "
             "or add a group with a GPU"
+        )
+    if (local := estimator.checkpoint_local_path) and Path(local) != Path(CHECKPOINT_DIR):
+        yield (
+            f"checkpoint_local_path is {local}, but the script writes checkpoints to "
+            f"{CHECKPOINT_DIR}; leave out checkpoint_local_path"
         )
     if estimator.use_spot_instances:
         if estimator.max_wait is None or estimator.max_wait < estimator.max_run:
@@ -133,7 +139,8 @@ def _check_sources(estimator: Any) -> Iterator[str]:
                 f"the dependency {folder} ends with a slash, so the SDK would pack the files in "
                 f"the folder without the folder; write {str(folder).rstrip('/')}"
             )
-    folders = [Path(folder) for folder in (estimator.source_dir or ".", *estimator.dependencies)]
+    # Without source_dir, the SDK packs only the script.
+    folders = map(Path, filter(None, (estimator.source_dir, *estimator.dependencies)))
     if compiled := [path for folder in folders for path in find_compiled_files(folder)]:
         yield (
             f"the job would include {compiled[0].name}, which was compiled for this machine; "
@@ -160,11 +167,13 @@ def _check_image(estimator: Any) -> Iterator[str]:
     if not uri:
         yield f"image_uri is missing, and SageMaker's own RLlib images end at Ray 1.6; {build}"
         return
-    match = re.fullmatch(r"(\d+)\.dkr\.ecr\.([\w-]+)\.amazonaws\.com[\w.]*/([^:@]+)(?::(.+))?", uri)
+    match = re.fullmatch(
+        r"(\d+)\.dkr\.ecr\.([\w-]+)\.amazonaws\.com[\w.]*/([^:@]+)(?:([:@])(.+))?", uri
+    )
     if match is None:
         yield f"image_uri {uri} is not in ECR, but SageMaker pulls images from ECR; {build}"
         return
-    account, region, repository, tag = match.groups()
+    account, region, repository, mark, version = match.groups()
     if repository.startswith("sagemaker-rl"):
         yield f"image_uri {uri} is one of SageMaker's own images, which end at Ray 1.6; {build}"
     elif region != session.boto_region_name:
@@ -173,7 +182,8 @@ def _check_image(estimator: Any) -> Iterator[str]:
             "the image to the job's region"
         )
     else:
-        ecr, image = session.boto_session.client("ecr"), {"imageTag": tag or "latest"}
+        ecr = session.boto_session.client("ecr")
+        image = {"imageDigest" if mark == "@" else "imageTag": version or "latest"}
         try:
             ecr.describe_images(registryId=account, repositoryName=repository, imageIds=[image])
         except ParamValidationError:
@@ -372,12 +382,17 @@ def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator
         if not name.startswith("sagemaker_")
     }
     with temporary_dir("preflight") as code:
-        # As in a job, the dependencies are next to the script.
-        for part in (*script.parent.iterdir(), *map(Path, estimator.dependencies)):
+        # As in a job, the dependencies are in the source directory.
+        own = Path(estimator.source_dir).iterdir() if estimator.source_dir else [script]
+        for part in (*own, *map(Path, estimator.dependencies)):
             if not os.path.lexists(code / part.name):
                 (code / part.name).symlink_to(part.absolute())
         done = subprocess.run(
-            [sys.executable, script.name, "--dry-run"],
+            [
+                sys.executable,
+                estimator.entry_point if estimator.source_dir else script.name,
+                "--dry-run",
+            ],
             cwd=code,
             env=os.environ
             | (estimator.environment or {})
@@ -432,6 +447,7 @@ def _as_estimator(given: Any) -> Any:
         max_run=_get_attribute(limits, "max_runtime_in_seconds"),
         max_wait=_get_attribute(limits, "max_wait_time_in_seconds"),
         checkpoint_s3_uri=_get_attribute(given.checkpoint_config, "s3_uri"),
+        checkpoint_local_path=_get_attribute(given.checkpoint_config, "local_path"),
         output_path=_get_attribute(given.output_data_config, "s3_output_path"),
         subnets=list(_get_attribute(network, "subnets") or ()),
         security_group_ids=list(_get_attribute(network, "security_group_ids") or ()),
