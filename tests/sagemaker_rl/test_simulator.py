@@ -174,6 +174,8 @@ def test_impossible_requests_are_refused(job: Any, session: Any) -> None:
     address = f"s3://{session.default_bucket()}/data"
     with pytest.raises(ValueError, match=r"'training'.* input_mode Pipe"):
         job().fit({"training": TrainingInput(address, input_mode="Pipe")})
+    with pytest.raises(ValueError, match="checkpoint_local_path /opt/ml/x "):
+        job(checkpoint_local_path="/opt/ml/x").fit()
     with pytest.raises(ClientError, match="nobody"):
         session.describe_training_job("nobody")
 
@@ -185,13 +187,18 @@ def test_channels_are_folders(
 
     s3, bucket, place = session.boto_session.client("s3"), session.default_bucket(), tmp_path.name
     outside = ("bad/../../../escaped.txt", f"worse//{tmp_path}/escaped.txt")
-    for key in ("one.txt", "many/a.txt", "many/deep/b.txt", "many-others.txt", *outside):
+    many = ("many/", "many/a.txt", "many/deep/", "many/deep/b.txt", "many-others.txt")
+    for key in ("one.txt", *many, *outside):
         s3.put_object(Bucket=bucket, Key=f"{place}/{key}", Body=key.encode())
     address = f"s3://{bucket}/{place}"
     job().fit({"policy": f"{address}/one.txt", "opponents": f"{address}/many"})
     said = capsys.readouterr().out
     assert "channel policy: {'one.txt': 'one.txt'}" in said
     assert "channel opponents: {'a.txt': 'many/a.txt', 'deep/b.txt': 'many/deep/b.txt'}" in said
+    s3.create_bucket(Bucket="whole.bucket")
+    s3.put_object(Bucket="whole.bucket", Key="c.txt", Body=b"c")
+    job(checkpoint_s3_uri="s3://whole.bucket").fit({"policy": "s3://whole.bucket/"})
+    assert "channel policy: {'c.txt': 'c'}" in capsys.readouterr().out
     with pytest.raises(UnexpectedStatusException, match=r"S3.*/nowhere"):
         job().fit({"policy": f"{address}/nowhere"})
     for channel in ("bad", "worse"):
@@ -291,6 +298,8 @@ def test_impossible_tuners_are_refused(tuner: Any, session: Any) -> None:
         tuner("rewards").fit()
     with pytest.raises(ValueError, match=r"Hyperband.* Random"):
         tuner(strategy="Hyperband").fit()
+    with pytest.raises(ValueError, match="leave out max_runtime_in_seconds"):
+        tuner(max_runtime_in_seconds=3600).fit()
     one = tuner()
     one.estimator.checkpoint_s3_uri = f"s3://{session.default_bucket()}/x"
     with pytest.raises(ValueError, match="checkpoints"):

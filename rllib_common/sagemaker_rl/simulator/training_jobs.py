@@ -26,6 +26,7 @@ from botocore.validate import validate_parameters
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
 from sagemaker_rl.job.job_environment import (
+    CHECKPOINT_DIR,
     HOMOGENEOUS_GROUP,
     SECONDARY_JOB,
     assign_hosts,
@@ -383,6 +384,9 @@ class TrainingJobs:
             raise ValueError(
                 "AlgorithmSpecification.AlgorithmName cannot be simulated; use image_uri"
             )
+        local = request.get("CheckpointConfig", {}).get("LocalPath", CHECKPOINT_DIR)
+        if Path(local) != Path(CHECKPOINT_DIR):
+            raise ValueError(f"checkpoint_local_path {local} cannot be simulated; leave it out")
         _check_channels(request.get("InputDataConfig", []))
         for group in _get_instance_groups(request):
             if (count := group["InstanceCount"]) < 1:
@@ -513,10 +517,12 @@ def _download_folder(s3: Any, uri: str, folder: Path) -> None:
     Raises:
         _ChannelDataError: If a key names a file outside ``folder``.
     """
-    bucket, prefix = split_s3_uri(uri)
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
+    bucket, prefix = _split_folder_uri(uri)
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for one in page.get("Contents", []):
-            path = folder / one["Key"].removeprefix(f"{prefix}/")
+            if one["Key"].endswith("/"):  # The S3 console's marker of a folder.
+                continue
+            path = folder / one["Key"].removeprefix(prefix)
             if not path.resolve().is_relative_to(folder.resolve()):
                 raise _ChannelDataError(
                     f"ClientError: Data download failed: the S3 key {one['Key']!r} leaves its "
@@ -528,10 +534,16 @@ def _download_folder(s3: Any, uri: str, folder: Path) -> None:
 
 def _upload_folder(s3: Any, uri: str, folder: Path) -> None:
     """Upload all files in ``folder`` to S3 objects below ``uri``."""
-    bucket, prefix = split_s3_uri(uri)
+    bucket, prefix = _split_folder_uri(uri)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            s3.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder).as_posix()}")
+            s3.upload_file(str(path), bucket, f"{prefix}{path.relative_to(folder).as_posix()}")
+
+
+def _split_folder_uri(uri: str) -> tuple[str, str]:
+    """Split the URI of a folder into bucket and key prefix, which is "" or ends with a slash."""
+    bucket, key = split_s3_uri(uri)
+    return bucket, f"{key}/" if key else ""
 
 
 @functools.cache

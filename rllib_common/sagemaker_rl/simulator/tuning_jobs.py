@@ -252,6 +252,16 @@ def _check_request(request: Mapping[str, Any]) -> None:
     for asked, what, hint in (
         (request.get("WarmStartConfig"), "WarmStartConfig", "leave out warm_start_config"),
         (request.get("Autotune"), "Autotune", "leave out autotune"),
+        (
+            config["ResourceLimits"].get("MaxRuntimeInSeconds"),
+            "MaxRuntimeInSeconds",
+            "leave out max_runtime_in_seconds",
+        ),
+        (
+            config.get("TuningJobCompletionCriteria"),
+            "TuningJobCompletionCriteria",
+            "leave out completion_criteria_config",
+        ),
         (strategy not in _SUPPORTED_STRATEGIES, strategy, "use the strategy Random"),
         (resources.get("InstanceConfigs"), "InstanceConfigs", "use instance_type"),
         (
