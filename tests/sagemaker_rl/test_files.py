@@ -5,6 +5,7 @@ import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from sagemaker_rl.job.source_files import (
     find_compiled_files,
     merge_source_dir,
     split_s3_uri,
+    training_image_uri,
 )
 from tests.processes import run
 
@@ -131,6 +133,12 @@ def test_one_folder_holds_what_a_tarball_would() -> None:
 )
 def test_an_address_has_a_bucket_and_a_key(address: str, parts: tuple[str, str]) -> None:
     assert split_s3_uri(address) == parts
+
+
+@pytest.mark.parametrize(("region", "end"), [("cn-north-1", ".com.cn"), ("us-gov-west-1", ".com")])
+def test_the_image_is_in_the_partition_of_the_region(region: str, end: str) -> None:
+    session = SimpleNamespace(account_id=lambda: "1", boto_region_name=region)
+    assert f"1.dkr.ecr.{region}.amazonaws{end}/" in training_image_uri(session)
 
 
 @pytest.mark.parametrize("address", ["", "runs/a", "s3:/runs/a", "s3:///a", "file:///runs/a"])

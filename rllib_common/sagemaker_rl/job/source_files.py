@@ -176,8 +176,9 @@ def add_compiled_modules(path: str) -> str:
 
 def training_image_uri(session: Any) -> str:
     """Return the URI of the training image in Amazon ECR, for the account of a session."""
-    registry = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
-    return f"{registry}/{IMAGE_REPOSITORY}:latest"
+    region = session.boto_region_name
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"{session.account_id()}.dkr.ecr.{region}.{domain}/{IMAGE_REPOSITORY}:latest"
 
 
 def split_s3_uri(uri: str) -> tuple[str, str]:
