@@ -45,7 +45,7 @@ def parser() -> Parser:
         help="hyperparameters as NAME=VALUE, JSON objects or .json files")  # fmt: skip
     add("--channels", nargs="+", type=_parse_channel, default=[], metavar="NAME=PATH",
         help="file or directory of each data channel, such as policy=runs/first/model")  # fmt: skip
-    add("--job-dir", type=output_dir, default=Path("sagemaker-local") / "job",
+    add("--job-dir", type=job_dir, default=Path("sagemaker-local") / "job",
         help="job directory; the job resumes from existing checkpoints")  # fmt: skip
     return parser
 
@@ -61,6 +61,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         hyperparameters = parse_hyperparameters(arguments.hyperparameters)
+        channels = dict(arguments.channels)
+        if len(channels) < len(arguments.channels):
+            raise HyperparameterError("--channels repeats a name; give each channel once")
         sources = copy_project_sources(arguments.dependencies, arguments.source_dir)
         if not Path(sources["source_dir"], arguments.entry_point).is_file():
             raise HyperparameterError(
@@ -71,7 +74,14 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         return print_error("battlesnake-gym aws simulate", error)
     options = {"hyperparameters": hyperparameters, **sources}
-    return _run_jobs(arguments, options, dict(arguments.channels))
+    return _run_jobs(arguments, options, channels)
+
+
+def job_dir(text: str) -> Path:
+    """Parse the path of a directory whose name becomes the name of a job."""
+    if re.search(r"[#?]", Path(text).name):  # sagemaker-training would cut the URI of the code.
+        raise argparse.ArgumentTypeError(f"must not contain # or ?, got {text!r}")
+    return output_dir(text)
 
 
 def _parse_channel(text: str) -> tuple[str, Path]:

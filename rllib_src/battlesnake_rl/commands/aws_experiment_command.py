@@ -16,13 +16,12 @@ from battlesnake_gym.common.command_line import (
     Parser,
     align_columns,
     bounded_number,
-    output_dir,
     print_error,
 )
 from battlesnake_rl.commands import published_experiment
 from battlesnake_rl.commands.published_experiment import ACCOUNT_X, ARMS, SIMULATED_X, Arm
 from sagemaker_rl.cluster.roles import SIMULATED_CPUS_VARIABLE
-from sagemaker_rl.commands.aws_simulate_command import MAX_RUNTIME_S
+from sagemaker_rl.commands.aws_simulate_command import MAX_RUNTIME_S, job_dir
 from sagemaker_rl.job import preflight
 from sagemaker_rl.job.job_environment import (
     METRIC_DEFINITIONS,
@@ -60,7 +59,7 @@ def parser() -> Parser:
         help="duration of each training, in minutes")  # fmt: skip
     add("--arms", nargs="+", choices=[arm.name for arm in ARMS], metavar="NAME",
         help=f"trainings to run (default: all): {', '.join(arm.name for arm in ARMS)}")  # fmt: skip
-    add("--dir", type=output_dir, default=Path("published-experiment"),
+    add("--dir", type=job_dir, default=Path("published-experiment"),
         help="directory of the jobs and the graphs; its name begins the jobs' names")  # fmt: skip
     add("--draw-only", action="store_true", help="draw the graphs of the existing curves")
     add("--account", action="store_true", help="start the real jobs in your AWS account, at once")
