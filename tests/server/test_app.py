@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,9 @@ from tests.battlesnake_gym.test_elimination_tracker import request_of_the_arena
 from tests.json_strategies import JUNK, Place, places, replaced
 
 Body = dict[str, Any]
+
+HTTP_API = (Path(__file__).parents[2] / "docs/reference/http-api.md").read_text()
+(DOCUMENTED_ERROR,) = re.findall(r'^\{"error": "(.*)"\}$', HTTP_API, re.MULTILINE)
 
 
 @pytest.fixture
@@ -132,6 +136,7 @@ def test_content_type_is_not_looked_at(client: FlaskClient, body: Body) -> None:
         (lambda b: b.pop("you"), r"you\.id"),
         (lambda b: b["you"].update(body=[]), r"you\.body"),
         (lambda b: b["you"]["body"][1].update(x="1"), r"you\.body\[1\]\.x"),
+        (lambda b: b["you"]["body"][1].pop("x"), f"^{re.escape(DOCUMENTED_ERROR)}$"),
         (lambda b: b["you"].update(body=[{"x": 11, "y": 0}]), r"you\.body"),
         (lambda b: b.pop("board"), "board"),
         (lambda b: b["board"].update(width=0), r"board\.width"),
