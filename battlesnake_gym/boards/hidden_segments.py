@@ -8,10 +8,11 @@ and each added cell is outside the view.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import is_visible
+from battlesnake_gym.rules.play import MAX_SIZE
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, START_LENGTH, Game, Point, State, distance
 
@@ -20,6 +21,12 @@ SentBody = Sequence[Point | None]
 
 _Neighbors = Callable[[Point], set[Point]]
 """Function that returns the neighbors of a cell on the board."""
+
+_MAX_JOINED_RUNS = 64
+"""Maximum number of hidden runs of one position that become paths.
+
+The limit bounds the time of a malicious request.
+"""
 
 
 def complete_bodies(
@@ -30,7 +37,9 @@ def complete_bodies(
     A hidden run between two visible segments becomes the shortest hidden path between them. A
     hidden run at an end becomes one cell. A snake without visible segments is placed, with all
     segments stacked, on a hidden cell that is as far from ``head`` as possible. If no hidden cell
-    fits, the run is left out; the body of a completely hidden snake is then empty.
+    fits, the run is left out; the body of a completely hidden snake is then empty. Also left out
+    are runs between visible segments beyond the first `_MAX_JOINED_RUNS`, or on boards of more than
+    25x25 cells.
 
     Args:
         game: Ruleset, and settings with a view radius.
@@ -53,7 +62,9 @@ def complete_bodies(
         if (x, y) not in taken and not is_visible((x, y), head, view_radius)
     }
     free = set(hidden)
-    joined = [_join_runs(body, free, hidden, neighbors) for body in sent]
+    supported = state.width * state.height <= MAX_SIZE**2
+    runs = iter(range(_MAX_JOINED_RUNS if supported else 0))
+    joined = [_join_runs(body, free, hidden, neighbors, runs) for body in sent]
     bodies = [_extend_ends(body, free, hidden, neighbors) for body in joined]
     for index in range(len(sent)):
         if not bodies[index] and free and None in sent[index]:
@@ -74,18 +85,25 @@ def _stack(sent: SentBody, body: list[Point]) -> list[Point]:
 
 
 def _join_runs(
-    sent: SentBody, free: set[Point], hidden: set[Point], neighbors: _Neighbors
+    sent: SentBody,
+    free: set[Point],
+    hidden: set[Point],
+    neighbors: _Neighbors,
+    runs: Iterator[object],
 ) -> list[Point | None]:
     """Return a body whose visible runs are joined; None remains only at the ends.
 
     The function removes the added cells from ``free``. If the free cells do not suffice, all hidden
-    cells are used, so that two bodies may overlap.
+    cells are used, so that two bodies may overlap. Each path takes one element of ``runs``; without
+    elements, runs are left out.
     """
     body: list[Point | None] = []
     for index, cell in enumerate(sent):
         before = body[-1] if body else None
         after = sent[index + 1] if index + 1 < len(sent) else None
         if cell is None and before and after:
+            if next(runs, None) is None:
+                continue
             path = _hidden_path(before, after, free, neighbors)
             path = path or _hidden_path(before, after, hidden, neighbors)
             free -= set(path)
@@ -121,14 +139,18 @@ def _hidden_path(start: Point, end: Point, free: set[Point], neighbors: _Neighbo
 
     The result is empty if no path exists.
     """
-    seen: set[Point] = set()
-    paths: deque[list[Point]] = deque([[start]])
-    while paths:
-        path = paths.popleft()
-        around = neighbors(path[-1])
-        if end in around and len(path) > 1:
-            return path[1:]
-        for step in sorted(around & free - seen):
-            seen.add(step)
-            paths.append([*path, step])
+    came_from = {start: start}
+    queue = deque([start])
+    while queue:
+        cell = queue.popleft()
+        around = neighbors(cell)
+        if end in around and cell != start:
+            path = [cell]
+            while (cell := came_from[cell]) != start:
+                path.append(cell)
+            return path[::-1]
+        for step in sorted(around & free):
+            if step not in came_from:
+                came_from[step] = cell
+                queue.append(step)
     return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import time
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,19 @@ def test_other_radii_are_rejected(radius: Any) -> None:
 def test_other_placeholders_are_rejected() -> None:
     with pytest.raises(BoardError, match="hidden must be"):
         limit_view(request(example(), "me"), 5, {"x": 0, "y": 0})
+
+
+def test_the_time_for_hidden_runs_is_bounded() -> None:
+    board = Board.new(11, 11, ["me", "other"], game=Game(settings=Settings(view_radius=1)))
+    for size in (25, 100):
+        seen = board.to_api("me")
+        seen["board"] |= {"width": size, "height": size}
+        seen["board"]["snakes"][1]["body"] = [
+            cell for i in range(300) for cell in ({"x": i * 7 % size, "y": i * 13 % size}, None)
+        ]
+        before = time.process_time()
+        assert len(Board.from_api(seen).snakes[1].body) > 300
+        assert time.process_time() - before < 5
 
 
 @given(st.data())
