@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from battlesnake_gym.boards import hidden_segments, json_fields
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
-from battlesnake_gym.boards.limited_view import HIDDEN_CELL, VIEW_RADIUS_KEY
+from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
@@ -105,19 +105,20 @@ def parse_request(
     if errors is not None:
         state.food = list(filter(state.inside, state.food))
         state.hazards = list(filter(state.inside, state.hazards))
+    tracker = EliminationTracker() if tracker is None else tracker
+    tracker.has_hidden_segments |= _has_hidden_segments(board)
     game = reader.read_game(
         reader.child(root, "game", ""),
         UNKNOWN_SEED if seed is None else seed,
-        has_hidden_segments=_has_hidden_segments(board),
+        tracker.has_hidden_segments,
     )
     is_limited = game.settings.view_radius is not None
     if is_limited:
-        root, board = _complete_view(root, board, game, state)
+        root, board = _complete_view(reader, root, board, game, state)
         state.new_food = len(state.food)  # All food in the request is visible.
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
     if not is_limited:
-        tracker = EliminationTracker() if tracker is None else tracker
         tracker.update(state, you_id if listed else None)
     if sum(snake.alive for snake in state.snakes) < 2:
         game = replace(game, solo=True)
@@ -425,44 +426,59 @@ class _RequestReader:
         )
 
 
+def _is_placeholder(cell: object) -> bool:
+    """Return whether ``cell`` stands for hidden segments, in either form."""
+    return cell is None or (isinstance(cell, Mapping) and cell.get("x") == cell.get("y") == -1)
+
+
 def _has_hidden_segments(board: Mapping[str, Any]) -> bool:
     snakes = board.get("snakes")
     return any(
-        None in body or HIDDEN_CELL in body
+        any(map(_is_placeholder, body))
         for snake in (snakes if isinstance(snakes, list | tuple) else ())
         if isinstance(snake, Mapping) and isinstance(body := snake.get("body"), list | tuple)
     )
 
 
-def _read_sent_body(snake: object) -> list[Point | None] | None:
-    """Return the body of a request with limited view, or None if it is not readable."""
+def _read_sent_body(snake: object, path: str, reader: _RequestReader) -> list[Point | None]:
+    """Return the body of a request with limited view, or an empty list without a body.
+
+    Unreadable cells count as hidden.
+    """
     if not isinstance(snake, Mapping) or not isinstance(snake.get("body"), list | tuple):
-        return None
-    try:
-        return [
-            None if cell in (None, HIDDEN_CELL) else json_fields.point(cell, "body")
-            for cell in snake["body"]
-        ]
-    except BoardError:
-        return None
+        return []
+    return [
+        None
+        if _is_placeholder(cell)
+        else reader.attempt(functools.partial(json_fields.point, cell, f"{path}.body[{i}]"), None)
+        for i, cell in enumerate(snake["body"])
+    ]
 
 
 def _complete_view(
-    root: Mapping[str, Any], board: Mapping[str, Any], game: Game, state: State
+    reader: _RequestReader,
+    root: Mapping[str, Any],
+    board: Mapping[str, Any],
+    game: Game,
+    state: State,
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the request and its board with complete bodies, and with healthy opponents.
 
-    Unreadable snakes are not changed, so that the reader reports them.
+    Snakes without a body are not changed, so that the reader reports them. Snakes beyond the first
+    `_MAX_READABLE_SNAKES` are not changed either.
     """
     you = json_fields.child(root, "you", "")
-    own = _read_sent_body(you)
+    own = _read_sent_body(you, "you", reader)
     snakes = board.get("snakes")
     if not own or own[0] is None or not isinstance(snakes, list | tuple):
         return root, board
-    sent = [_read_sent_body(snake) or [] for snake in snakes]
+    sent = [
+        _read_sent_body(snake, f"board.snakes[{i}]", reader)
+        for i, snake in enumerate(snakes[:_MAX_READABLE_SNAKES])
+    ]
     bodies = hidden_segments.complete_bodies(game, state, own[0], sent)
     completed = []
-    for snake, before, body in zip(snakes, sent, bodies, strict=True):
+    for snake, before, body in zip(snakes, sent, bodies, strict=False):
         if not before:
             completed.append(snake)
         elif snake.get("id") == you.get("id"):
@@ -470,6 +486,7 @@ def _complete_view(
         elif body:
             health = {"health": MAX_HEALTH} if snake.get("health") == 0 else {}
             completed.append({**snake, **health, "body": _cells_to_dicts(body)})
+    completed += snakes[_MAX_READABLE_SNAKES:]
     return {**root, "you": _unstack(you)}, {**board, "snakes": completed}
 
 

@@ -39,11 +39,16 @@ class EliminationTracker:
 
     A new tracker has no observations and uses only the position. A tracker stores hashes instead of
     ids and bodies, so the tracker uses less than 10 kB for any input.
+
+    Attributes:
+        has_hidden_segments: Whether a snake had hidden segments on any observed turn. The health of
+            living opponents is then 0.
     """
 
-    __slots__ = ("_eliminated", "_seen", "_turn")
+    __slots__ = ("_eliminated", "_seen", "_turn", "has_hidden_segments")
 
     def __init__(self) -> None:
+        self.has_hidden_segments = False
         self._turn = 0
         self._seen: dict[int, tuple[int, int]] = {}
         self._eliminated: set[int] = set()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import battlesnake_gym
 from battlesnake_gym import Board, Game, Settings, VectorBattlesnake, snakes
+from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.boards.sightings import Sightings
@@ -105,6 +106,29 @@ def test_other_radii_are_rejected(radius: Any) -> None:
 def test_other_placeholders_are_rejected() -> None:
     with pytest.raises(BoardError, match="hidden must be"):
         limit_view(request(example(), "me"), 5, {"x": 0, "y": 0})
+
+
+def test_opponents_live_on_if_a_later_request_hides_no_segment() -> None:
+    tracker = EliminationTracker()
+    for radius in (2, 9):
+        seen = limit_view(request(example(), "me"), radius)
+        del seen["game"]["ruleset"]["settings"]["viewRadius"]
+        board = Board.from_api(seen, tracker=tracker, errors=[])
+        assert [snake.alive for snake in board.snakes] == [True, True]
+        assert board.game.settings.view_radius == 5
+
+
+@pytest.mark.parametrize("cell", ["far", {"x": "far", "y": 6}, {"x": -1, "y": -1, "z": 0}])
+def test_an_unreadable_cell_of_an_opponent_counts_as_hidden(cell: Any) -> None:
+    seen = limit_view(request(example(), "me"), 2)
+    body = seen["board"]["snakes"][1]["body"]
+    assert body[-1] is None
+    body[-1] = cell
+    errors: list[str] = []
+    other = Board.from_api(seen, errors=errors).snakes[1]
+    assert other.alive
+    assert {(7, 5), (6, 5), (6, 4)} <= {*other.body}
+    assert len(errors) == ("z" not in cell)
 
 
 def test_the_time_for_hidden_runs_is_bounded() -> None:
