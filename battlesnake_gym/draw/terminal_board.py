@@ -40,15 +40,17 @@ def render_board(board: State, out: TextIO) -> str:
     )
     snakes = (
         f"{colorize(_snake_letter(i), _snake_color(i), out)} {snake.name or snake.id}: "
-        f"{_describe_snake(snake)}"
+        f"{_describe_snake(board, snake)}"
         for i, snake in enumerate(board.snakes)
     )
     return "\n".join([*(row.rstrip() for row in rows), *snakes, ""])
 
 
-def _describe_snake(snake: Snake) -> str:
+def _describe_snake(board: State, snake: Snake) -> str:
     if not snake.alive:
         return f"eliminated on turn {snake.eliminated_on}, {snake.eliminated_cause}"
+    if not snake.health:  # The snake is seen with a limited view.
+        return f"visible segments: {sum(map(board.inside, snake.body))}"
     return f"length {snake.length}, health {snake.health}"
 
 

@@ -160,6 +160,7 @@ def test_play_shows_only_what_the_view_radius_allows(play: Play, tmp_path: Path)
     *shown, end = out.split("turn ")[1:]
     assert not re.search("^[^:]*B[^:]*A hungry", shown[0], re.MULTILINE)
     assert "B" not in shown[0].partition("A you")[0]
+    assert "B hungry: visible segments: 0\n" in shown[0]
     assert "B" in end.partition("A you")[0]
     assert Replay.load(path).game.settings.view_radius == 1
 
