@@ -330,13 +330,11 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         raise PolicyError(f"not an ONNX model: {error}") from error
     given, result = _find_input_and_output(model.graph)
     kind = given.type.tensor_type.elem_type
-    if kind not in (TensorProto.UINT8, TensorProto.FLOAT) or (
-        kind == TensorProto.FLOAT and scale is None
-    ):
-        wanted = TensorProto.DataType.Name(kind)
+    if kind != (TensorProto.UINT8 if scale is None else TensorProto.FLOAT):
         raise PolicyError(
-            f"the model's input is {wanted}; set scale (1 / 255 for floats from 0 to 1, 1 for 0 "
-            "to 255), which converts the bytes of an observation to floats"
+            f"the model's input is {TensorProto.DataType.Name(kind)}, and scale is {scale}; use a "
+            "model of FLOAT with scale (1 / 255 for floats from 0 to 1, 1 for 0 to 255), or a "
+            "model of UINT8 without scale"
         )
     dims = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
     session = policy_file.open_session(model.SerializeToString(), "the network")
@@ -356,7 +354,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the scores of the given ONNX model, float32 (B, 4)."""
         seen: NDArray[Any] = frames
-        if kind == TensorProto.FLOAT:
+        if scale is not None:
             seen = frames.astype(np.float32) * np.float32(scale)
         size = dims[0] if dims and dims[0] else len(frames)
         batches = [
@@ -365,7 +363,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         ]
         return np.concatenate(batches)[: len(frames)]
 
-    replace_input_and_output(model.graph, scale if kind == TensorProto.FLOAT else None)
+    replace_input_and_output(model.graph, scale)
     onnx.save(model, str(path))
     return values
 

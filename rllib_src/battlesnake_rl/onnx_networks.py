@@ -83,6 +83,8 @@ def _check_observation_range(kind: str, space: Any, scale: float | None) -> None
     Raises:
         PolicyError: If the observation space has another range.
     """
+    if space.dtype == np.uint8 and scale is not None:
+        raise PolicyError(f"{kind} was trained on bytes, which scale would change; omit scale")
     low, high = float(space.low.min()), float(space.high.max())
     highest = _MAX_BYTE * (1.0 if scale is None else scale)
     in_range = low == 0 and np.isclose(high, highest)
@@ -150,14 +152,13 @@ def network_from_sb3(
         )
     space = normalizations[0].venv.observation_space if normalizations else model.observation_space
     _check_observation_range(kind, space, scale)
-    factor = None if space.dtype == np.uint8 else scale
 
     def score(policy: Any, planes: Any) -> Any:
         """Apply the environment's normalization, then the actor or the Q-network."""
         if transposed:
             planes = planes.permute(0, 3, 1, 2)
-        if factor is not None:
-            planes = planes.float() * factor
+        if scale is not None:
+            planes = planes.float() * scale
         for one in normalizations:
             # VecNormalize also computes in double precision. Single precision would change the
             # result visibly for inputs with little variance.
@@ -171,7 +172,7 @@ def network_from_sb3(
 
     def moves(frames: NDArray[np.uint8]) -> NDArray[np.integer[Any]]:
         """Return the moves of the model for observations, as action indices."""
-        seen: Any = frames if factor is None else frames.astype(np.float32) * np.float32(factor)
+        seen: Any = frames if scale is None else frames.astype(np.float32) * np.float32(scale)
         for wrapper in wrappers:
             if isinstance(wrapper, VecTransposeImage):
                 seen = wrapper.transpose_observations(seen)

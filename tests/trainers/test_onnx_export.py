@@ -257,6 +257,8 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
         wanted = module.mean.module(planes()).numpy()
     policy = exported(module, tmp_path)
     np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
+    with pytest.raises(PolicyError, match=r"SnakeQModule .*omit scale"):
+        exported(module, tmp_path, scale=1 / 255)
     folder = tmp_path / "checkpoint"
     module.save_to_path(str(folder))
     policy = exported(folder, tmp_path)
@@ -282,8 +284,9 @@ def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
     for given in (foreign, session):
         policy = exported(given, tmp_path, scale=1 / 255)
         np.testing.assert_allclose(policy.action_scores(planes().numpy()), wanted, atol=1e-4)
-    with pytest.raises(PolicyError, match=r"input.* FLOAT"):
-        exported(foreign, tmp_path)
+    for given, scale in ((foreign, None), (tmp_path / "policy.onnx", 1 / 255)):
+        with pytest.raises(PolicyError, match=rf"input is .*scale is {scale}"):
+            exported(given, tmp_path, scale=scale)
 
 
 @pytest.mark.parametrize("centered", [False, True])
