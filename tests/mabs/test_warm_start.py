@@ -102,6 +102,17 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_a_given_network_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_start, "find_policy", lambda path: path)
+    found = {"network": {"network": "other.py:Net"}}
+    monkeypatch.setattr(warm_start, "policy_identity", lambda path: found)
+    for given in ({}, {"network": "mine.py:Net"}):
+        config: Any = algorithms.configure("PPO", GAMES)
+        config.rl_module(model_config=config.model_config | given)
+        warm_start.apply_start_from(config, "runs/other")
+        assert config.model_config["network"] == (given or found["network"])["network"]
+
+
 def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--dry-run"]
     assert main(wanted) == 2

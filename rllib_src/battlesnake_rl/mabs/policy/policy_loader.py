@@ -248,7 +248,7 @@ def _load_module_state(checkpoint: Path) -> dict[str, Any]:
     folders = sorted(path for path in modules.glob("*") if path.is_dir())
     if not folders:
         raise CheckpointError(
-            f"{checkpoint} has no torch network; export the checkpoint and use policy.onnx"
+            f"{checkpoint} has no torch network, so start_from cannot use it; omit start_from"
         )
     weights = checkpoints.load_numeric_pickle(folders[0] / "module_state.pkl")
     if not isinstance(weights, dict):

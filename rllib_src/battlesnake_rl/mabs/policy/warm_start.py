@@ -31,7 +31,8 @@ def apply_start_from(config: AlgorithmConfig, path: str) -> None:
     """Set the policy in ``path`` as the source of the initial weights.
 
     The function accepts the paths that `policy_loader.find_policy` accepts. If the policy is a
-    checkpoint, the function also copies the network's settings into ``config``.
+    checkpoint, the function also copies the network's settings into ``config``, unless ``config``
+    has a custom network.
 
     Raises:
         ValueError: If ``path`` contains no policy, or if the algorithm does not support
@@ -50,7 +51,8 @@ def apply_start_from(config: AlgorithmConfig, path: str) -> None:
             raise ValueError(
                 f"start_from: {path} has a recurrent network; only RECURRENT_PPO can start from it"
             )
-        config.rl_module(model_config={**config.model_config, **settings})
+        if "network" not in config.model_config:
+            config.rl_module(model_config={**config.model_config, **settings})
 
 
 def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: Path) -> None:
@@ -102,9 +104,8 @@ def load_into_network(network: nn.Module, weights: Weights, path: Path) -> None:
         weights = weights | {name: _Q_TO_LOGIT_SCALE * one for name, one in heads.items()}
     if missing := [name for name in wanted if name not in weights]:
         raise ValueError(
-            f"start_from: {path} has no {missing[0]}; PPO, RLLIB_PPO and DISTIL can start from "
-            "all policies of built-in networks, DQN and APEX can start from policies of DQN or "
-            "APEX, and RECURRENT_PPO and custom networks can start from their own checkpoints"
+            f"start_from: {path} has no {missing[0]}; DQN, APEX, RECURRENT_PPO and custom networks "
+            "need a policy of the same kind of network"
         )
     for name, one in wanted.items():
         if weights[name].shape != one.shape:
