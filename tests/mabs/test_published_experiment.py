@@ -189,23 +189,29 @@ def test_trainings_of_more_than_a_day_are_not_cut(
     assert estimator.call_args.kwargs["max_run"] > 60 * 2000
 
 
+@pytest.mark.parametrize(("minutes", "starts"), [(1.0, 0), (2.0, 2)])
 @pytest.mark.parametrize("status", ["Failed", "Stopped"])
 def test_a_failed_or_stopped_job_does_not_end_the_experiment(
-    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    status: str,
+    minutes: float,
+    starts: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """An interrupted experiment has started the jobs, which train for one minute."""
     downloaded: list[Path] = []
+    started: list[str] = []
     experiment = command._Experiment.__new__(command._Experiment)
-    experiment._x_column, experiment._simulated, experiment._minutes = ACCOUNT_X, False, 1.0
-    monkeypatch.setattr(
-        experiment,
-        "_start",
-        lambda arm, _: SimpleNamespace(latest_training_job=SimpleNamespace(name=arm.name)),
-    )
+    experiment._x_column, experiment._simulated, experiment._minutes = ACCOUNT_X, False, minutes
+    monkeypatch.setattr(experiment, "_start", lambda _, name: started.append(name))
     statuses = {ARMS[1].name: status, ARMS[2].name: "Completed"}
     experiment._session = SimpleNamespace(
         sagemaker_client=SimpleNamespace(
             describe_training_job=lambda TrainingJobName: {  # noqa: N803  (the name of AWS)
-                "TrainingJobStatus": statuses[TrainingJobName]
+                "TrainingJobStatus": statuses[TrainingJobName],
+                "HyperParameters": {"minutes": "1.0"},
+                "ModelArtifacts": {"S3ModelArtifacts": "s3://bucket/model.tar.gz"},
             }
         )
     )
@@ -213,6 +219,7 @@ def test_a_failed_or_stopped_job_does_not_end_the_experiment(
     runs = {arm.name: tmp_path / arm.name for arm in ARMS}
     assert experiment.run([*ARMS[1:3]], runs, TITLES)
     assert f"{TITLES[ARMS[1].name]} has {status.lower()}: " in capsys.readouterr().out
+    assert len(started) == starts
     with_artifacts = ARMS[1:3] if status == "Stopped" else ARMS[2:3]
     assert downloaded == [tmp_path / arm.name for arm in with_artifacts]
 

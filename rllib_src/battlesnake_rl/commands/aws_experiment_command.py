@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -133,9 +134,10 @@ class _Experiment:
     def run(self, arms: list[Arm], runs: dict[str, Path], titles: dict[str, str]) -> bool:
         """Run the trainings that are not complete, and return whether one has failed or stopped.
 
-        Simulated trainings run in turn, and real trainings run at the same time.
+        Simulated trainings run in turn, and real trainings run at the same time. The jobs of an
+        interrupted experiment in an account are found by their names.
         """
-        started: list[tuple[Arm, Any]] = []
+        started: list[Arm] = []
         failed = False
         for arm in arms:
             minutes = published_experiment.trained_minutes(runs[arm.name], self._x_column)
@@ -143,18 +145,34 @@ class _Experiment:
             if minutes >= self._minutes or reason:
                 log_line(f"{titles[arm.name]}: {reason or f'complete, {minutes:.1f} minutes'}")
                 continue
-            started.append((arm, self._start(arm, runs[arm.name].name)))
+            name = runs[arm.name].name
+            if self._simulated or minutes or not self._is_started(name):
+                self._start(arm, name)
             if self._simulated:
-                failed |= self._wait(*started.pop(), titles[arm.name]) != "Completed"
-        for arm, estimator in started:
-            status = self._wait(arm, estimator, titles[arm.name])
-            failed |= status != "Completed"
-            if status != "Failed":  # A failed job has no model artifacts.
-                download_artifacts(estimator, runs[arm.name])
+                job = self._wait(name, titles[arm.name])
+                failed |= job["TrainingJobStatus"] != "Completed"
+            else:
+                started.append(arm)
+        for arm in started:
+            job = self._wait(runs[arm.name].name, titles[arm.name])
+            failed |= job["TrainingJobStatus"] != "Completed"
+            if job["TrainingJobStatus"] != "Failed":  # A failed job has no model artifacts.
+                data = job["ModelArtifacts"]["S3ModelArtifacts"]
+                finished = SimpleNamespace(model_data=data, sagemaker_session=self._session)
+                download_artifacts(finished, runs[arm.name])
         return failed
 
-    def _start(self, arm: Arm, job_name: str) -> Any:
-        """Start the jobs of a training, and return the estimator of the first job."""
+    def _is_started(self, name: str) -> bool:
+        """Return whether the account has a job of this name and duration."""
+        try:
+            job = self._session.sagemaker_client.describe_training_job(TrainingJobName=name)
+        except ClientError:
+            return False
+        minutes = float(job.get("HyperParameters", {}).get("minutes", "nan"))
+        return minutes == self._minutes
+
+    def _start(self, arm: Arm, job_name: str) -> None:
+        """Start the jobs of a training."""
         from sagemaker.rl import RLEstimator
 
         duration = "driver_cpu_minutes" if self._simulated else "minutes"
@@ -187,11 +205,9 @@ class _Experiment:
         # The first job writes the curves.
         for estimator, suffix in zip(estimators, ("", f"-{SECONDARY_JOB}"), strict=False):
             estimator.fit(wait=False, job_name=job_name + suffix)
-        return estimators[0]
 
-    def _wait(self, arm: Arm, estimator: Any, title: str) -> str:
-        """Show the progress of a training until it ends, and return the status of its job."""
-        name = estimator.latest_training_job.name
+    def _wait(self, name: str, title: str) -> Any:
+        """Show the progress of a training until it ends, and return the description of its job."""
         layout = "{desc} {percentage:3.0f}%|{bar}| {n:.1f} of {total:g} minutes{postfix}"
         with tqdm(
             total=self._minutes, desc=title, bar_format=layout, mininterval=10, disable=None
@@ -221,4 +237,4 @@ class _Experiment:
         status = str(job["TrainingJobStatus"])
         if status != "Completed":
             log_line(f"{title} has {status.lower()}: {job.get('FailureReason') or name}")
-        return status
+        return job
