@@ -328,10 +328,13 @@ def test_equal_instances_meet_in_the_bucket() -> None:
 def test_two_jobs_share_the_processors() -> None:
     values = {"s3_bucket": "other", "rl_num_instances_secondary": 1}
     (first,) = _make_instances(request(1, rl_cluster_type="primary", **values), Path("p"))
-    (second,) = _make_instances(request(1, rl_cluster_type="secondary", **values), Path("s"))
+    # `set_hyperparameters` encodes the value twice.
+    (second,) = _make_instances(request(1, rl_cluster_type='"secondary"', **values), Path("s"))
     assert first.cpus | second.cpus == os.sched_getaffinity(0)
     assert first.cpus.isdisjoint(second.cpus) or len(os.sched_getaffinity(0)) == 1
     assert first.hyperparameters["s3_bucket"] == "other"
+    # The script itself reports the missing hyperparameter.
+    assert _make_instances(request(1, rl_cluster_type="primary"), Path("p"))
 
 
 GROUPS = """

@@ -277,16 +277,16 @@ def read_sm_hps(environ: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise HyperparameterError(f"SM_HPS must be a JSON object, got {given!r}")
     return {
-        name: _decode_twice_encoded(value)
+        name: decode_twice_encoded(value)
         for name, value in given.items()
         if not name.startswith(_SERVICE_PREFIXES)
     }
 
 
-def _decode_twice_encoded(value: Any) -> Any:
+def decode_twice_encoded(value: Any) -> Any:
     """Return a string without the second JSON encoding of `Framework.set_hyperparameters`.
 
-    >>> _decode_twice_encoded('"APEX"'), _decode_twice_encoded("APEX"), _decode_twice_encoded(2)
+    >>> decode_twice_encoded('"APEX"'), decode_twice_encoded("APEX"), decode_twice_encoded(2)
     ('APEX', 'APEX', 2)
     """
     return parse_value(value) if isinstance(value, str) and value[:1] == '"' else value

@@ -26,7 +26,7 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from battlesnake_gym.common.temporary_dirs import temporary_dir
-from sagemaker_rl.job.hyperparameters import parse_value
+from sagemaker_rl.job.hyperparameters import decode_twice_encoded, parse_value
 from sagemaker_rl.job.job_environment import (
     CHECKPOINT_DIR,
     HOMOGENEOUS_GROUP,
@@ -220,9 +220,12 @@ def _check_buckets(estimator: Any) -> Iterator[str]:
     session = estimator.sagemaker_session
     s3 = session.boto_session.client("s3")
     region = session.boto_region_name
-    given = estimator.hyperparameters()
+    given = {
+        name: decode_twice_encoded(json.loads(estimator.hyperparameters().get(name, "null")))
+        for name in ("s3_bucket", "aws_region")
+    }
     # The training script itself rejects malformed values.
-    rendezvous = str(json.loads(given.get("s3_bucket", "null")) or "").removeprefix("s3://")
+    rendezvous = str(given["s3_bucket"] or "").removeprefix("s3://")
     named = {
         "output_path": estimator.output_path,
         "code_location": estimator.code_location,
@@ -253,11 +256,10 @@ def _check_buckets(estimator: Any) -> Iterator[str]:
                 f"{argument}: the bucket {bucket} is in {where}, but the job runs in {region}; use "
                 f"a bucket in {region}, such as {session.default_bucket()}"
             )
-    aws_region = json.loads(given.get("aws_region", "null"))
-    if aws_region not in (None, region):
+    if given["aws_region"] not in (None, region):
         yield (
-            f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; set "
-            f"aws_region to {region}"
+            f"hyperparameter aws_region is {given['aws_region']}, but the job runs in {region}; "
+            f"set aws_region to {region}"
         )
 
 

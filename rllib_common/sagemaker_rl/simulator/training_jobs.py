@@ -24,7 +24,7 @@ from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
 from battlesnake_gym.common.temporary_dirs import temporary_dir
-from sagemaker_rl.job.hyperparameters import HyperparameterError, parse_value
+from sagemaker_rl.job.hyperparameters import HyperparameterError, decode_twice_encoded, parse_value
 from sagemaker_rl.job.job_environment import (
     CHECKPOINT_DIR,
     HOMOGENEOUS_GROUP,
@@ -437,10 +437,11 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     }
     groups = _get_instance_groups(request)
     count = sum(group["InstanceCount"] for group in groups)
-    before = 1 if hyperparameters.get("rl_cluster_type") == SECONDARY_JOB else 0
+    kind = decode_twice_encoded(hyperparameters.get("rl_cluster_type"))
+    before = 1 if kind == SECONDARY_JOB else 0
     total = before + count
-    if "rl_cluster_type" in hyperparameters and before == 0:
-        total += int(hyperparameters["rl_num_instances_secondary"])
+    if kind is not None and before == 0:
+        total += int(hyperparameters.get("rl_num_instances_secondary", 0))
     elif count > 1:
         # Simulated host names do not resolve, so the instances find the head node through S3.
         bucket, _ = split_s3_uri(request["OutputDataConfig"]["S3OutputPath"])
