@@ -306,10 +306,11 @@ def read_options(rest: Iterable[str]) -> dict[str, str]:
         if not word.startswith("--"):
             raise HyperparameterError(f"unexpected argument {word!r}")
         name, equals, value = word.removeprefix("--").partition("=")
-        following = value if equals else next(words, None)
-        if following is None:
-            raise HyperparameterError(f"{word} needs a value")
-        values[name] = following
+        if not equals and (value := next(words, "--")).startswith("--"):
+            raise HyperparameterError(
+                f"{word} needs a value, or is misspelled; see --help for the options"
+            )
+        values[name] = value
     return values
 
 
