@@ -87,7 +87,15 @@ def test_dashed_lines_mark_the_claims(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_no_curves_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert experiment("--dir", str(tmp_path / "none"), "--draw-only") == 2
-    assert re.search("none has no curves", capsys.readouterr().err)
+    assert re.search("none has no curves; leave out --draw-only", capsys.readouterr().err)
+
+
+def test_trainings_that_all_fail_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_Experiment", MagicMock())
+    assert experiment("--dir", str(tmp_path / "none")) == 2
+    assert re.search("none has no curves; see the lines above", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

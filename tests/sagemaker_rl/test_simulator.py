@@ -75,6 +75,15 @@ def test_hardware_that_torch_does_not_support_is_a_warning(
     assert re.search(r"ml\.p3\.2xlarge.* 7\.0.* use ml\.g4dn", warnings[0])
 
 
+def test_a_folder_that_cannot_be_made_is_the_failure_reason(
+    job: Any, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(session.sagemaker_client, "_folder", tmp_path / "file")
+    with pytest.raises(ValueError, match=r"InternalServerError: NotADirectoryError: .*file/"):
+        job().fit()
+
+
 def test_a_job_runs_and_delivers(
     job: Any,
     tmp_path: Path,

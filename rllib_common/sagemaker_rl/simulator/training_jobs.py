@@ -23,6 +23,7 @@ from botocore.exceptions import ClientError
 from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from sagemaker_rl.job.hyperparameters import HyperparameterError, decode_twice_encoded, parse_value
 from sagemaker_rl.job.job_environment import (
@@ -249,7 +250,7 @@ class TrainingJob(BackgroundJob):
             self._failure, status = str(error), JOB_FAILED
         except Exception as error:
             self._append_log_line(traceback.format_exc())
-            self._failure, status = f"InternalServerError: {error!r}", JOB_FAILED
+            self._failure, status = f"InternalServerError: {describe_exception(error)}", JOB_FAILED
             self.kill()
         for timer in self._timers:
             timer.cancel()

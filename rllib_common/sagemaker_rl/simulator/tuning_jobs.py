@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from battlesnake_gym.common.exceptions import describe_exception
 from sagemaker_rl.simulator.training_jobs import (
     JOB_COMPLETED,
     JOB_FAILED,
@@ -113,7 +114,7 @@ class _TuningJob(BackgroundJob):
                 status = JOB_FAILED
                 self._failure = f"No training job has reported {self._objective['MetricName']!r}"
         except Exception as error:
-            status, self._failure = JOB_FAILED, f"InternalServerError: {error!r}"
+            status, self._failure = JOB_FAILED, f"InternalServerError: {describe_exception(error)}"
         self._set_final_status(status)
 
     def _run_training_job(self, name: str) -> None:

@@ -100,7 +100,8 @@ def main(argv: list[str] | None = None) -> int:
             if published_experiment.trained_minutes(run, x_column) > 0
         }
         if not drawn:
-            return print_error(_PROG, f"{folder} has no curves; leave out --draw-only")
+            hint = "leave out --draw-only" if arguments.draw_only else "see the lines above"
+            return print_error(_PROG, f"{folder} has no curves; {hint}")
         published_experiment.draw(drawn, titles, folder / _GRAPH_FILE, x_column)
     except ValueError as error:
         return print_error(_PROG, error)
