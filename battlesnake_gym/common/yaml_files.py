@@ -27,13 +27,18 @@ class YamlError(ValueError):
 class _LimitedLoader(yaml.SafeLoader):
     """A safe YAML loader that rejects repeated keys and limits the size of merged mappings."""
 
+    repeated: list[str] | None = None
+    """Keys that are repeated, if they are not rejected; the last value is used."""
+
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Parse a mapping, in which the last of two equal keys would win silently."""
         node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:
             name = key.tag, str(key.value)
-            if name in seen:
+            if name in seen and self.repeated is not None:
+                self.repeated.append(str(key.value))
+            elif name in seen:
                 problem = f"the key {key.value!r:.60} is repeated; omit one"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             seen.add(name)
@@ -55,17 +60,23 @@ _LimitedLoader.add_implicit_resolver(
 )
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path, repeated: list[str] | None = None) -> Any:
     """Return the content of a YAML file.
 
+    Args:
+        path: The file.
+        repeated: List to which repeated keys are added; None to reject them.
+
     Raises:
-        YamlError: If the file is not YAML.
+        YamlError: If the file is not YAML, or a key is repeated.
         ValueError: If the file is too long.
         OSError: If the file cannot be read.
     """
     data = read_bounded(path, _MAX_YAML_BYTES)
     try:
-        return yaml.load(data, _LimitedLoader)
+        loader = _LimitedLoader(data)
+        loader.repeated = repeated
+        return loader.get_single_data()
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise YamlError(f"{path} is not YAML: {_describe_error(error)}") from error
 

@@ -174,6 +174,8 @@ def test_files_of_the_kit_are_translated(
     for name in ("num_sgd_iter", "checkpoint_freq", "horizon", "num_workers", "vf_clip_param"):
         (line,) = [line for line in lines if re.search(rf"\b{name}\b", line)]
         assert re.search("left out|now called|is .inf", line)
+    assert "observation_filter is repeated: the last value is used" in lines
+    assert "rl.training.config.num_gpus_per_worker 0 is left out" in out.out + out.err
     assert not [line for line in lines if re.search(r"\b(gamma|clip_param|grad_clip)\b", line)]
 
 

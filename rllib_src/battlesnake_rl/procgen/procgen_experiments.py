@@ -46,16 +46,18 @@ def load_experiment(experiment: str) -> tuple[dict[str, Any], list[str]]:
         ValueError: If the experiment does not exist, or if its file is invalid.
     """
     path = experiments.find_experiment(experiment, EXPERIMENT_DIR)
-    content = read_yaml(path)
+    repeated: list[str] = []  # The kit's impala-baseline.yaml repeats keys.
+    content = read_yaml(path, repeated)
     if not isinstance(content, dict) or len(content) != 1:
         raise ValueError(f"{path} must contain one experiment: a name with its settings below it")
     (body,) = content.values()
     if faults := _find_errors(body):
         raise ValueError(f"{path} cannot be run: {'; '.join(faults)}")
     try:
-        return kit_settings.translate_file(_to_hyperparameters(body))
+        values, messages = kit_settings.translate_file(_to_hyperparameters(body))
     except HyperparameterError as error:
         raise ValueError(f"{path} cannot be run: {error}") from None
+    return values, [*(f"{key} is repeated: the last value is used" for key in repeated), *messages]
 
 
 def _find_errors(body: Any) -> list[str]:
