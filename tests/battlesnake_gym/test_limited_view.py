@@ -21,7 +21,7 @@ from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.mdp import masks, observations
-from battlesnake_gym.rules import State
+from battlesnake_gym.rules import Snake, State
 from battlesnake_gym.snakes import Decision, engine_code
 
 FORMS = [None, HIDDEN_CELL]
@@ -295,6 +295,21 @@ def test_built_in_opponents_of_the_engine_see_no_further(radius: int | None, equ
         games.builtin_choices(np.array([[engine_code("hungry"), 0]], np.uint8), found)
         choices.append(int(found[0, 0]))
     assert (choices[0] == choices[1]) == equal
+
+
+@pytest.mark.parametrize("ruleset", ["standard", "wrapped"])
+@pytest.mark.parametrize(("head", "chosen"), [((10, 7), 0b1000), ((14, 7), 0b1101)])
+def test_the_hunter_of_the_engine_hunts_only_visible_heads(
+    ruleset: str, head: tuple[int, int], chosen: int
+) -> None:
+    bodies = [(7, 7), (7, 6), (7, 5)], [head, (13, 7)], [(1, 12), (0, 12)]
+    state = State(9, 15, 15, [Snake(str(seat), body) for seat, body in enumerate(bodies)])
+    game = Game(ruleset, "", Settings(view_radius=5))
+    games = Games(1, width=15, height=15, num_snakes=3, game=game)
+    games.load(0, state)
+    found = np.zeros((1, 3), np.uint8)
+    games.builtin_choices(np.array([[engine_code("hunter"), 0, 0]], np.uint8), found)
+    assert found[0, 0] == chosen
 
 
 @pytest.mark.parametrize("name", snakes.names())

@@ -109,14 +109,16 @@ static double food(const View *view, int own, int target) {
     return ours > any ? ours : any;
 }
 
-/* Returns the discount of the distance to the nearest opponent among the shorter opponents, or
+/* Returns the discount of the distance to the nearest visible head among the shorter opponents, or
  * among all other opponents. */
 static double closeness(const View *view, int own, int target, bool to_the_shorter) {
     const Snake *snakes = view->record->snakes;
     int nearest = -1;
     for (int seat = 0; seat < view->record->num_snakes && target != NOWHERE; seat++) {
         bool shorter = snakes[seat].length < snakes[own].length;
-        if (seat == own || !snakes[seat].alive || shorter != to_the_shorter) continue;
+        if (seat == own || !snakes[seat].alive || shorter != to_the_shorter ||
+            !head_is_visible(&snakes[seat]))
+            continue;
         int apart = cells_apart(view->rules, view->record, target, snakes[seat].x, snakes[seat].y);
         if (nearest < 0 || apart < nearest) nearest = apart;
     }
