@@ -6,6 +6,7 @@ Food always uses the random number stream of the official engine.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -115,21 +116,25 @@ class PythonGames(GameArrays):
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
         self._observers[slot] = observation, out, complete
         for i in range(self.num_games):
-            self._update_observations(i, restart=True)
+            self._update_observations(i, restart=True, slots=[slot])
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the masks of ``kind`` to ``out``; see `engine.EngineGames.action_mask`."""
         _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
         masks.write_masks(self.game, self._states, kind, out)
 
-    def _update_observations(self, i: int, restart: bool = False) -> None:
+    def _update_observations(
+        self, i: int, restart: bool = False, slots: Iterable[int] | None = None
+    ) -> None:
         """Update the observations of game ``i``.
 
         Args:
             i: Index of the game.
             restart: Whether to clear the stacked turns before the current position.
+            slots: Outputs to update; None updates all outputs.
         """
-        for observation, out, complete in self._observers.values():
+        for slot in self._observers if slots is None else slots:
+            observation, out, complete = self._observers[slot]
             if restart:
                 out[i] = 0
             for seat, snake in enumerate(self._states[i].snakes):

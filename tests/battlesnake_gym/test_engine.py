@@ -495,6 +495,18 @@ def test_observations_are_kept_in_the_last_registered_array(games_type: Any) -> 
     np.testing.assert_array_equal(second[1], left[1])
 
 
+def test_another_output_does_not_clear_the_stacked_turns(games_type: Any) -> None:
+    games = games_type(1, num_snakes=2)
+    games.reset(np.array([1]))
+    stack, planes = observations.get({"frame_stack": 2}), observations.get("planes")
+    seen, other = (np.zeros((1, 2, *one.shape(11, 11)), np.uint8) for one in (stack, planes))
+    games.observe(stack, seen)
+    games.step(np.zeros((1, 2), np.uint8))
+    before = seen.copy()
+    games.observe(planes, other, 1)
+    np.testing.assert_array_equal(seen, before)
+
+
 def test_a_map_that_cannot_continue_raises(games_type: Any) -> None:
     game = Game(ruleset="solo", map="hz_scatter")
     games = games_type(1, width=7, height=7, num_snakes=1, game=game)

@@ -301,20 +301,24 @@ static uint8_t *observation_at(const Batch *batch, const RegisteredObservation *
     return (uint8_t *)registered->out.view.buf + (size_t)game * size;
 }
 
-/* Writes all observations of a game. If `before`, the record of the previous turn, is not NULL, the
- * function writes only the changes. */
-static void write_observations(const Batch *batch, const Record *before, Py_ssize_t index) {
+/* Writes one registered output of a game. If `before`, the record of the previous turn, is not NULL,
+ * the function writes only the changes. */
+static void write_observation(const Batch *batch, const RegisteredObservation *registered,
+                              const Record *before, Py_ssize_t index) {
+    if (!registered->out.object) return;
     Game game = batch_game(batch, index);
-    for (const RegisteredObservation *registered = batch->observations;
-         registered < batch->observations + MAX_OBSERVATIONS; registered++) {
-        if (!registered->out.object) continue;
-        const Observation *observation = &registered->observation;
-        uint8_t *out = observation_at(batch, registered, index);
-        if (batch->rules.view_reach && !observation->complete)
-            observe_limited_game(observation, &game, before, out);
-        else
-            observe_game(observation, &batch->layout, before, game.record, out);
-    }
+    const Observation *observation = &registered->observation;
+    uint8_t *out = observation_at(batch, registered, index);
+    if (batch->rules.view_reach && !observation->complete)
+        observe_limited_game(observation, &game, before, out);
+    else
+        observe_game(observation, &batch->layout, before, game.record, out);
+}
+
+/* Writes all registered outputs of a game; see write_observation(). */
+static void write_observations(const Batch *batch, const Record *before, Py_ssize_t index) {
+    for (int place = 0; place < MAX_OBSERVATIONS; place++)
+        write_observation(batch, &batch->observations[place], before, index);
 }
 
 /* Prefetches memory of later games that is seldom in the cache: food lists and observation planes.
@@ -560,7 +564,9 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
     batch->observations[place] = (RegisteredObservation){out, observation};
     PyThreadState *thread;
     if (begin_work(batch, &thread) < 0) return NULL;
-    for (Py_ssize_t i = 0; i < batch->num_games; i++) write_observations(batch, NULL, i);
+    /* The other outputs keep their stacked turns. */
+    for (Py_ssize_t i = 0; i < batch->num_games; i++)
+        write_observation(batch, &batch->observations[place], NULL, i);
     end_work(batch, thread);
     Py_RETURN_NONE;
 }
