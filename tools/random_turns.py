@@ -18,6 +18,7 @@ from battlesnake_gym.engine import _engine
 from battlesnake_gym.engine.engine import FOOD_RNGS, Games
 from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
+from battlesnake_gym.snakes import ENGINE_SNAKES
 
 
 def random_games(rand: random.Random) -> Any:
@@ -106,7 +107,7 @@ class RandomPlayer:
         return played
 
     def read_outputs(self) -> None:
-        """Request all observations and action masks in random order.
+        """Request all observations and action masks in random order, and built-in moves.
 
         The engine updates the observation arrays on the following turns.
         """
@@ -124,6 +125,8 @@ class RandomPlayer:
                 games.observe(observation, out)
         for kind in masks.KINDS:
             games.action_mask(kind, self.mask)
+        kinds = self.rand.integers(0, 1 + len(ENGINE_SNAKES), games.alive.shape).astype(np.uint8)
+        games.builtin_moves(kinds, np.zeros_like(kinds))
 
     def import_damaged_positions(self) -> None:
         """Import exported positions unchanged, and with corrupted 32-bit words."""
