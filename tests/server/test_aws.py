@@ -155,6 +155,11 @@ def test_what_cannot_be_is_refused_first(
         ([path, "--color", "blue"], "color .*#rrggbb.* 'blue'"),
         ([path, "--layer", "nowhere.zip"], r"nowhere\.zip"),
         ([path, "--budget", "20"], "--budget .*without --budget-email"),
+        ([path, "--budget-email", "jane"], "BudgetEmail must be an email address, .*'jane'"),
+        ([path, "--budget", "20000", "--budget-email", "a@b.c"], "BudgetDollars .* 10000, got"),
+        ([path, "--author", "Jörg"], "Author must be letters, .*'Jörg'"),
+        ([path, "--bucket", "of.mine"], r"CodeBucket must be .*'of\.mine'"),
+        ([path, "--with-notebook", "git@x.org:y"], "RepositoryUrl must be an https .*'git@x"),
         ([path, "--console-link", "--simulate"], "--console-link .*with --simulate"),
         ([path, "--with-notebook", "https://x.org", "--simulate"], "--simulate"),
     ):

@@ -11,7 +11,7 @@ from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.aws import layer
 from battlesnake_server.aws.publishing import DEFAULT_NAME, is_published, publish
-from battlesnake_server.aws.stacks import Account, check_name, snake_bucket
+from battlesnake_server.aws.stacks import Account, check_name, check_parameters, snake_bucket
 from battlesnake_server.bundle import CUSTOMIZATION_FORMATS, Bundle, check_customization
 
 PROG = "battlesnake-gym aws deploy"
@@ -74,6 +74,25 @@ def check_options(options: argparse.Namespace) -> None:
         raise ValueError(
             "--with-notebook excludes --simulate: the simulated AWS has no nested stacks"
         )
+    check_parameters(_template(options), _given_parameters(options))
+
+
+def _template(options: argparse.Namespace) -> str:
+    """Return the name of the stack's template."""
+    return "everything" if options.with_notebook else "snake"
+
+
+def _given_parameters(options: argparse.Namespace) -> dict[str, str]:
+    """Return the parameters of the template that the options contain."""
+    values = {
+        "SnakeName": options.name,
+        **{name.capitalize(): getattr(options, name) for name in CUSTOMIZATION_FORMATS},
+        "BudgetEmail": options.budget_email,
+        "BudgetDollars": str(options.budget),
+        "RepositoryUrl": options.with_notebook,
+        "CodeBucket": options.bucket,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def deploy(account: Account, options: argparse.Namespace) -> str:
@@ -91,19 +110,13 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
     bucket = options.bucket or account.bucket_name(options.name)
     account.ensure_bucket(bucket, create=options.bucket is None)
     account.upload_templates(bucket)
-    values = {
+    values = _given_parameters(options) | {
         "CodeBucket": bucket,
         "LayerKey": _upload_layer(account, bucket, options.layer),
         "BundleKey": account.upload_file(Path(options.bundle), bucket, "bundles"),
-        "SnakeName": options.name,
-        **{name.capitalize(): getattr(options, name) for name in CUSTOMIZATION_FORMATS},
-        "BudgetEmail": options.budget_email,
-        "BudgetDollars": str(options.budget),
     }
-    template = "snake"
+    template = _template(options)
     if options.with_notebook:
-        template = "everything"
-        values["RepositoryUrl"] = options.with_notebook
         values["BucketName"] = f"{account.bucket_name(options.name)}-training"[:63].rstrip("-")
     if options.console_link:
         return account.quick_create_url(bucket, template, options.name, values)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import boto3
+import yaml
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -233,6 +234,27 @@ def check_name(name: str) -> None:
             f"--name {name!r} is invalid; use up to 20 lower-case letters, digits and hyphens, "
             "a letter first"
         )
+
+
+def check_parameters(template: str, values: Mapping[str, str]) -> None:
+    """Check parameters of a template as CloudFormation does.
+
+    Raises:
+        ValueError: If a value is invalid.
+    """
+    text = find_deployment_file(f"cloudformation/{template}.yaml").read_text()
+    section = text[text.index("Parameters:") : text.index("Resources:")].partition("Conditions:")[0]
+    rules = yaml.safe_load(section)["Parameters"]
+    for name, value in values.items():
+        rule = rules[name]
+        if rule["Type"] == "Number":
+            valid = rule["MinValue"] <= float(value) <= rule["MaxValue"]
+            wanted = f"between {rule['MinValue']} and {rule['MaxValue']}"
+        else:
+            valid = bool(re.fullmatch(rule["AllowedPattern"], value))
+            wanted = rule["ConstraintDescription"]
+        if not valid:
+            raise ValueError(f"{name} must be {wanted}, got {value!r}")
 
 
 def account_from_environment() -> Account:
