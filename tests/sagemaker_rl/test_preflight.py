@@ -235,6 +235,8 @@ def test_two_jobs_need_an_endpoint_for_s3(job: Any, session: Any) -> None:
         "security_group_ids": ["sg-1"],
     }
     preflight.check(job(hyperparameters={"rl_cluster_type": "primary"}, **network))
+    spot = {"use_spot_instances": True, "max_run": 60, "max_wait": 60}
+    preflight.check(job(hyperparameters={"rl_cluster_type": "secondary"}, **network, **spot))
     other = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=other, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
     rejected(

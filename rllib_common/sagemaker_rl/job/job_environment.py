@@ -46,6 +46,7 @@ A multiple such as ``8xlarge`` has eight times the vCPUs of ``xlarge``.
 
 _GPUS_BY_FAMILY = {
     "g": {12: 4, 24: 4, 48: 8},
+    "g7": {12: 2, 24: 4, 48: 8},
     "p2": {8: 8, 16: 16},
     "p3": {8: 4, 16: 8, 24: 8},
     "p4": {24: 8},
@@ -223,8 +224,8 @@ def num_instance_gpus(instance_type: str) -> int:
 
     Only instance types of the families g and p have GPUs.
 
-    >>> num_instance_gpus("ml.g5.2xlarge"), num_instance_gpus("ml.p6-b200.48xlarge")
-    (1, 8)
+    >>> num_instance_gpus("ml.g7e.12xlarge"), num_instance_gpus("ml.p6-b200.48xlarge")
+    (2, 8)
     >>> num_instance_gpus("ml.c5.xlarge")
     0
     """

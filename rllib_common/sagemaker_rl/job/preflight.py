@@ -30,6 +30,7 @@ from sagemaker_rl.job.hyperparameters import decode_twice_encoded, parse_value
 from sagemaker_rl.job.job_environment import (
     CHECKPOINT_DIR,
     HOMOGENEOUS_GROUP,
+    SECONDARY_JOB,
     assign_hosts,
     log_line,
     num_instance_gpus,
@@ -103,7 +104,9 @@ def _check_instances(estimator: Any) -> Iterator[str]:
                 f"max_wait must be at least max_run ({estimator.max_run} seconds) with spot "
                 f"instances, got {estimator.max_wait!r}"
             )
-        if not estimator.checkpoint_s3_uri:
+        # A secondary job writes no checkpoints.
+        kind = estimator.hyperparameters().get("rl_cluster_type", "")
+        if not estimator.checkpoint_s3_uri and SECONDARY_JOB not in kind:
             yield (
                 "use_spot_instances needs checkpoint_s3_uri, or an interrupted job starts from "
                 "scratch; use a unique key prefix in your bucket"
