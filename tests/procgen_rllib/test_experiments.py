@@ -12,6 +12,7 @@ import pytest
 from battlesnake_rl.mabs.experiments import experiment_names
 from battlesnake_rl.procgen import generalization
 from battlesnake_rl.procgen import procgen_experiments as experiments
+from battlesnake_rl.procgen.kit.kit_settings import translate_hyperparameters
 from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
 from sagemaker_rl.runs.launch import Launch
@@ -187,6 +188,17 @@ def test_the_kits_random_agent(plan: Plan, tmp_path: Path) -> None:
         "    model: {custom_preprocessor: MyPreprocessor}\n",
     )
     assert plan("-f", path).config.algo_class.__name__ == "RandomAgent"
+
+
+def test_a_users_file_replaces_the_kits_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"rl.training.config.model.custom_model": "impala_cnn_torch"}
+    assert translate_hyperparameters(given)[0] == {"custom_model": "impala_cnn"}
+    Path("models").mkdir()
+    Path("models/impala_cnn_torch.py").touch()
+    assert translate_hyperparameters(given)[0] == {"custom_model": "impala_cnn_torch"}
 
 
 def test_published_hyperparameters_are_taken(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

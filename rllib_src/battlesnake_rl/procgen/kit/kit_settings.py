@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX
@@ -110,6 +111,8 @@ def translate_hyperparameters(given: Mapping[str, Any]) -> tuple[dict[str, Any],
         messages.append(f"{name} is now called custom_options.{option}: {values[name]}")
         values["custom_options"] = {**values.get("custom_options", {}), option: values.pop(name)}
     for name, value in values.items():
+        if value == "impala_cnn_torch" and Path("models", f"{value}.py").exists():
+            continue  # The user may have changed the kit's network.
         if isinstance(value, str) and (name, value) in _RENAMED_VALUES:
             values[name] = _RENAMED_VALUES[name, value]
             messages.append(f"{name} {value} is now called {values[name]}")
