@@ -44,6 +44,15 @@ class _LimitedLoader(yaml.SafeLoader):
             seen.add(name)
         return node
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the value of a node, and name the line of a value that does not fit its tag."""
+        try:
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
+            kind = node.tag.rpartition(":")[2]
+            problem = f"{node.value!r:.60} is not a valid {kind}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge the mappings that ``<<`` refers to, up to `_MAX_YAML_KEYS` keys."""
         super().flatten_mapping(node)
@@ -77,7 +86,7 @@ def read_yaml(path: Path, repeated: list[str] | None = None) -> Any:
         loader = _LimitedLoader(data)
         loader.repeated = repeated
         return loader.get_single_data()
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ArithmeticError, ValueError) as error:
         raise YamlError(f"{path} is not YAML: {_describe_error(error)}") from error
 
 

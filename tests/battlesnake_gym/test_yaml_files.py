@@ -36,8 +36,11 @@ def test_encodings_of_editors(tmp_path: Path, encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"a: [", b"a: \xff", b"a: " + b"9" * 5000, b"[" * 30000, b"a: 2001-99-99"]
-)
+    "data",
+    [b"a: [", b"a: \xff", b"a: " + b"9" * 5000, b"[" * 30000, b"a: 2001-99-99", b"a: !!bool x",
+     b"a: !!int ''", b"a: !!timestamp x", b"a: " + b"59:" * 5000 + b"5.5", b'a: "\\UFFFFFFFF"',
+     b"%YAML " + b"1" * 5000],
+)  # fmt: skip
 def test_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(data)
@@ -47,12 +50,16 @@ def test_broken_file_is_named(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("indent", "problem"),
-    [("\t", "'.t'.* spaces"), ("a: tree\n  ", "key 'a' is repeated; omit one")],
+    [
+        ("\t", "'.t'.* spaces"),
+        ("a: tree\n  ", "key 'a' is repeated; omit one"),
+        ("b: !!bool x\n  ", "'x' is not a valid bool"),
+    ],
 )
 def test_a_problem_is_named_with_its_line_and_the_remedy(
     tmp_path: Path, indent: str, problem: str
 ) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(f"name: x\nsnakes:\n  {indent}a: hungry\n".replace("  \t", "\t"))
-    with pytest.raises(YamlError, match=rf"line [34].* column [13].*{problem}"):
+    with pytest.raises(YamlError, match=rf"line [34].* column [136].*{problem}"):
         read_yaml(path)
