@@ -21,6 +21,7 @@ import { Policy } from "./policy.js";
 const INT32_MIN = -(2 ** 31);
 const MAX_SNAKES = 16;
 const PROGRESS_MS = 100;
+const ROLLOUTS_PER_STEP = 36; // A message cancels a review after at most this number of rollouts.
 const CANCELED = "canceled";
 let messages = 0; // Number of messages that cancel a review.
 let module;
@@ -221,7 +222,13 @@ async function assessMove(turn, seat, onProgress) {
   const results = new Map([...new Set([...safeMoves(seat), move])].map((one) => [one, []]));
   let found = null;
   for (const games of MISTAKES.rounds) {
-    for (const [one, scores] of results) scores.push(...rolloutScores(turn, seat, one, games, 1 + scores.length));
+    for (const [one, scores] of results) {
+      for (const end = scores.length + games; scores.length < end;) {
+        const part = Math.min(ROLLOUTS_PER_STEP, end - scores.length);
+        scores.push(...rolloutScores(turn, seat, one, part, 1 + scores.length));
+        await onProgress();
+      }
+    }
     const scores = new Map([...results].map(([one, values]) => [one, mean(values)]));
     const others = [...scores.keys()].filter((one) => one !== move);
     const better = others.reduce((best, one) => (scores.get(one) > scores.get(best) ? one : best));
@@ -233,8 +240,6 @@ async function assessMove(turn, seat, onProgress) {
     const excess = (loss - MISTAKES.loss) / error;
     const enough = losses.length >= MISTAKES.minMistakeRollouts;
     if (excess < -MISTAKES.minStandardErrors || (enough && excess > MISTAKES.minStandardErrors)) break;
-    await onProgress();
-    goTo(turn);
   }
   return found;
 }
