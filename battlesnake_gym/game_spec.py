@@ -35,7 +35,7 @@ STANDARD_GAME = Game()
 
 
 class _RecordedSettings:
-    """Settings that add the name of each field that is read to ``names``."""
+    """Settings that record in ``names`` the name of each field that is read."""
 
     def __init__(self, settings: Settings, names: set[str]) -> None:
         self._settings = settings

@@ -79,7 +79,7 @@ def search_move(rand: random.Random, position: dict[str, Any]) -> None:
 def search_game(rand: random.Random, position: dict[str, Any]) -> None:
     """Search and play up to five turns.
 
-    The time limit of the searches makes decoupled MCTS continue the tree of the turn before.
+    The time limit of the searches makes decoupled MCTS continue the tree of the previous turn.
     """
     weights, network = np.array(Weights().to_array(), np.int32), load_builtin().network_bytes
     for _ in range(rand.randrange(6)):

@@ -37,9 +37,9 @@ def complete_bodies(
     A hidden run between two visible segments becomes the shortest hidden path between them. A
     hidden run at an end becomes one cell. A snake without visible segments is placed, with all
     segments stacked, on a hidden cell that is as far from ``head`` as possible. If no hidden cell
-    fits, the run is left out; the body of a completely hidden snake is then empty. Also left out
-    are runs between visible segments beyond the first `_MAX_JOINED_RUNS`, or on boards of more than
-    25x25 cells.
+    fits, the run is left out; the body of a completely hidden snake is then empty. Runs
+    between visible segments are also left out on boards of more than 25x25 cells, and beyond the
+    first `_MAX_JOINED_RUNS`.
 
     Args:
         game: Ruleset, and settings with a view radius.

@@ -31,7 +31,7 @@ class _LimitedLoader(yaml.SafeLoader):
     """Keys that are repeated, if they are not rejected; the last value is used."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Parse a mapping, in which the last of two equal keys would win silently."""
+        """Parse a mapping, and reject repeated keys, of which YAML would use the last."""
         node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:

@@ -127,7 +127,7 @@ class SeatedOpponents:
         return set(self._past_self[self._past_seats.any(-1)].tolist())
 
     def load_policies(self, opponents: Iterable[Opponent]) -> None:
-        """Load the policies among ``opponents``, and make each other snake once as a check.
+        """Load the policies among ``opponents``, and make every other snake once as a check.
 
         Raises:
             ValueError: If a policy does not fit (`seated_policy`), or a snake cannot play.

@@ -64,7 +64,7 @@ class _BaseVectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         autoreset_mode: AutoresetMode | str,
         render_mode: str | None,
     ) -> None:
-        """Create the sub-environments, of which number i is ``seats[i]`` of ``env_games[i]``."""
+        """Create the sub-environments; number i controls ``seats[i]`` of ``env_games[i]``."""
         if render_mode is not None:
             raise UnsupportedMode(
                 f"render_mode must be None for many games at once, got {render_mode!r}; "

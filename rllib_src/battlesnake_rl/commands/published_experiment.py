@@ -33,7 +33,7 @@ _LAST_FRACTION = 0.1
 _GAMES = {
     "num_snakes": 5,
     "board_size": 11,
-    # The baseline sees this turn and the turn before.
+    # The baseline sees this turn and the previous turn.
     "observation": "bordered-51s",
     "frame_stack": 2,
     "rewards": "starter-pack",
