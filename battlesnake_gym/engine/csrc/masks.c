@@ -86,7 +86,7 @@ int allowed_moves(const Layout *layout, const Rules *rules, const Record *record
 }
 
 /* Returns the opponents, as bits, that contest a cell beside the head of a snake. */
-static unsigned rivals_of(const Rules *rules, const Record *record, int seat) {
+static unsigned find_contestants(const Rules *rules, const Record *record, int seat) {
     const Snake *snake = &record->snakes[seat];
     return opponents_near(rules, record, opponents_of(record, seat), seat, snake->x, snake->y, 0,
                           2);
@@ -108,16 +108,16 @@ static int mask_seat(const Game *game, int seat, const uint8_t *parts, int num_p
     const Record *record = game->record;
     const Rules *rules = game->rules;
     RecordBuffer view;
-    unsigned rivals = wanted & FAULT_HEAD ? rivals_of(rules, record, seat) : 0;
-    if (rules->view_reach > 2 && !rules->wrapped) { /* the heads of all rivals are visible */
-        for (unsigned rest = rivals; rest; rest &= rest - 1)
-            if (seems_shorter(game, seat, __builtin_ctz(rest))) rivals ^= rest & -rest;
-    } else if (rules->view_reach && (rivals || !sees_neighbors(rules, record, seat))) {
+    unsigned contestants = wanted & FAULT_HEAD ? find_contestants(rules, record, seat) : 0;
+    if (rules->view_reach > 2 && !rules->wrapped) { /* the heads of all contestants are visible */
+        for (unsigned rest = contestants; rest; rest &= rest - 1)
+            if (seems_shorter(game, seat, __builtin_ctz(rest))) contestants ^= rest & -rest;
+    } else if (rules->view_reach && (contestants || !sees_neighbors(rules, record, seat))) {
         limit_view(game, seat, &view.record);
         record = &view.record;
-        rivals = wanted & FAULT_HEAD ? rivals_of(rules, record, seat) : 0;
+        contestants = wanted & FAULT_HEAD ? find_contestants(rules, record, seat) : 0;
     }
-    return moves_among(game->layout, rules, record, seat, parts, num_parts, rivals);
+    return moves_among(game->layout, rules, record, seat, parts, num_parts, contestants);
 }
 
 void mask_game(const Game *game, const uint8_t *parts, int num_parts, bool *out) {

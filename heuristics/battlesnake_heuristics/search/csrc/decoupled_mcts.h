@@ -149,18 +149,18 @@ static void evaluate_snakes(Search *search, const Position *before, const Positi
  * prior of move 0 is 1. */
 static void init_priors(const Search *search, const Position *pos, int s, const Bits *closed,
                         float *prior) {
-    int head = head_of(search, pos, s), rivals[MAX_SNAKES], count = 0;
+    int head = head_of(search, pos, s), heads[MAX_SNAKES], count = 0;
     float total = 0;
     /* Only the heads of equal or longer snakes within two steps can contest a cell. */
     for (int o = 0; o < search->request->snakes; o++)
         if (o != s && pos->snake[o].alive && pos->snake[o].length >= pos->snake[s].length &&
             steps_between(search, head, head_of(search, pos, o)) <= 2)
-            rivals[count++] = head_of(search, pos, o);
+            heads[count++] = head_of(search, pos, o);
     for (int move = 0; move < 4; move++) {
         int cell = search->next[head][move], is_contested = 0;
         if (cell == OFF_BOARD || bits_has(closed, cell)) continue;
         for (int i = 0; i < count; i++)
-            is_contested |= steps_between(search, cell, rivals[i]) == 1;
+            is_contested |= steps_between(search, cell, heads[i]) == 1;
         total += prior[move] = is_contested ? CONTESTED_CELL_PRIOR : 1;
     }
     for (int move = 0; move < 4 && total > 0; move++) prior[move] /= total;
