@@ -242,8 +242,8 @@ def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor
         forbidden = ~columns["next_mask"]
         # Double DQN: the network selects the next action, and the target network evaluates it.
         best = network(columns["next_obs"]).masked_fill(forbidden, -torch.inf).argmax(1)
-        worth = target(columns["next_obs"]).masked_fill(forbidden, -torch.inf)
-        future = worth.gather(1, best[:, None])[:, 0].nan_to_num(neginf=0.0)
+        q_target = target(columns["next_obs"]).masked_fill(forbidden, -torch.inf)
+        future = q_target.gather(1, best[:, None])[:, 0].nan_to_num(neginf=0.0)
         targets = columns["returns"] + columns["discount"] * future
     each = huber_loss(q_played, targets, reduction="none")
     return (columns["weights"] * each).mean(), (q_played.detach() - targets).abs()

@@ -78,10 +78,10 @@ def label_positions(games: SelfPlayBatch) -> Samples:
     weighted mean of the position's expected score and the label of the snake's next position. For
     the last position, the score of the game replaces the next label.
     """
-    asked = games.rows["kind"] != self_play.ROW_RANDOM
-    rows, game = games.rows[asked], games.game[asked]
+    searched = games.rows["kind"] != self_play.ROW_RANDOM
+    rows, game = games.rows[searched], games.game[searched]
     points = games.points[game, rows["seat"]]
-    chance = expected_scores(rows["value"], rows["living"], points)
+    scores = expected_scores(rows["value"], rows["living"], points)
     order = np.lexsort((rows["turn"], rows["seat"], game))
     label = np.empty(len(rows))
     later, whose = 0.0, (-1, -1)
@@ -90,12 +90,12 @@ def label_positions(games: SelfPlayBatch) -> Samples:
             whose = game[i], rows["seat"][i]
             # Eliminated snakes have no points, even in a game that reaches the turn limit.
             decided = games.finished[game[i]] or points[i] == 0
-            later = points[i] if decided else chance[i]
+            later = points[i] if decided else scores[i]
         if (
             rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM
         ):  # The outcome after a random move is not informative.
-            later = chance[i]
-        label[i] = later = (1 - TD_LAMBDA) * chance[i] + TD_LAMBDA * later
+            later = scores[i]
+        label[i] = later = (1 - TD_LAMBDA) * scores[i] + TD_LAMBDA * later
     rows = rows[order]
     return rows["inputs"], rows["living"], label[order].astype(np.float32)
 
@@ -108,19 +108,19 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
     values. Each number of living snakes has its own fit, because an advantage is less valuable
     among four snakes than in a duel.
     """
-    chance = np.zeros(len(values))
+    scores = np.zeros(len(values))
     for count in np.unique(living):
-        for low, high, usual in (
+        for low, high, default in (
             (-math.inf, -900_000, 0.0),
             (-900_000, 1 - MIN_PROVEN_VALUE, 0.25),
             (MIN_PROVEN_VALUE, math.inf, 1.0),
         ):
-            such = (living == count) & (values >= low) & (values < high)
+            chosen = (living == count) & (values >= low) & (values < high)
             # Five pseudo-games with the expected outcome regularize small samples.
-            chance[such] = (points[such].sum() + 5 * usual) / (such.sum() + 5)
-        such = (living == count) & (np.abs(values) < MIN_PROVEN_VALUE)
-        chance[such] = _fit_logistic_curve(values[such] / LOGIT_VALUE, points[such])
-    return chance
+            scores[chosen] = (points[chosen].sum() + 5 * default) / (chosen.sum() + 5)
+        chosen = (living == count) & (np.abs(values) < MIN_PROVEN_VALUE)
+        scores[chosen] = _fit_logistic_curve(values[chosen] / LOGIT_VALUE, points[chosen])
+    return scores
 
 
 def _fit_logistic_curve(value: Floats, points: Floats) -> Floats:
@@ -128,12 +128,12 @@ def _fit_logistic_curve(value: Floats, points: Floats) -> Floats:
 
     The prior is centered on slope 1 and bias 0.
     """
-    slope_and_bias = usual = np.array([1.0, 0.0])
+    slope_and_bias = default = np.array([1.0, 0.0])
     terms = np.stack([np.clip(value, -20, 20), np.ones_like(value)], 1)
     for _ in range(20):
-        chance = _sigmoid(terms @ slope_and_bias)
-        gradient = terms.T @ (points - chance) - (slope_and_bias - usual)
-        curvature = (terms.T * (chance * (1 - chance))) @ terms + np.eye(2)
+        scores = _sigmoid(terms @ slope_and_bias)
+        gradient = terms.T @ (points - scores) - (slope_and_bias - default)
+        curvature = (terms.T * (scores * (1 - scores))) @ terms + np.eye(2)
         slope_and_bias = slope_and_bias + np.clip(np.linalg.solve(curvature, gradient), -1, 1)
     return _sigmoid(max(slope_and_bias[0], 0.01) * value + slope_and_bias[1])
 

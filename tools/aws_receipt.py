@@ -282,11 +282,11 @@ def _wait_for_job(
     from sagemaker_rl.job.source_files import download_artifacts
 
     name = estimator.latest_training_job.name
-    asked = False
+    is_stopping = False
     while (described := _describe_job(place, name))["TrainingJobStatus"] not in _TERMINAL_STATUSES:
-        if job.stopped and not asked and "training_iteration=" in _read_job_log(place, name):
+        if job.stopped and not is_stopping and "training_iteration=" in _read_job_log(place, name):
             place.session.stop_training_job(name)
-            asked = True
+            is_stopping = True
         time.sleep(_POLL_INTERVAL_S)
     lines = _read_job_log(place, name).splitlines()
     seconds = described.get("BillableTimeInSeconds", described.get("TrainingTimeInSeconds", 0))

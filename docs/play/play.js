@@ -40,7 +40,7 @@ const graph = new Graph($("graph"));
 const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
 const state = {
   view: null, game: null, past: [], moves: [], keys: [], over: false, busy: false, replaying: null,
-  index: 0, assessments: new Map(), asked: new Set(), decisions: {}, mistakes: null, reviewing: false,
+  index: 0, assessments: new Map(), requested: new Set(), decisions: {}, mistakes: null, reviewing: false,
 };
 const current = () => state.past.at(-1);
 const atEnd = () => state.index === state.past.length - 1;
@@ -86,7 +86,7 @@ function startGame(game, moves = []) {
     return;
   }
   Object.assign(state, {
-    game, moves, past: [], keys: [], over: false, busy: true, assessments: new Map(), asked: new Set(),
+    game, moves, past: [], keys: [], over: false, busy: true, assessments: new Map(), requested: new Set(),
     mistakes: null, reviewing: false,
   });
   worker.postMessage({ start: game, moves });
@@ -179,8 +179,8 @@ function showWinProbabilities() {
   if (!assessment) {
     bar.replaceChildren();
     bar.setAttribute("aria-label", "Win probabilities: computing");
-    if (!state.asked.has(state.index)) worker.postMessage({ assess: state.index });
-    state.asked.add(state.index);
+    if (!state.requested.has(state.index)) worker.postMessage({ assess: state.index });
+    state.requested.add(state.index);
     return;
   }
   const probabilities = Object.fromEntries(Object.entries(assessment)
@@ -350,7 +350,7 @@ function receiveAnalysis(data) {
     showReview();
     showWinProbabilities();
   } else if (data.assessment) {
-    if (!state.asked.has(data.turn) && !state.reviewing) return true;
+    if (!state.requested.has(data.turn) && !state.reviewing) return true;
     if (!state.mistakes) state.assessments.set(data.turn, data.assessment);
     if (data.turn !== state.index) return true;
     showWinProbabilities();

@@ -379,8 +379,8 @@ class Launch:
         The method changes the configuration only if this machine has no GPU and the user did not
         configure the learner.
         """
-        asked = {"num_learners", "num_gpus_per_learner"} & self.overrides.keys()
-        if asked or config.num_gpus_per_learner or not gpus:
+        given = {"num_learners", "num_gpus_per_learner"} & self.overrides.keys()
+        if given or config.num_gpus_per_learner or not gpus:
             return
         config.learners(num_learners=1, num_gpus_per_learner=1)
         if self.launcher.plan_resources(config, cpus).gpus:

@@ -250,7 +250,7 @@ def _check_request(request: Mapping[str, Any]) -> None:
         raise ValueError("TrainingJobDefinitions cannot be simulated; give the tuner one estimator")
     resources = definition.get("HyperParameterTuningResourceConfig", {})
     strategy = config["Strategy"]
-    for asked, what, hint in (
+    for given, name, remedy in (
         (request.get("WarmStartConfig"), "WarmStartConfig", "leave out warm_start_config"),
         (request.get("Autotune"), "Autotune", "leave out autotune"),
         (
@@ -271,8 +271,8 @@ def _check_request(request: Mapping[str, Any]) -> None:
             "leave out checkpoint_s3_uri: jobs would resume each other's checkpoints",
         ),
     ):
-        if asked:
-            raise ValueError(f"{what} cannot be simulated; {hint}")
+        if given:
+            raise ValueError(f"{name} cannot be simulated; {remedy}")
     objective = config["HyperParameterTuningJobObjective"]["MetricName"]
     defined = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
     known = [one["Name"] for one in defined]

@@ -208,8 +208,8 @@ class DistilLearner(BatchedLearner):
     ) -> Tensor:
         """Return the cross-entropy to the expert's policy plus the weighted value loss."""
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
-        said = logits.log_softmax(-1).masked_fill(~batch[ACTION_MASK], 0.0)
-        policy_loss = -(_expert_policy(batch[_REGRETS]) * said).sum(-1).mean()
+        log_probs = logits.log_softmax(-1).masked_fill(~batch[ACTION_MASK], 0.0)
+        policy_loss = -(_expert_policy(batch[_REGRETS]) * log_probs).sum(-1).mean()
         vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[_VALUE_TARGETS])
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss
         best = (batch[_REGRETS].gather(-1, logits.argmax(-1, keepdim=True)) == 0).float().mean()

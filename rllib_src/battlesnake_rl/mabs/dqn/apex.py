@@ -68,10 +68,10 @@ class APEXConfig(DQNConfig):
         """
         if self.num_replay_shards is not None:
             return int(self.num_replay_shards)
-        worth = max(2, -(-self.num_env_runners // _ENV_RUNNERS_PER_SHARD))
+        wanted = max(2, -(-self.num_env_runners // _ENV_RUNNERS_PER_SHARD))
         capacity: int = super().replay_buffer_kwargs()["capacity"]
-        room = capacity // (_MIN_FRAGMENTS_PER_SHARD * self.max_fragment_obs())
-        return max(1, min(worth, room))
+        max_shards = capacity // (_MIN_FRAGMENTS_PER_SHARD * self.max_fragment_obs())
+        return max(1, min(wanted, max_shards))
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:
         """Return the constructor arguments of one shard's replay buffer."""

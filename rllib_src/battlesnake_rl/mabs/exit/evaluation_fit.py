@@ -114,17 +114,17 @@ def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points
     """
     out = np.zeros(len(values))
     for count in np.unique(living):
-        those = living == count
-        value, won = values[those].astype(float) / _VALUE_PER_LOGIT, points[those]
-        chance = np.zeros(len(value))
+        chosen = living == count
+        value, won = values[chosen].astype(float) / _VALUE_PER_LOGIT, points[chosen]
+        scores = np.zeros(len(value))
         for low, high, expected in _PROVEN_VALUE_SCORES:
             decided = (value >= low / _VALUE_PER_LOGIT) & (value < high / _VALUE_PER_LOGIT)
             # The prior counts as five samples, so the scores of a few games have little effect.
-            chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
+            scores[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
         open_ = np.abs(value) < _MIN_PROVEN_VALUE / _VALUE_PER_LOGIT
         slope, bias = _fit_logistic_curve(value[open_], won[open_])
-        chance[open_] = 1 / (1 + np.exp(-(slope * value[open_] + bias)))
-        out[those] = chance
+        scores[open_] = 1 / (1 + np.exp(-(slope * value[open_] + bias)))
+        out[chosen] = scores
     return out
 
 
@@ -136,9 +136,9 @@ def _fit_logistic_curve(value: Floats, won: Floats, steps: int = 20) -> tuple[fl
     beta = np.array([1.0, 0.0])
     design = np.stack([np.clip(value, -20, 20), np.ones_like(value)], axis=1)
     for _ in range(steps):
-        chance = 1 / (1 + np.exp(-np.clip(design @ beta, -30, 30)))
-        gradient = design.T @ (won - chance) - 1.0 * (beta - (1, 0))
-        curve = (design * (chance * (1 - chance))[:, None]).T @ design + np.eye(2)
+        scores = 1 / (1 + np.exp(-np.clip(design @ beta, -30, 30)))
+        gradient = design.T @ (won - scores) - 1.0 * (beta - (1, 0))
+        curve = (design * (scores * (1 - scores))[:, None]).T @ design + np.eye(2)
         step = np.linalg.solve(curve, gradient)
         beta += np.clip(step, -1, 1)
     return float(max(beta[0], 0.01)), float(beta[1])
@@ -164,11 +164,11 @@ def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> 
     points = games.points[game, rows["seat"]]
     # Eliminated snakes have no points, even in a game that reaches the turn limit.
     decided = games.finished[game] | (points == 0)
-    chance = expected_scores(rows["value"], rows["living"], points)
+    scores = expected_scores(rows["value"], rows["living"], points)
     order = np.lexsort((rows["turn"], rows["seat"], game))
     key = game[order].astype(np.int64) * 16 + rows["seat"][order]
     last = np.append(key[1:] != key[:-1], True)
-    ordered, kinds = chance[order], rows["kind"][order]
+    ordered, kinds = scores[order], rows["kind"][order]
     target = np.empty(len(order))
     following = 0.0
     ends = np.where(decided[order], points[order], ordered)

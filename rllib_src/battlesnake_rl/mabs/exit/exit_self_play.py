@@ -131,10 +131,10 @@ def _draw_players(
     earlier = sorted(networks_dir.glob("network-*.evaluation"))
     if drawn < 0.85 and earlier:
         path = earlier[rng.integers(len(earlier))]
-        rival = replace(latest, evaluation=Evaluation.load(path))
-        return [latest] * (snakes - others) + [rival] * others, list(range(snakes))
-    rival = replace(latest, evaluation=None, weights=_draw_weights(rng))
-    return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
+        opponent = replace(latest, evaluation=Evaluation.load(path))
+        return [latest] * (snakes - others) + [opponent] * others, list(range(snakes))
+    opponent = replace(latest, evaluation=None, weights=_draw_weights(rng))
+    return [latest] * (snakes - others) + [opponent] * others, list(range(snakes - others))
 
 
 def _draw_weights(rng: np.random.Generator) -> Weights:

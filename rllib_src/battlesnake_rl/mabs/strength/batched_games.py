@@ -82,39 +82,39 @@ def play_games_batched(
     }
     vector = make_vector_env(games, {**env_config, **others})
     random = np.random.default_rng(seed)
-    rivals, memory = SeatedOpponents(vector), SeatMemory(vector)
+    seated, memory = SeatedOpponents(vector), SeatMemory(vector)
     for game, names in enumerate(opponents):
         for seat, name in zip(np.delete(np.arange(seats), own_seats[game]), names, strict=True):
-            rivals.assign(game, int(seat), name, int(random.integers(2**31)))
+            seated.assign(game, int(seat), name, int(random.integers(2**31)))
     observations, infos = vector.reset(
         seed=int(random.integers(2**31)), options={"states": starts} if starts else None
     )
-    lanes = np.arange(games)
+    all_games = np.arange(games)
     playing = np.ones(games, dtype=np.bool_)
     played = _GameOutcomes(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
     while playing.any():
-        asked = np.flatnonzero(playing)
-        own = asked, own_seats[asked]
+        in_play = np.flatnonzero(playing)
+        own = in_play, own_seats[in_play]
         actions = np.zeros((games, seats), dtype=np.uint8)
         q_values = memory.call(values, own, observations[own])
         actions[own] = np.where(infos["action_mask"][own], q_values, -np.inf).argmax(-1)
         if rules:
-            for lane, said in zip(asked.tolist(), q_values, strict=True):
-                sits = int(own_seats[lane])
-                actions[lane, sits] = _apply_policy_rules(vector, lane, sits, said, rules)
-        rivals.move(actions, infos["alive"] & playing[:, None])
+            for game, scores in zip(in_play.tolist(), q_values, strict=True):
+                own_seat = int(own_seats[game])
+                actions[game, own_seat] = _apply_policy_rules(vector, game, own_seat, scores, rules)
+        seated.move(actions, infos["alive"] & playing[:, None])
         observations, _, _, truncations, infos = vector.step(actions)
         played.turns_alive[playing] = infos["turn"][playing]
-        survived = infos["cause"][lanes, own_seats] == 0
+        survived = infos["cause"][all_games, own_seats] == 0
         cut = truncations.any(-1)
-        rivals_alive = infos["cause"] == 0
-        rivals_alive[lanes, own_seats] = False
+        opponents_alive = infos["cause"] == 0
+        opponents_alive[all_games, own_seats] = False
         # Some rulesets continue a game in which only the policy's snake is alive.
-        over = vector.games.over | ~rivals_alive.any(-1)
+        over = vector.games.over | ~opponents_alive.any(-1)
         ended = playing & (over | cut | ~survived)
         played.won[ended] = (survived & ~cut)[ended]
-        all_out = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
-        played.drawn[ended] = np.logical_or(all_out, cut)[ended]
+        all_eliminated = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
+        played.drawn[ended] = np.logical_or(all_eliminated, cut)[ended]
         playing &= ~ended
         on_finished(int(ended.sum()))
     return played
@@ -124,7 +124,7 @@ def _apply_policy_rules(
     vector: VectorBattlesnake,
     game: int,
     seat: int,
-    said: NDArray[np.float32],
+    scores: NDArray[np.float32],
     rules: Sequence[PipelineStep],
 ) -> int:
     """Return the index of the action that the policy rules choose for one snake."""
@@ -133,7 +133,7 @@ def _apply_policy_rules(
     filters = policy_rules.policy_filters(vector.action_mask_kind)
     facing = np.full(len(MOVES), vector.games.facing[game, seat])
     moves = [MOVES[a] for a in vector.observation.absolute_actions(np.arange(len(MOVES)), facing)]
-    values = dict(zip(moves, said.tolist(), strict=True))
+    values = dict(zip(moves, scores.tolist(), strict=True))
     with snakes.named_errors("the policy with these rules"):
         return moves.index(
             policy_rules.apply_policy_rules(values, board.limited(), rules, filters).move
