@@ -134,8 +134,8 @@ class Engine:
             self.process.stdin.flush()
             response = json.loads(self.process.stdout.readline())
         except (OSError, ValueError) as error:
-            said = f"no response to {json.dumps(message)[:80]}: {error}"
-            raise _EngineFailedError(said) from error
+            problem = f"no response to {json.dumps(message)[:80]}: {error}"
+            raise _EngineFailedError(problem) from error
         finally:
             timer.cancel()
         if not isinstance(response, dict):
@@ -289,8 +289,8 @@ def play_recording(engine: Engine, recording: Recording) -> _Outcome:
         for before, frame in pairwise(frames):
             is_later = before is not frames[0]
             if is_later and not reload_each_turn and "over" not in lacks and got["over"]:
-                said = "over, but the recording continues"
-                return make_outcome("differs", _RULE_BY_FIELD["over"], said)
+                problem = "over, but the recording continues"
+                return make_outcome("differs", _RULE_BY_FIELD["over"], problem)
             turn = frame["t"]
             if is_later and reload_each_turn:
                 request_position({"load": header, "state": before})
@@ -302,19 +302,19 @@ def play_recording(engine: Engine, recording: Recording) -> _Outcome:
     except _RejectedError as error:
         if "refused" in error.response:
             return make_outcome("refused", "refused", str(error.response["refused"]))
-        said = f"the engine cannot continue: {error.response['error']}"
-        return make_outcome("differs", "none", said)
+        problem = f"the engine cannot continue: {error.response['error']}"
+        return make_outcome("differs", "none", problem)
     if "over" in lacks:
         return make_outcome("agrees")
     # At the turn limit, the recorder stops without a check whether the game is over.
     at_cap = end["reason"] == "cap" and turn - frames[0]["t"] == header["maxTurns"]
     if got["over"] != (end["reason"] == "over") and not (at_cap and got["over"]):
-        said = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
-        return make_outcome("differs", _RULE_BY_FIELD["over"], said)
+        problem = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
+        return make_outcome("differs", _RULE_BY_FIELD["over"], problem)
     crash = end["reason"] == "panic" and not reload_each_turn
     if crash and "error" not in engine.request({"step": frame["m"]}):
-        said = "the official engine crashes on the next turn, this engine does not"
-        return make_outcome("differs", "none", said)
+        problem = "the official engine crashes on the next turn, this engine does not"
+        return make_outcome("differs", "none", problem)
     return make_outcome("agrees")
 
 

@@ -215,8 +215,8 @@ class Editor(_BoardWidget):
                 self.decision = snakes.make(self.name.value)(board.copy(), MOVE_TIME_S)
             self.reasons.value = reasons_table(self.decision)
         except Exception as error:  # A strategy under development can raise any exception.
-            said = str(error) if isinstance(error, ValueError) else repr(error)
-            self.reasons.value = f"<b style='color: #b00020'>{escape(said)}</b>"
+            message = str(error) if isinstance(error, ValueError) else repr(error)
+            self.reasons.value = f"<b style='color: #b00020'>{escape(message)}</b>"
 
     def _play_turn(self) -> None:
         """Play one turn in which the selected strategy moves all snakes."""

@@ -54,9 +54,9 @@ def _arrival_middleware(application: WsgiApplication) -> WsgiApplication:
 
     def set_arrival_time(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         context = environ.get("apig_wsgi.request_context") or {}
-        asked = context.get("timeEpoch")
-        if isinstance(asked, int | float):
-            waited = time.time() - asked / 1000
+        arrived_ms = context.get("timeEpoch")
+        if isinstance(arrived_ms, int | float):
+            waited = time.time() - arrived_ms / 1000
             if 0 < waited < _MAX_REQUEST_AGE_S:
                 environ["server.arrived"] = time.perf_counter() - waited
         return application(environ, start_response)

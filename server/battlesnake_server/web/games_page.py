@@ -127,13 +127,14 @@ def index() -> str:
         games = session.scalars(query.order_by(StoredGame.id.desc()).options(seats)).all()
         names = session.scalars(select(Seat.snake).distinct().order_by(Seat.snake)).all()
         names = [name for name in names if isinstance(name, str)]
-    asked = {"tournament": tournament, "snake": snake or None, "ending": ending or None}
-    asked |= {name: request.args.get(name) or None for name in ("from", "to")}
+    filters = {"tournament": tournament, "snake": snake or None, "ending": ending or None}
+    filters |= {name: request.args.get(name) or None for name in ("from", "to")}
     return render_template(
         "arena_games.html",
-        games=games, total=total, page=page, pages=pages, asked=asked, choices=list_tournaments(),
-        names=names, endings=_RESULT_LABELS | ENDING_LABELS, error=error, filtered=bool(conditions),
-        is_readable=functools.partial(is_readable, with_latencies=False), colors=PALETTE,
+        games=games, total=total, page=page, pages=pages, filters=filters, names=names,
+        choices=list_tournaments(), endings=_RESULT_LABELS | ENDING_LABELS, error=error,
+        filtered=bool(conditions), is_readable=functools.partial(is_readable, with_latencies=False),
+        colors=PALETTE,
     )  # fmt: skip
 
 

@@ -123,20 +123,20 @@ def _find_run(runs: list[RunView], name: str) -> RunView:
 def _chart_variables(runs: list[RunView]) -> dict[str, Any]:
     """Return the template variables of the charts, which both pages use."""
     axis, span = _requested_axis(), _requested_span()
-    asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SMOOTHING_SPANS}
-    return asked | {"charts": charts.build_charts(runs, axis, span)}
+    variables = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SMOOTHING_SPANS}
+    return variables | {"charts": charts.build_charts(runs, axis, span)}
 
 
 def _requested_axis() -> str:
     """Return the axis in the query parameter ``?axis=``, or the default axis."""
-    asked = request.args.get("axis", _DEFAULT_AXIS)
-    return asked if asked in charts.AXES else _DEFAULT_AXIS
+    axis = request.args.get("axis", _DEFAULT_AXIS)
+    return axis if axis in charts.AXES else _DEFAULT_AXIS
 
 
 def _requested_span() -> int:
     """Return the span in the query parameter ``?span=``, or the default span."""
-    asked = request.args.get("span", _DEFAULT_SPAN, int)
-    return asked if asked in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
+    span = request.args.get("span", _DEFAULT_SPAN, int)
+    return span if span in charts.SMOOTHING_SPANS else _DEFAULT_SPAN
 
 
 def serve(runs: RunsView, options: argparse.Namespace) -> int:
