@@ -212,7 +212,7 @@ class Editor(_BoardWidget):
             self.picture.value = drawing.svg(board)
             self.board = board
             if board.you_id is not None and board.you.alive:
-                self.decision = snakes.make(self.name.value)(board.copy(), MOVE_TIME_S)
+                self.decision = snakes.make(self.name.value)(board.copy().limited(), MOVE_TIME_S)
             self.reasons.value = reasons_table(self.decision)
         except Exception as error:  # A strategy under development can raise any exception.
             message = str(error) if isinstance(error, ValueError) else repr(error)

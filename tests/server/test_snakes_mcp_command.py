@@ -72,7 +72,12 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
             name = str(game.relative_to(tmp_path))
             assert "turns" in await call(client, "analyze", game=name)
             await call(client, "explain_loss", game=name, file="mine.py")
-            assert "win probability" in await call(client, "analyze", position="A . . . B")
+            complete = await call(client, "analyze", position="> A . . B <\n. . . . . *")
+            assert "win probability" in complete
+            limited = await call(
+                client, "analyze", position="view_radius=1 turn=5\n> A . . B <\n. . . . . *"
+            )
+            assert limited != complete  # The snakes do not see each other.
             assert "mine" in await call(client, "ladder", file="mine.py", minutes=0.05)
 
     anyio.run(work)

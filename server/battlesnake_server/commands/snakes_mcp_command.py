@@ -29,6 +29,7 @@ from battlesnake_gym.boards.board import Board, BoardError
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.snake_spec import SnakeSpec
+from battlesnake_heuristics.analysis.mistakes import sample_positions
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_server import sandbox
 from battlesnake_server.commands.snakes_check_command import write_template
@@ -301,7 +302,8 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             )
         try:
             board = Board.from_text(position)
-            analysis = await asyncio.to_thread(PositionAnalyzer().analyze, board)
+            samples = next(sample_positions([board], {snake.id for snake in board.living}))
+            analysis = await asyncio.to_thread(PositionAnalyzer().analyze, board, samples)
         except (BoardError, ValueError) as error:
             example = str(Board.new(5, 5, ["a", "b"]))
             return _format_reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
