@@ -33,7 +33,15 @@ from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.rules.stages import eliminate
-from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
+from battlesnake_gym.rules.state import (
+    MAX_HEALTH,
+    START_LENGTH,
+    Game,
+    Point,
+    Settings,
+    Snake,
+    State,
+)
 
 MAX_READABLE_BOARD_SIZE = 100
 """Maximum width and height of a board in a request, in cells.
@@ -42,13 +50,10 @@ The limit bounds the memory use of a malicious request.
 """
 
 _MAX_READABLE_SNAKES = 64
-"""Maximum number of snakes that are read if errors are collected.
+"""Maximum number of snakes that are completed, and that are read if errors are collected.
 
 The value is four times the limit for a game.
 """
-
-_MAX_LENGTH = MAX_READABLE_BOARD_SIZE**2
-"""Maximum length of a snake whose stacked segments are added."""
 
 _MAX_INT32 = (1 << 31) - 1
 """Maximum absolute value of an integer in a request.
@@ -491,12 +496,12 @@ def _complete_view(
 
 
 def _unstack(snake: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a snake whose body has ``length`` segments.
+    """Return a snake whose body has ``length`` segments if at most `START_LENGTH` are missing.
 
     Some engines list stacked segments once. The last segments of a body are the stacked ones.
     """
     body, length = list(snake["body"]), snake.get("length")
-    if type(length) is not int or not body or not len(body) < length <= _MAX_LENGTH:
+    if type(length) is not int or not body or not 0 < length - len(body) <= START_LENGTH:
         return snake
     return {**snake, "body": body + body[-1:] * (length - len(body))}
 

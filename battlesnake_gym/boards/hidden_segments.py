@@ -54,23 +54,23 @@ def complete_bodies(
     def neighbors(cell: Point) -> set[Point]:
         return {step for move in MOVES if (step := shape.step(cell, move))}
 
-    taken = {cell for body in sent for cell in body if cell is not None}
-    hidden = {
+    unseen = {
         (x, y)
         for x in range(state.width)
         for y in range(state.height)
-        if (x, y) not in taken and not is_visible((x, y), head, view_radius)
+        if not is_visible((x, y), head, view_radius)
     }
+    # A set of sent cells could contain many integers with the same hash.
+    hidden = unseen.difference(*sent)
     free = set(hidden)
     supported = state.width * state.height <= MAX_SIZE**2
     runs = iter(range(_MAX_JOINED_RUNS if supported else 0))
     joined = [_join_runs(body, free, hidden, neighbors, runs) for body in sent]
     bodies = [_extend_ends(body, free, hidden, neighbors) for body in joined]
-    for index in range(len(sent)):
-        if not bodies[index] and free and None in sent[index]:
-            farthest = max(sorted(free), key=lambda cell: distance(cell, head))
-            free.remove(farthest)
-            bodies[index] = [farthest]
+    lost = [index for index, body in enumerate(bodies) if not body and None in sent[index]]
+    farthest = sorted(sorted(free), key=lambda cell: -distance(cell, head)) if lost else []
+    for index, cell in zip(lost, farthest, strict=False):
+        bodies[index] = [cell]
     return [_stack(before, body) for before, body in zip(sent, bodies, strict=True)]
 
 
@@ -127,7 +127,7 @@ def _extend_ends(
     ends = [end for end, cell in ((len(cells), body[-1]), (0, body[0])) if cell is None]
     added: dict[int, list[Point]] = {}
     for end in sorted(ends, key=lambda end: len(around[end] & free)):
-        candidates = around[end] - set(cells).union(*added.values())
+        candidates = around[end].difference(cells, *added.values())
         options = candidates & free, candidates, around[end]
         added[end] = next((sorted(cells)[:1] for cells in options if cells), [])
         free -= set(added[end])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 import time
 from typing import Any
 
@@ -180,6 +181,24 @@ def test_stacked_segments_that_are_sent_once_are_read() -> None:
     for snake in (seen["you"], seen["board"]["snakes"][0]):
         snake["body"], snake["length"] = [{"x": 5, "y": 5}, {"x": 5, "y": 6}], 5
     assert Board.from_api(seen).you.body == [(5, 5)] + 4 * [(5, 6)]
+
+
+@pytest.mark.parametrize(
+    "snakes",
+    [
+        [{"body": [None]}] * 10_000,
+        [{"id": "me", "body": [{"x": 0, "y": 0}], "length": 10_000}] * 1000,
+        [{"id": "b", "body": [{"x": i * sys.hash_info.modulus, "y": 0} for i in range(10_000)]}],
+    ],
+    ids=["hidden snakes", "unlisted segments", "equal hashes"],
+)
+def test_the_time_for_a_malicious_request_is_bounded(snakes: list[Any]) -> None:
+    seen = limit_view(request(example(), "me"), 2)
+    seen["board"] |= {"width": 100, "height": 100, "snakes": snakes}
+    before = time.process_time()
+    board = Board.from_api(seen, errors=[])
+    assert time.process_time() - before < 0.2
+    assert len(board.snakes) <= 65
 
 
 @pytest.mark.parametrize(("radius", "read"), [(5.0, 5), (2.7, 2), (0, 0)])
