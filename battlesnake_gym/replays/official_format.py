@@ -92,8 +92,13 @@ def parse_game_file(
         solo = len(frames[0].snakes) < 2
         game = board_json.parse_game(head, UNKNOWN_SEED, solo)
         first = Board.from_state(frames[0], game)
-    latencies = ({snake.id: snake.latency for snake in frame.snakes} for frame in frames[1:])
-    known = [{"latency": parse_latencies_ms(texts)} for texts in latencies]
+    known = [
+        {
+            "latency": parse_latencies_ms({snake.id: snake.latency for snake in frame.snakes}),
+            "shouts": {snake.id: snake.shout for snake in frame.snakes if snake.shout},
+        }
+        for frame in frames[1:]
+    ]
     return first, list(zip(frames[1:], known, strict=True)), last_heads
 
 

@@ -294,7 +294,7 @@ def test_format_1_is_read() -> None:
 
 
 def visible(board: Board) -> object:
-    living = [(s.id, s.name, s.body, s.health) for s in board.living]
+    living = [(s.id, s.name, s.shout, s.body, s.health) for s in board.living]
     return board.turn, living, board.food, board.hazards
 
 
