@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import secrets
 import subprocess
@@ -68,8 +69,9 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     options = command.parse_args(argv)
+    path: Path | None = options.replay
     try:
-        check_replaceable(options.replay, Replay.stream)
+        check_replaceable(path, Replay.stream)
         replay, opponents = _new_game(options)
         if not any(map(snakes.may_use_time, options.snakes, opponents.values())):
             command.reject_given(options, ["move_time"], "on snakes that do not search")
@@ -81,11 +83,12 @@ def main(argv: list[str] | None = None) -> int:
                 try:
                     quits = _play_game(replay, opponents, options.move_time / 1000, keys)
                 finally:
-                    if options.replay is not None:
-                        replay.save(options.replay)
-                if quits or not _offer_rematch(replay, options.replay, keys):
+                    if path is not None:
+                        replay.save(path)
+                if quits or not _offer_rematch(replay, path, keys):
                     return 0
                 replay, opponents = _new_game(options)
+                path = path and _unused_path(options.replay)
     except (ValueError, OSError) as error:
         return print_error(_COMMAND, error)
 
@@ -112,6 +115,14 @@ def _new_game(options: argparse.Namespace) -> tuple[Replay, dict[str, snakes.Str
     return Replay(board, info={"played": "in a terminal"}), opponents
 
 
+def _unused_path(path: Path) -> Path:
+    """Return ``path`` or, if it exists, the first unused path with a number in its name."""
+    suffix = "".join(path.suffixes)
+    names = (f"{path.name.removesuffix(suffix)}-{number}{suffix}" for number in itertools.count(2))
+    paths = itertools.chain([path], map(path.with_name, names))
+    return next(unused for unused in paths if not unused.exists())
+
+
 def _offer_rematch(replay: Replay, path: Path | None, keys: Iterator[str]) -> bool:
     """Offer a rematch, an analysis and the replay's file; return whether to play again."""
     sys.stdout.write(f"{_END_HINTS}\n")
@@ -121,7 +132,7 @@ def _offer_rematch(replay: Replay, path: Path | None, keys: Iterator[str]) -> bo
             return key == "r"
         if key in ("a", "s"):
             if path is None:
-                path = Path(f"game-{replay.game.seed}.jsonl.gz")
+                path = _unused_path(Path(f"game-{replay.game.seed}.jsonl.gz"))
                 replay.save(path)
             sys.stdout.write(f"saved as {path}\n")
             sys.stdout.flush()
@@ -154,7 +165,8 @@ def parser() -> Parser:
         "for each game)")  # fmt: skip
     add("--move-time", type=milliseconds, default=100, metavar="MS",
         help="thinking time of each opponent per move, in milliseconds")  # fmt: skip
-    add("--replay", type=output_file, metavar="FILE", help="save the game to this file")
+    add("--replay", type=output_file, metavar="FILE",
+        help="save the game to this file; a number is added for a rematch")  # fmt: skip
     return parser
 
 

@@ -152,6 +152,17 @@ def test_play_offers_a_rematch_with_a_new_seed(
         assert text in out
 
 
+def test_a_rematch_keeps_the_saved_game(
+    play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed = ("w\n" * 12 + "s\nr\n") * 2
+    for options, name in ((("--replay", "a.jsonl"), "a{}.jsonl"), ((), "game-3{}.jsonl.gz")):
+        assert play(typed, "hungry", "--seed", 3, *options)[0] == 0
+        assert all(Replay.load(name.format(number)).last.is_over() for number in ("", "-2"))
+    assert not Replay.load("a-3.jsonl").turns
+
+
 def test_play_shows_only_what_the_view_radius_allows(play: Play, tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     options = "--seed", 3, "--view-radius", 1, "--replay", path
