@@ -59,6 +59,23 @@ def test_who_walks_into_the_wall_loses_and_who_may_not_beats_a_snake_that_may() 
     assert sum(masked) >= 20  # of 24
 
 
+def test_an_elimination_on_the_last_turn_is_a_loss() -> None:
+    first = start(Game(seed=2), 11, 11, ["me", "it", "other"])
+    hits_wall_on = first.height - first.snakes[0].head[1]
+    for limit in (hits_wall_on - 1, hits_wall_on):
+        played = batched_games.play_games_batched(
+            upwards,
+            UNMASKED | {"max_turns": limit},
+            [("cautious", "cautious")],
+            np.array([0]),
+            1,
+            starts=[first],
+        )
+        assert played.turns_alive == limit
+        assert not played.won
+        assert played.drawn == (limit < hits_wall_on)
+
+
 def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 

@@ -106,7 +106,7 @@ def play_games_batched(
         observations, _, _, truncations, infos = vector.step(actions)
         played.turns_alive[playing] = infos["turn"][playing]
         survived = infos["cause"][all_games, own_seats] == 0
-        cut = truncations.any(-1)
+        cut = truncations[all_games, own_seats]  # False if the policy's snake is eliminated.
         opponents_alive = infos["cause"] == 0
         opponents_alive[all_games, own_seats] = False
         # Some rulesets continue a game in which only the policy's snake is alive.
