@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import re
 import signal
@@ -408,6 +409,20 @@ def test_keyboard_player_steers(empty: Pages) -> None:
         time.sleep(0.02)
     wait_until_over(client, game_id)
     assert press("left") == (200, {"over": True})
+
+
+def test_keyboard_player_steers_alone_in_a_solo_game(empty: Pages) -> None:
+    _, begun = begin(empty, snakes=["random"], ruleset="solo", seed=3)
+    game_id, key = begun["game"], begun["page"].partition("?key=")[2]
+    deaths: list[dict[str, Any]] = []
+    for turn, move in enumerate(itertools.cycle(("up", "left", "down", "right")), 1):
+        empty.client.post(f"/game/{game_id}/press", json={"key": key, "move": move})
+        game = empty.client.get(f"/game/{game_id}/data?since={turn - 1}&wait").get_json()
+        assert (game["over"], game["frames"][-1]["turn"]) == (False, turn)
+        if deaths:
+            break
+        deaths = game["deaths"]
+    empty.client.post(f"/game/{game_id}/stop", json={})
 
 
 def test_game_with_turn_delay_does_not_wait_for_keys(empty: Pages) -> None:

@@ -193,7 +193,8 @@ class GameManager:
         """
         keyboard_player = None
         if request.keyboard_player is not None:
-            keyboard_player = KeyboardPlayer(request.turn_delay_s, alone=not request.snakes)
+            is_solo = request.game_spec.game.is_solo or not request.snakes
+            keyboard_player = KeyboardPlayer(request.turn_delay_s, is_solo=is_solo)
         game = _ManagedGame(request, keyboard_player, visitor)
         with self._lock:
             own = sum(other.visitor == visitor for other in self._games.values())
