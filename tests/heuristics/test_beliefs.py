@@ -147,6 +147,15 @@ def test_a_memory_that_begins_in_the_middle_draws_a_snake_as_long_as_you() -> No
     assert {sample.snake("snake_1").length for sample in samples} == {8}
 
 
+def test_the_memory_for_snakes_as_long_as_you_is_bounded() -> None:
+    board = start(3, radius=0, snakes=8)
+    board.turn, board.you_id = 9, "snake_0"
+    board.you.body = [board.you.head] * 600
+    mind = Beliefs()
+    mind.sample(board.limited(), SAMPLES)
+    assert sum(len(one.body) for found in mind._hypotheses.values() for one in found) < 10_000
+
+
 def test_repeated_and_late_requests_do_not_change_later_samples() -> None:
     board, rng = start(3), random.Random(3)
     seen = []

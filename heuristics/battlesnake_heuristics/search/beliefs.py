@@ -161,7 +161,8 @@ class _Scene:
         """
         completed = [self.cell(point) for point in snake.body]
         seen = self.see(completed)
-        longest = max([len(completed), *(len(one.body) for one in known)])
+        lengths = [len(one.body) for one in known] or [self.board.you.length]
+        longest = max(len(completed), *lengths)
         count = min(_MAX_HYPOTHESES, 1 + _MAX_SEGMENTS // (longest * len(self.opponents)))
         moved: dict[_Hypothesis, float] = {}
         if is_next:
