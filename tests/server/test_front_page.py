@@ -104,10 +104,12 @@ def test_a_page_keeps_so_much_and_no_larger_boards(monkeypatch: Any) -> None:
     played(client, 12)
     assert 1 <= len(shown(client)["game"]["frames"]) < 12
     huge = Board.new(11, 11, ["you", "it"], game=Game(id="huge")).to_api("you")
-    huge["board"] |= {"width": 60, "height": 60}
-    client = create_app({"SNAKE": "hungry"}).test_client()
-    assert client.post("/move", json=huge).status_code == 200
-    assert shown(client)["game"].get("id") != "huge"
+    dead = [{"id": str(i), "health": 0, "body": [{"x": 0, "y": 0}]} for i in range(20)]
+    for more in ({"width": 60, "height": 60}, {"snakes": dead}):
+        client = create_app({"SNAKE": "hungry"}).test_client()
+        sent = huge | {"board": huge["board"] | more}
+        assert client.post("/move", json=sent).status_code == 200
+        assert shown(client)["game"].get("id") != "huge"
 
 
 def test_a_browser_sees_it_play(quiet: Browser) -> None:

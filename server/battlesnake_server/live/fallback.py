@@ -23,7 +23,7 @@ _MAX_NORMAL_CELLS, _MAX_NORMAL_SNAKES = 25 * 25, 16
 def is_normal_size(board: Board) -> bool:
     """Return whether rules can evaluate ``board`` within milliseconds."""
     return (
-        board.width * board.height <= _MAX_NORMAL_CELLS and len(board.living) <= _MAX_NORMAL_SNAKES
+        board.width * board.height <= _MAX_NORMAL_CELLS and len(board.snakes) <= _MAX_NORMAL_SNAKES
     )
 
 

@@ -87,8 +87,8 @@ class FeaturedGame:
                 self._add_frame(board, None)
             self._over, self._version = True, self._version + 1
 
-    def to_dict(self, since: int, version: int, moves: str = "") -> dict[str, Any]:
-        """Return the game as a dict in the format of `battlesnake_server.replay_json`.
+    def to_json(self, since: int, version: int, moves: str = "") -> str:
+        """Return the game as JSON text in the format of `battlesnake_server.replay_json`.
 
         Args:
             since: Index of the first frame to return.
@@ -108,11 +108,9 @@ class FeaturedGame:
                     target=self._play_example_game, args=(factory, moves), daemon=True
                 ).start()
             since = since if version == self._version else 0
-            texts = [texts[self._over] for texts in self._frames[since:]]
-            return {
-                **self._header, "version": self._version, "over": self._over, "from": since,
-                "frames": [json.loads(text) for text in texts],
-            }  # fmt: skip
+            frames = [texts[self._over] for texts in self._frames[since:]]
+            status = {"version": self._version, "over": self._over, "from": since}
+            return replay_json.chunk_to_json({**self._header, **status}, frames)
 
     def _start_game(self, key: Key, board: Board) -> None:
         """Replace the featured game with a new game."""

@@ -5,11 +5,12 @@ The page shows the customization, the featured game and the latency of the snake
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
 
-from flask import Blueprint, Response, abort, current_app, jsonify, render_template_string, request
+from flask import Blueprint, Response, abort, current_app, render_template_string, request
 
 from battlesnake_server import replay_json
 from battlesnake_server.live.live_metrics import Metrics
@@ -50,10 +51,9 @@ def current_game(base: str = "") -> Response:
     moves = request.args.get("moves", "")
     if not re.fullmatch("[udlr]{0,400}", moves):
         abort(400, "moves must contain up to 400 letters u, d, l and r")
-    return jsonify(
-        game=snake.featured_game.to_dict(max(0, since), version, moves),
-        moves=_move_statistics(snake.metrics),
-    )
+    game = snake.featured_game.to_json(max(0, since), version, moves)
+    statistics = json.dumps(_move_statistics(snake.metrics))
+    return Response(f'{{"game": {game}, "moves": {statistics}}}', mimetype="application/json")
 
 
 def _move_statistics(metrics: Metrics) -> dict[str, Any]:
