@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+from battlesnake_gym.boards.board import Board
+from battlesnake_server.live.app import create_app
 from battlesnake_server.live.parse_gate import OVERSIZED_BODY_BYTES, ParseGate
 
 
@@ -29,3 +31,15 @@ def test_the_smallest_body_is_next() -> None:
     assert parsed == sorted(sizes)
     with gate.admit(OVERSIZED_BODY_BYTES + 1):
         pass
+
+
+def test_the_end_of_the_featured_game_waits() -> None:
+    snake, key = create_app({"SNAKE": "hungry"}).extensions["live_snake"], ("game", "a")
+    body, size = Board.new(7, 7, ["a", "b"]).to_api("a"), OVERSIZED_BODY_BYTES + 1
+    snake.move(key, body, time.perf_counter())
+    ending = threading.Thread(target=snake.end, args=(key, body, size))
+    with snake.parse_gate.admit(size):
+        ending.start()
+        ending.join(0.5)
+        assert ending.is_alive()
+    ending.join()

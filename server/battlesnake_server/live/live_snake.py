@@ -126,14 +126,15 @@ class LiveSnake:
             log.exception("%s cannot be shown on the page", session.name)
         return decision
 
-    def end(self, key: Key, body: Mapping[str, Any]) -> None:
-        """Delete the session of a finished game.
+    def end(self, key: Key, body: Mapping[str, Any], body_bytes: int = 0) -> None:
+        """Delete the session of a finished game; `move` describes the arguments.
 
         The featured game remains on the page.
         """
         if self.featured_game.key == key:
             session, last = self.sessions.get_or_create(key), None
-            with session.lock, contextlib.suppress(BoardError):
+            gate = self.parse_gate.admit(body_bytes)
+            with gate, session.lock, contextlib.suppress(BoardError):
                 last = Board.from_api(body, tracker=session.eliminations, errors=[])
             self.featured_game.end(key, last)
         self.sessions.delete(key)

@@ -83,7 +83,7 @@ def move() -> Response:
 def end() -> Response:
     """Handle ``/end``: delete the session of a game."""
     body = _parse_body()
-    _get_live_snake().end(_session_key(body), body)
+    _get_live_snake().end(_session_key(body), body, request.content_length or 0)
     return jsonify({})
 
 
