@@ -56,15 +56,15 @@ class FixedNodesSearch:
 
     Args:
         search: The search to limit.
-        nodes: Nodes per move, 1 or more.
+        nodes: Nodes per move, 1 to 2147483647.
 
     Raises:
-        ValueError: If ``nodes`` is less than 1.
+        ValueError: If ``nodes`` is out of range.
     """
 
     def __init__(self, search: NodeLimitedStrategy, nodes: int) -> None:
-        if nodes < 1:
-            raise ValueError(f"nodes must be 1 or more, got {nodes}")
+        if not 1 <= nodes < 2**31:
+            raise ValueError(f"nodes must be between 1 and 2147483647, got {nodes}")
         search.set_nodes(nodes)
         self._search = search
 
@@ -76,8 +76,8 @@ class FixedNodesSearch:
 def with_nodes(name: str, build: StrategyFactory, nodes: int) -> StrategyFactory:
     """Return a factory of the searches of the snake ``name`` with ``nodes`` nodes per move.
 
-    The returned factory raises ``ValueError`` if the snake does not search, or if ``nodes`` is less
-    than 1.
+    The returned factory raises ``ValueError`` if the snake does not search, or if ``nodes`` is out
+    of range.
     """
 
     @functools.wraps(build)

@@ -342,8 +342,8 @@ class Search:
 
     Raises:
         RuntimeError: If the search is not compiled.
-        ValueError: If ``nodes`` is less than 1, or ``decoupled`` is given without ``evaluation`` or
-            with ``exact``.
+        ValueError: If ``nodes`` is not between 1 and 2147483647, or ``decoupled`` is given without
+            ``evaluation`` or with ``exact``.
     """
 
     def __init__(
@@ -358,8 +358,8 @@ class Search:
     ) -> None:
         if not COMPILED:
             raise RuntimeError(NOT_COMPILED_MESSAGE)
-        if nodes < 1:
-            raise ValueError(f"nodes must be a positive number, got {nodes}")
+        if not 1 <= nodes < 2**31:
+            raise ValueError(f"nodes must be between 1 and 2147483647, got {nodes}")
         if decoupled and (exact or evaluation is None):
             raise ValueError("a decoupled search needs an evaluation and has no exact scores")
         self.weights = weights.to_array()
