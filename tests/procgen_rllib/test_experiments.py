@@ -101,10 +101,25 @@ def test_flags_go_over_the_file(plan: Plan) -> None:
     games = plan("-f", "hard-500", "--hyperparameter", 'env_config={"num_levels": 9}').config
     assert games.env_config["num_levels"] == 9
     assert games.env_config["distribution_mode"] == "hard"
+    options = plan("-f", "easy-small", "--custom-options", '{"blocks": 2}').config
+    network = {"patch": 4, "channels": [32, 64], "blocks": 2}
+    assert options.rl_module_spec.model_config == network
+    other = plan("-f", "starter-example", "--custom-model", "impala_cnn").config
+    assert not other.rl_module_spec.model_config
     for stop in ("minutes", "driver_cpu_minutes"):
         run = plan("-f", "starter-example", f"--{stop}", "2", "--rl.training.config.lr", "0.5")
         stops = run.stop_conditions
         assert (stops[stop], stops["env_steps"], run.config.lr) == (2, None, 0.5)
+
+
+def test_another_algorithm_has_its_own_settings(plan: Plan) -> None:
+    for name in ("IMPALA", "PPO", "random_agent"):
+        config = plan("--run", name, "--rl.training.config.gamma", "0.9").config
+        plain = type(config)()
+        assert (config.lr, config.grad_clip, config.gamma) == (plain.lr, plain.grad_clip, 0.9)
+        assert (config._rl_module_spec is None) == (name == "random_agent")
+    config = plan("-f", "easy-200", "--run", "IMPALA").config
+    assert (config.evaluation_interval, config.env_config["num_levels"]) == (10, 200)
 
 
 def write(folder: Path, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,9 @@ _NETWORK_OPTIONS = {"impala_cnn": MODEL_CONFIG}
 
 _DEFAULT_EXPERIMENT = "impala-baseline"
 
+_ALGORITHM_SETTING = re.compile(rf"{re.escape(CONFIG_PREFIX)}(?!evaluation_)")
+"""Pattern of settings that are specific to an algorithm."""
+
 
 @dataclass(frozen=True)
 class ProcgenHyperparameters(Hyperparameters):
@@ -88,6 +92,8 @@ class ProcgenHyperparameters(Hyperparameters):
         """Return this class and the hyperparameters of the experiment.
 
         If ``given`` contains a stop condition, the stop conditions of the experiment do not apply.
+        If ``given`` contains another algorithm, the settings of the experiment's algorithm do not
+        apply.
         """
         names = field_names(cls)
         parsed = {
@@ -99,11 +105,24 @@ class ProcgenHyperparameters(Hyperparameters):
         given |= plain
         experiment = plain.get("experiment", _DEFAULT_EXPERIMENT)
         values, translated = procgen_experiments.load_experiment(experiment)
-        preset, games = values.get("env_config"), plain.get("env_config")
-        if isinstance(preset, Mapping) and isinstance(games, Mapping):
-            given["env_config"] = {**preset, **games}
+        if plain.get("custom_model", preset := values.get("custom_model")) != preset:
+            values.pop("custom_options", None)
+        for name in ("env_config", "custom_options"):
+            if all(isinstance(one.get(name), Mapping) for one in (values, plain)):
+                given[name] = {**values[name], **plain[name]}
         if plain.keys() & STOP_CONDITIONS:
             values = {name: value for name, value in values.items() if name not in STOP_CONDITIONS}
+        preset_algorithm = values.get("algorithm", cls.algorithm)
+        if (algorithm := plain.get("algorithm", preset_algorithm)) != preset_algorithm:
+            other = [name for name in values if _ALGORITHM_SETTING.match(name)]
+            values = {name: value for name, value in values.items() if name not in other}
+            if other:
+                messages.append(
+                    f"settings of {preset_algorithm} are left out with {algorithm}: "
+                    f"{', '.join(name.removeprefix(CONFIG_PREFIX) for name in other)}"
+                )
+        if algorithm == "random_agent":
+            values["custom_model"] = None  # The algorithm has its own network.
         _check_given_settings(plain, values | plain)
         return Completion(cls, values, [*messages, *translated])
 

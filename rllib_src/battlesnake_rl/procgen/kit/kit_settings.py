@@ -148,7 +148,4 @@ def translate_file(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[st
         if values.get(CONFIG_PREFIX + "kl_coeff") == 0:
             values[CONFIG_PREFIX + "use_kl_loss"] = False
             messages.append("use_kl_loss is false, because kl_coeff is 0")
-    if messages and values.get("algorithm") == "random_agent":
-        values["custom_model"] = None
-        messages.append("custom_model is null: random_agent has its own network")
     return values, messages
