@@ -108,6 +108,10 @@ def test_hyperparameters_may_be_strings(session: Any, legacy_listings: Any) -> N
     listing = {"entry_point": "mine.py", "hyperparameters": workers}
     translated = legacy_listings._translate_arguments(listing, session)
     assert translated["hyperparameters"] == {"rl.training.config.num_workers": 1}
+    listing = {"entry_point": "train-sagemaker.py", "hyperparameters": workers}
+    translated = legacy_listings._translate_arguments(listing, session)
+    limited = {"experiment": "single-instance", "rl.training.config.num_workers": 1}
+    assert translated["hyperparameters"] == limited
 
 
 @pytest.mark.slow

@@ -143,7 +143,9 @@ def _translate_arguments(given: Mapping[str, Any], session: Any) -> dict[str, An
         values |= {"entry_point": script, **copy_project_sources(extra)}
         hyperparameters = implied | hyperparameters
     if hasattr(type(session), "newest_job"):
-        if values["entry_point"] == PROCGEN_SCRIPT:  # The published values are for large machines.
+        limited = {f"rl.training.config.{name}" for name in ("num_workers", "num_cpus")}
+        if values["entry_point"] == PROCGEN_SCRIPT and not limited & hyperparameters.keys():
+            # The experiment's number of env runners is for large machines.
             hyperparameters["num_env_runners"] = _SIMULATION_LIMITS["num_workers"]
         for name, limit in _SIMULATION_LIMITS.items():
             value = parse_value(str(hyperparameters.get(f"rl.training.config.{name}", limit)))
