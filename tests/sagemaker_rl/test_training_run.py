@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.utils.actor_manager import ResultOrError
 
 from battlesnake_gym.common import run_dir
 from sagemaker_rl.cluster.membership import ClusterError
@@ -132,6 +133,15 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     ]
 
 
+def test_an_error_of_a_learner_in_another_process_is_raised() -> None:
+    results = [ResultOrError(1), ResultOrError(error=RuntimeError("out of memory"))]
+    group = SimpleNamespace(foreach_learner=lambda call: results)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        checkpoints.call_learners(group, lambda learner: 1)
+    del results[1]
+    assert checkpoints.call_learners(group, lambda learner: 1) == [1]
+
+
 class Weighted(Counting):
     """Adds one to its only weight in each iteration; ``fault`` may change the third iteration."""
 
@@ -143,8 +153,7 @@ class Weighted(Counting):
         self.learner_group = self
 
     def foreach_learner(self, function: Any) -> list[Any]:
-        found = function(self)
-        return [type("Result", (), {"get": lambda self: found})()]
+        return [ResultOrError(function(self))]
 
     def get_state(self, components: list[str]) -> dict[str, Any]:
         assert components == ["learner/rl_module", "learner/optimizer"]

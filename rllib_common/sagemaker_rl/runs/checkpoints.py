@@ -350,10 +350,21 @@ def restore_algorithm(
     algorithm.restore_from_path(str(checkpoint.absolute()))
     if (group := getattr(algorithm, "learner_group", None)) is not None:
         keep = functools.partial(_use_own_settings, env_steps=env_steps)
-        for result in group.foreach_learner(keep):
-            result.get()
+        call_learners(group, keep)
     if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)
+
+
+def call_learners(group: Any, call: Callable[[Any], Any]) -> list[Any]:
+    """Return the results of ``call`` on all learners of RLlib's learner group.
+
+    RLlib would return the exception of a learner in another process as its result.
+    """
+    results = list(group.foreach_learner(call))
+    for result in results:
+        if not result.ok:
+            raise result.get()
+    return [result.get() for result in results]
 
 
 def _use_own_settings(learner: Any, env_steps: int) -> None:

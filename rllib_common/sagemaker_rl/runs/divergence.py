@@ -14,6 +14,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX
+from sagemaker_rl.runs.checkpoints import call_learners
 
 _SUSPECT_SETTINGS = (
     *("lr", "bootstrap_lr", "gamma", "lambda_", "grad_clip", "clip_param", "adam_epsilon"),
@@ -38,8 +39,7 @@ def check_weights(algorithm: Any) -> None:
     group = getattr(algorithm, "learner_group", None)
     if group is None:
         return
-    found = group.foreach_learner(lambda learner: all(map(is_finite, learner.module.values())))
-    if not all(one.get() for one in found):
+    if not all(call_learners(group, lambda one: all(map(is_finite, one.module.values())))):
         raise DivergedError("the network has weights that are not finite")
 
 

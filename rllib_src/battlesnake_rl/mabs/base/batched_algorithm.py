@@ -38,6 +38,7 @@ from battlesnake_rl.mabs.policy.q_network import (
     TRUNK_DEFAULTS,
     WeightAveragingMixin,
 )
+from sagemaker_rl.runs import checkpoints
 
 _RECENT_GAMES_KEY = "recent_games"
 _NEXT_PAST_SELF_KEY = "next_past_self"
@@ -250,7 +251,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
 
     def _foreach_learner(self, call: Callable[[Any], Any]) -> list[Any]:
         """Return the results of ``call`` on all learners, or raise their exceptions."""
-        return [result.get() for result in self.learner_group.foreach_learner(call)]
+        return checkpoints.call_learners(self.learner_group, call)
 
     def _aggregate_learner_metrics(self) -> None:
         """Aggregate the learners' metrics of all updates since the last call.

@@ -25,7 +25,7 @@ from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
 from sagemaker_rl.job.process_environment import limit_torch_threads
-from sagemaker_rl.runs import divergence
+from sagemaker_rl.runs import checkpoints, divergence
 
 
 class LadderPlayer:
@@ -94,7 +94,7 @@ class LadderEvaluationMixin(LadderPlayer, Algorithm):  # type: ignore[misc]
         begin = functools.partial(
             warm_start.load_into_learner, weights=warm_start.load_policy_weights(path), path=path
         )
-        self.learner_group.foreach_learner(begin)
+        checkpoints.call_learners(self.learner_group, begin)
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group, inference_only=True
         )
