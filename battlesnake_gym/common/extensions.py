@@ -39,6 +39,11 @@ class ExtensionError(ValueError):
     """
 
 
+def portable_environment() -> dict[str, str]:
+    """Return the environment variables without this project's, which other machines lack."""
+    return {name: v for name, v in os.environ.items() if not name.startswith("BATTLESNAKE_")}
+
+
 def load_all() -> None:
     """Run all extensions that have not run in this process yet.
 

@@ -22,6 +22,8 @@ assert sys.argv[1:] == ["--dry-run"]
 hosts = json.loads(os.environ["SM_HOSTS"])
 if "training" in json.loads(os.environ["SM_CHANNELS"]):
     sys.exit("nobody reads the data channel 'training'")
+if own := os.environ.get("BATTLESNAKE_GYM_EXTENSIONS"):
+    sys.exit(f"there is no {own}")
 if not os.path.isfile(path := os.environ.get("OWN_FILE", __file__)):
     sys.exit(f"there is no {path}")
 unknown = sorted(set(json.loads(os.environ["SM_HPS"])) - helping.KNOWN)
@@ -181,7 +183,10 @@ def test_a_dependency_must_not_end_with_a_slash(job: Any, tmp_path: Path) -> Non
     rejected(job, message, dependencies=[f"{tmp_path}/helping/"])
 
 
-def test_the_script_finds_dependencies_and_environment_variables_of_the_job(job: Any) -> None:
+def test_the_script_finds_dependencies_and_environment_variables_of_the_job(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATTLESNAKE_GYM_EXTENSIONS", "a file of this machine")
     preflight.check(job(environment={"OWN_FILE": "helping/__init__.py"}))
     rejected(job, "there is no helping/none", environment={"OWN_FILE": "helping/none"})
 

@@ -26,6 +26,7 @@ import json, os, signal, sys
 from pathlib import Path
 import helping
 
+assert "BATTLESNAKE_GYM_EXTENSIONS" not in os.environ  # the variable of this machine
 base = Path(os.environ["SAGEMAKER_BASE_DIR"])
 for name in json.loads(os.environ["SM_CHANNELS"]):
     folder = Path(os.environ[f"SM_CHANNEL_{name.upper()}"])
@@ -91,6 +92,7 @@ def test_a_job_runs_and_delivers(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setenv("BATTLESNAKE_GYM_EXTENSIONS", "a file of this machine")
     telemetry: list[Any] = []
     monkeypatch.setattr(
         "sagemaker.telemetry.telemetry_logging._requests_helper",

@@ -77,8 +77,9 @@ def options(path: Path, *words: str) -> argparse.Namespace:
 
 
 def test_a_snake_is_made_published_changed_and_taken_away(
-    account: SimulatedAccount, make: Any, body: dict[str, Any]
+    account: SimulatedAccount, make: Any, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("BATTLESNAKE_POLICY", "a file of this machine")
     body["game"]["timeout"] = 10_000
     assert not any(left(account.session).values())
     url = account.play(make("left", color="#010203", author="jane"))

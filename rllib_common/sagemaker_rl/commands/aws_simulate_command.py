@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.common.command_line import Parser, natural, output_dir, positive, print_error
+from battlesnake_gym.common.extensions import EXTENSIONS_VARIABLE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, log_line
 from sagemaker_rl.job.process_environment import quiet_sagemaker_sdk
@@ -140,6 +142,7 @@ def _start_jobs(
         name: session.upload_data(str(data), key_prefix=f"channels/{name}")
         for name, data in channels.items()
     }
+    own = {name: value for name, value in os.environ.items() if name == EXTENSIONS_VARIABLE}
     secondary, job_name = arguments.secondary_instance_count, arguments.job_dir.absolute().name
     instances, cluster = {job_name: arguments.instance_count}, {}
     if secondary:
@@ -159,6 +162,7 @@ def _start_jobs(
             instance_type=_INSTANCE_TYPE,
             instance_count=count,
             max_run=MAX_RUNTIME_S,
+            environment=own,
             **{**options, "hyperparameters": cluster | role | options["hyperparameters"]},
         ).fit(inputs or None, wait=False, job_name=name)
     return [session.sagemaker_client.jobs[name] for name in instances]

@@ -25,6 +25,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from battlesnake_gym.common.extensions import portable_environment
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from sagemaker_rl.job.hyperparameters import decode_twice_encoded, parse_value
 from sagemaker_rl.job.job_environment import (
@@ -399,7 +400,7 @@ def _check_with_script(estimator: Any, addresses: Mapping[str, str]) -> Iterator
                 "--dry-run",
             ],
             cwd=code,
-            env=os.environ
+            env=portable_environment()
             | (estimator.environment or {})
             | {
                 "PYTHONPATH": add_compiled_modules(

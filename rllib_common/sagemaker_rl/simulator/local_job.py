@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from battlesnake_gym.common.extensions import portable_environment
 from battlesnake_gym.common.untrusted_text import read_text
 from sagemaker_rl.job.hyperparameters import HyperparameterError, load_json, parse_value
 from sagemaker_rl.job.job_environment import FAILURE_FILE
@@ -126,7 +127,7 @@ class Instance:
         python = str(Path(sys.executable).parent)
         self.process = subprocess.Popen(
             self._make_command(),
-            env=os.environ
+            env=portable_environment()
             | dict(environment)
             | {
                 "SAGEMAKER_BASE_DIR": str(self.folder.absolute()),

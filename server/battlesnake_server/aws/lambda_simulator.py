@@ -16,7 +16,6 @@ import atexit
 import io
 import json
 import logging
-import os
 import subprocess
 import sys
 import tempfile
@@ -176,8 +175,7 @@ class _LambdaInstance:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _INSTANCE_PROGRAM],
             cwd=folder,
-            env={k: v for k, v in os.environ.items() if k != extensions.EXTENSIONS_VARIABLE}
-            | variables,
+            env=extensions.portable_environment() | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

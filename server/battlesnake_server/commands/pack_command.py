@@ -6,7 +6,6 @@ Every command that accepts the name of a snake also accepts the file.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -231,9 +230,7 @@ def _write_and_test(part: Path, data: bytes) -> None:
         path.write_bytes(data)
         # The option -P prevents imports from the working directory.
         trial = [sys.executable, "-P", "-c", _TRIAL_PROGRAM, str(path)]
-        alone = {
-            key: value for key, value in os.environ.items() if key != extensions.EXTENSIONS_VARIABLE
-        }
+        alone = extensions.portable_environment()
         done = subprocess.run(
             trial, cwd=empty, env=alone, capture_output=True, text=True, check=False
         )
