@@ -14,6 +14,7 @@ from battlesnake_gym.engine import engine
 from sagemaker_rl.job.source_files import (
     PROJECT_DEPENDENCIES,
     copy_sources,
+    download_artifacts,
     find_compiled_files,
     merge_source_dir,
     split_s3_uri,
@@ -133,6 +134,21 @@ def test_one_folder_holds_what_a_tarball_would() -> None:
 )
 def test_an_address_has_a_bucket_and_a_key(address: str, parts: tuple[str, str]) -> None:
     assert split_s3_uri(address) == parts
+
+
+def test_a_download_that_ends_early_leaves_no_curves(tmp_path: Path) -> None:
+    def download(folder: str, bucket: str, key: str) -> list[str]:
+        if tmp_path.joinpath("run").exists():
+            raise ConnectionError
+        with tarfile.open(packed := f"{folder}/one.tar.gz", "w:gz") as archive:
+            archive.addfile(tarfile.TarInfo("one"))
+        return [packed]
+
+    session = SimpleNamespace(download_data=download)
+    job = SimpleNamespace(model_data="s3://runs/a/model.tar.gz", sagemaker_session=session)
+    with pytest.raises(ConnectionError):
+        download_artifacts(job, tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize(("region", "end"), [("cn-north-1", ".com.cn"), ("us-gov-west-1", ".com")])

@@ -136,8 +136,9 @@ def test_an_instance_that_ends_keeps_its_status(tmp_path: Path) -> None:
     assert one._guard.poll() is not None
 
 
-def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
-    file = tmp_path / "some.json"
+def test_hyperparameters_in_three_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("some.json")
     file.write_text('{"seed": 1, "map": "royale"}')
     words = [str(file), "seed=2", '{"rl.training.config.lr": 5e-5}', "name=a=b"]
     assert parse_hyperparameters(words) == {
@@ -146,9 +147,12 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
         "rl.training.config.lr": 5e-5,
         "name": "a=b",
     }
-    for wrong in ("seed", "{seed}"):
-        with pytest.raises(HyperparameterError):
-            parse_hyperparameters([wrong])
+    for text in ("[1]" * 99, '{"seed": 1,' + " " * 999):
+        file.write_text(text)
+        for wrong in ("seed", "{seed}", str(file)):
+            with pytest.raises(HyperparameterError, match=re.escape(wrong)) as error:
+                parse_hyperparameters([wrong])
+            assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -209,7 +209,8 @@ def download_artifacts(estimator: Any, run: Path) -> Path:
     """
     bucket, key = split_s3_uri(estimator.model_data)
     folder = key.rpartition("/")[0]
-    for name, target in (("output.tar.gz", run), ("model.tar.gz", run / "model")):
+    # The curves are last, because a run directory with curves counts as complete.
+    for name, target in (("model.tar.gz", run / "model"), ("output.tar.gz", run)):
         with temporary_dir("download") as draft:
             (packed,) = estimator.sagemaker_session.download_data(
                 str(draft), bucket, f"{folder}/{name}"

@@ -224,13 +224,13 @@ def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     typed: set[str] = set()
     for word in words:
         name, equals, text = word.partition("=")
-        if word.endswith(".json") and Path(word).is_file():
-            word = read_text(word)
-        if word.lstrip().startswith("{"):
+        is_file = word.endswith(".json") and Path(word).is_file()
+        given = read_text(word) if is_file else word
+        if given.lstrip().startswith("{"):
             try:
-                values |= load_json(word)
+                values |= load_json(given)
             except json.JSONDecodeError as error:
-                raise HyperparameterError(f"{word} is not JSON: {error}") from None
+                raise HyperparameterError(f"{word:.80} is not JSON: {error}") from None
         elif equals:
             if name in typed:
                 raise HyperparameterError(
