@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,6 +98,18 @@ def test_a_move_began_when_the_gateway_was_asked(board: Board) -> None:
         answer = json.loads(handler(asked, None)["body"])
         first = answer["decision"]["reasons"][0]
         assert (first["rule"] == FALLBACK_RULE) == late, (waited, answer)
+
+
+def test_a_move_is_in_time_for_the_function(board: Board) -> None:
+    """Lambda ends a function after seconds, also in a game with a longer timeout."""
+    handler = build_handler({"SNAKE": "champion"})
+    board.game = replace(board.game, timeout=10_000)
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 300)
+    began = time.monotonic()
+    event = http_api("POST", "/move", json.dumps(board.to_api("snake_0")))
+    event["requestContext"]["timeEpoch"] = round(1000 * time.time())
+    assert handler(event, context)["statusCode"] == 200
+    assert time.monotonic() - began < 5
 
 
 def test_a_move_is_played_before_the_first_one_is_asked_for(handler: Handler) -> None:

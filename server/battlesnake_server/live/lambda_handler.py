@@ -50,7 +50,7 @@ def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], 
 
 
 def _arrival_middleware(application: WsgiApplication) -> WsgiApplication:
-    """Set the arrival time of requests to their arrival time at API Gateway."""
+    """Set the arrival time at API Gateway, and the remaining time of the function."""
 
     def set_arrival_time(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         context = environ.get("apig_wsgi.request_context") or {}
@@ -59,6 +59,8 @@ def _arrival_middleware(application: WsgiApplication) -> WsgiApplication:
             waited = time.time() - arrived_ms / 1000
             if 0 < waited < _MAX_REQUEST_AGE_S:
                 environ["server.arrived"] = time.perf_counter() - waited
+        if (function := environ.get("apig_wsgi.context")) is not None:
+            environ["server.max_timeout_ms"] = function.get_remaining_time_in_millis()
         return application(environ, start_response)
 
     return set_arrival_time

@@ -24,7 +24,7 @@ from battlesnake_server.live.ponderer import Ponderer
 from battlesnake_server.live.sessions import Key, Sessions
 from battlesnake_server.strategy_loader import is_instant
 
-_MAX_TIMEOUT_MS = 10_000
+MAX_TIMEOUT_MS = 10_000
 """Maximum timeout of a game in milliseconds.
 
 Engines never wait longer.
@@ -81,6 +81,7 @@ class LiveSnake:
         arrived: float,
         disconnected: Future[None] | None = None,
         body_bytes: int = 0,
+        max_timeout_ms: int = MAX_TIMEOUT_MS,
     ) -> Decision:
         """Choose a move.
 
@@ -93,6 +94,7 @@ class LiveSnake:
             arrived: Arrival time of the request (`time.perf_counter`).
             disconnected: Future that completes if the client disconnects; a search then stops.
             body_bytes: Size of the request's body in bytes.
+            max_timeout_ms: Time in which the host ends this request, in milliseconds.
 
         Raises:
             BoardError: If the board's size or ``you`` is unreadable.
@@ -108,8 +110,9 @@ class LiveSnake:
             others = [message for message in ignored if message not in assumptions]
             first = bool(others) and not session.warned_of_bad_fields
             session.warned_of_bad_fields |= first
-        if board.game.timeout > _MAX_TIMEOUT_MS:
-            board.game = replace(board.game, timeout=_MAX_TIMEOUT_MS)
+        longest = min(max_timeout_ms, MAX_TIMEOUT_MS)
+        if board.game.timeout > longest:
+            board.game = replace(board.game, timeout=longest)
         self.metrics.ignored_fields.inc(len(ignored))
         if first:
             log.warning(

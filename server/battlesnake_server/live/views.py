@@ -13,7 +13,7 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_server import replay_json
 from battlesnake_server.live import front_page
-from battlesnake_server.live.live_snake import LiveSnake
+from battlesnake_server.live.live_snake import MAX_TIMEOUT_MS, LiveSnake
 from battlesnake_server.live.sessions import Key
 
 _SNAKE_VERSION = "1.0"
@@ -72,6 +72,7 @@ def move() -> Response:
         environ["server.arrived"],
         environ.get("server.disconnected"),
         request.content_length or 0,
+        environ.get("server.max_timeout_ms", MAX_TIMEOUT_MS),
     )
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
     if current_app.config["SEND_DECISIONS"]:
