@@ -187,14 +187,15 @@ def _list_next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[st
     program = (
         PROGRAM_PATH.relative_to(_ROOT) if PROGRAM_PATH.is_relative_to(_ROOT) else PROGRAM_PATH.name
     )
+    runs, games, network = (shlex.quote(str(path)) for path in (folder, replays, policy))
     return [
-        (f"{program} game watch {replays}", "the games, with what every snake thought (click one)"),
-        (f"{program} runs {folder} --web", f"the training; also in {folder}/run/report.html"),
+        (f"{program} game watch {games}", "the games, with what every snake thought (click one)"),
+        (f"{program} runs {runs} --web", f"the training; also in {folder}/run/report.html"),
         (
-            f"{program} arena --web --web-opponent trained={policy}",
+            f"{program} arena --web --web-opponent trained={network}",
             "play against the trained snake",
         ),
-        (f"{program} serve --policy {policy} --filters", "put it on a port, for any engine"),
+        (f"{program} serve --policy {network} --filters", "put it on a port, for any engine"),
     ]
 
 
