@@ -60,7 +60,7 @@ def train(runs: Path, *arguments: str) -> int:
 @pytest.fixture(scope="module")
 def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of four iterations, made in two parts."""
-    runs = tmp_path_factory.mktemp("runs")
+    runs = tmp_path_factory.mktemp("runs") / "of mine"
     assert train(runs, "--num-iters", "2") == 0
     assert train(runs, "--num-iters", "4") == 0
     return runs / "DQN-5x5-2"
@@ -92,7 +92,7 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
     assert told["result"].startswith("done: DQN-5x5-2, 4 iterations")
     assert told["strength"].startswith("not measured")
     assert told["model"] == f"{trained}/model/policy.onnx"
-    assert told["next"] == f"battlesnake-gym serve --policy {trained}/model/policy.onnx"
+    assert told["next"] == f"battlesnake-gym serve --policy '{trained}/model/policy.onnx'"
 
 
 def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:

@@ -9,6 +9,7 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import shutil
 import signal
 from collections.abc import Callable, Collection, Mapping
@@ -94,7 +95,8 @@ def _write_report(folder: Path) -> str:
         missing = error.name
     return (
         f"none, because the package {missing!r} is not installed; on a machine with the package "
-        f"and this directory, `battlesnake-gym runs {folder} --report` writes {run_dir.REPORT_FILE}"
+        f"and this directory, `battlesnake-gym runs {shlex.quote(str(folder))} --report` writes "
+        f"{run_dir.REPORT_FILE}"
     )
 
 

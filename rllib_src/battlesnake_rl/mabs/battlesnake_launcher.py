@@ -6,6 +6,7 @@ This module imports neither torch nor Ray, so that ``--help`` and errors need li
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
@@ -370,9 +371,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if own := getattr(config, "export_model", None):
             return RunSummary(record.elo_summary(), *own(checkpoint, model_dir))
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
-        return RunSummary(
-            record.elo_summary(), str(policy), f"battlesnake-gym serve --policy {policy}"
-        )
+        command = f"battlesnake-gym serve --policy {shlex.quote(str(policy))}"
+        return RunSummary(record.elo_summary(), str(policy), command)
 
 
 def _is_default_training(config: AlgorithmConfig) -> bool:

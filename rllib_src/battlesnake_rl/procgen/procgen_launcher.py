@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,7 +199,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return RunSummary(
             strength="mean rewards are in progress.csv; a rollout measures more episodes",
             model=f"{checkpoint}, an RLlib checkpoint",
-            next_command=f"battlesnake-gym procgen rollout {checkpoint}",
+            next_command=f"battlesnake-gym procgen rollout {shlex.quote(str(checkpoint))}",
         )
 
 

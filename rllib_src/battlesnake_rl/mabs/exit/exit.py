@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -119,7 +120,7 @@ class EXITConfig(StandaloneConfig):
             )
         champion = model_dir / CHAMPION_FILE_NAME
         Evaluation.load(checkpoint / CHAMPION_FILE_NAME).save(champion)
-        return str(champion), f"battlesnake-gym runs {model_dir.parent}"
+        return str(champion), f"battlesnake-gym runs {shlex.quote(str(model_dir.parent))}"
 
 
 def _label_fragments(fragments: Sequence[tuple[int, SelfPlayBatch]]) -> Samples:
