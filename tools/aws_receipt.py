@@ -86,7 +86,7 @@ _JOBS = {
     "single": _ReceiptJob({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
     "two-instances": _ReceiptJob({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
     "groups-on-spot-stopped": _ReceiptJob(
-        {"learns": ("ml.g4dn.xlarge", 1), "is_published": ("ml.c5.2xlarge", 1)},
+        {"learns": ("ml.g4dn.xlarge", 1), "plays": ("ml.c5.2xlarge", 1)},
         "APEX",
         stopped=True,
     ),

@@ -173,6 +173,9 @@ def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> Non
         aws_undeploy_command.undeploy(account.account, "battlesnake")
     with pytest.raises(ValueError, match="nobody-s"):
         account.account.ensure_bucket("nobody-s", create=False)
+    account.account.ensure_bucket(account.account.bucket_name("battlesnake"), create=True)
+    assert aws_undeploy_command.undeploy(account.account, "battlesnake") == []
+    assert left(account.session)["buckets"] == []
 
 
 class Stacks:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
+
+from botocore.exceptions import ClientError
 
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_server.aws.publishing import DEFAULT_NAME
@@ -52,6 +55,10 @@ def undeploy(account_: Account, name: str) -> list[str]:
     Raises:
         ValueError: If the stack does not exist, is not a snake's, or cannot be deleted.
     """
+    if account_.find_stack(name) is None:
+        with suppress(ClientError):  # An interrupted call left the bucket.
+            account_.delete_bucket(account_.bucket_name(name))
+            return []
     stack = require_stack(account_, name)
     bucket = snake_bucket(stack)
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
