@@ -44,6 +44,15 @@ def instances(
     return make
 
 
+def test_a_directory_without_a_name_names_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command_module.job_dir(".") == tmp_path.resolve()
+    assert command_module.job_dir("..") == tmp_path.parent.resolve()
+    assert command_module.job_dir("jobs/one") == Path("jobs/one")
+
+
 def test_every_instance_gets_its_configuration(
     instances: Callable[..., list[list[Instance]]], session: Any
 ) -> None:

@@ -83,7 +83,8 @@ def job_dir(text: str) -> Path:
     """Parse the path of a directory whose name becomes the name of a job."""
     if re.search(r"[#?]", Path(text).name):  # sagemaker-training would cut the URI of the code.
         raise argparse.ArgumentTypeError(f"must not contain # or ?, got {text!r}")
-    return output_dir(text)
+    path = output_dir(text)
+    return path if path.name.strip(".") else path.resolve()
 
 
 def _parse_channel(text: str) -> tuple[str, Path]:
