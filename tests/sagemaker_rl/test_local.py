@@ -149,7 +149,7 @@ def test_hyperparameters_in_three_forms(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     file = Path("some.json")
     file.write_text('{"seed": 1, "map": "royale"}')
-    words = [str(file), "seed=2", '{"rl.training.config.lr": 5e-5}', "name=a=b"]
+    words = ["seed=2", str(file), '{"rl.training.config.lr": 5e-5}', "name=a=b"]
     assert parse_hyperparameters(words) == {
         "seed": 2,
         "map": "royale",

@@ -211,17 +211,17 @@ def simulated_aws() -> Iterator[dict[str, str]]:
 def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     """Parse hyperparameters from command-line arguments.
 
-    An argument is ``NAME=VALUE``, a JSON object or a JSON file. Later arguments override the
-    entries of earlier JSON objects and files.
+    An argument is ``NAME=VALUE``, a JSON object or a JSON file. ``NAME=VALUE`` overrides JSON
+    objects and files, and later ones override earlier ones.
 
     >>> parse_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
-    {'num_iters': 3, 'rl.training.config.lr': 5e-05}
+    {'rl.training.config.lr': 5e-05, 'num_iters': 3}
 
     Raises:
         HyperparameterError: If an argument is malformed or repeats a name.
     """
     values: dict[str, Any] = {}
-    typed: set[str] = set()
+    typed: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         is_file = word.endswith(".json") and Path(word).is_file()
@@ -236,10 +236,9 @@ def parse_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
                 raise HyperparameterError(
                     f"--hyperparameters repeats {name}, got {word!r}; omit it"
                 )
-            typed.add(name)
-            values[name] = parse_value(text)
+            typed[name] = parse_value(text)
         else:
             raise HyperparameterError(
                 f"hyperparameters must be NAME=VALUE, a JSON object or a .json file, got {word!r}"
             )
-    return values
+    return values | typed
