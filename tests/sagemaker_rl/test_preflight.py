@@ -150,6 +150,8 @@ def test_a_tuner_is_checked_with_its_ranges(job: Any, session: Any) -> None:
         metrics = [{"Name": "elo", "Regex": "elo=(.*)"}]
         return HyperparameterTuner(job(**changes), objective, ranges, metric_definitions=metrics)
 
+    with pytest.raises(preflight.PreflightError, match="check each estimator"):
+        preflight.check(SimpleNamespace(objective_metric_name="elo", estimator=None))
     session_region = "aws_region .*x.* us-east-1"
     for one, message in (
         (tuner(), session_region),

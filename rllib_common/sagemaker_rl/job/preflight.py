@@ -64,7 +64,7 @@ def check(estimator: Any, inputs: Any = None) -> None:
 
     Args:
         estimator: An ``RLEstimator`` of SageMaker SDK 2, a ``ModelTrainer`` of SDK 3, or a
-            ``HyperparameterTuner``. The session of the estimator determines the AWS account.
+            ``HyperparameterTuner`` of SDK 2. The estimator's session determines the AWS account.
         inputs: Argument ``inputs`` of ``fit``, or of ``train`` in SDK 3: channels and their S3
             URIs.
 
@@ -348,6 +348,10 @@ def _split_tuner(given: Any) -> tuple[Any, Any]:
     """
     if not hasattr(given, "objective_metric_name"):
         return given, None
+    if getattr(given, "estimator", None) is None:
+        raise PreflightError(
+            "a tuner of SDK 3 or of several estimators cannot be checked; check each estimator"
+        )
     estimator = copy.copy(given.estimator)
     estimator._hyperparameters = dict(estimator._hyperparameters or {})
     for ranges in given.hyperparameter_ranges().values():
