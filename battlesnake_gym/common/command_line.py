@@ -222,11 +222,16 @@ def print_error(prog: str, error: object) -> int:
     if isinstance(error, BrokenPipeError) and error.filename == STDOUT_NAME:
         return _BROKEN_PIPE_STATUS
     name = colorize(f"{prog}:", "bold", sys.stderr)
-    if isinstance(error, OSError) and error.filename:
-        error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
-    text = _shorten_line(replace_unsafe(str(error)), MAX_LINE_CHARS - len(prog) - 2)
-    sys.stderr.write(f"{name} {text}\n")
+    text = replace_unsafe(describe_error(error))
+    sys.stderr.write(f"{name} {_shorten_line(text, MAX_LINE_CHARS - len(prog) - 2)}\n")
     return 2
+
+
+def describe_error(error: object) -> str:
+    """Return the message of an error; an error of the operating system starts with its file."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
+    return str(error)
 
 
 def _shorten_line(text: str, max_chars: int) -> str:

@@ -58,8 +58,9 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
             sync(temporary)
             temporary.replace(target)
     except OSError as error:
-        # The error for a full disk does not name a file.
-        if error.errno is None or error.filename not in (None, str(temporary)):
+        # The error for a full disk names no file, or a copied file and the temporary file.
+        named = error.filename2 or error.filename
+        if error.errno is None or named not in (None, str(temporary)):
             raise
         raise OSError(error.errno, error.strerror, str(target)) from error
     finally:

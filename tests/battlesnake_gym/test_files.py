@@ -106,7 +106,7 @@ def test_what_a_killed_writer_leaves_is_deleted_by_the_next_one(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "second"])
 
 
-@pytest.mark.parametrize("step", ["write", "rename", "create"])
+@pytest.mark.parametrize("step", ["write", "copy", "rename", "create"])
 def test_a_full_disk_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -119,8 +119,12 @@ def test_a_full_disk_names_the_file(
         monkeypatch.setattr(Path, "replace", fail)
     if step == "create":
         monkeypatch.setattr(os, "open", fail)
+
+    def copy(part: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "source", None, str(part))
+
     with pytest.raises(OSError, match="No space left on device") as raised:
-        write_atomically(target, fail if step == "write" else Path.touch)
+        write_atomically(target, {"write": fail, "copy": copy}.get(step, Path.touch))
     assert raised.value.filename == str(target)
     assert list(tmp_path.iterdir()) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -239,3 +240,12 @@ def test_a_match_with_a_url_is_refereed(cautious: str, capsys: pytest.CaptureFix
     )  # fmt: skip
     assert result["games"] == 4
     assert result["score"] >= 0.5
+
+
+def test_a_full_disk_is_reported_like_all_errors_of_files(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "replays/1")
+    assert arena_command.report_stop("arena", full, "free space") == 1
+    said = capsys.readouterr().err
+    assert said == "battlesnake-gym arena: replays/1: no space left on device; free space\n"

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from battlesnake_gym.common.command_line import Parser, print_error
+from battlesnake_gym.common.files import write_atomically
 
 _PROG = "battlesnake-gym snakes new"
 
@@ -75,7 +76,8 @@ def main(argv: list[str] | None = None) -> int:
     template = _RULES_TEMPLATE if options.rules else _TEMPLATE
     try:
         check_new_file(path)
-        path.write_text(template.format(path=path, name=path.stem))
+        text = template.format(path=path, name=path.stem)
+        write_atomically(path, lambda part: part.write_text(text, "utf-8"))
     except (ValueError, OSError) as error:
         return print_error(_PROG, error)
     sys.stdout.write(

@@ -243,8 +243,9 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
             f"database {url!r} needs the package {error.name!r}; install the package"
         ) from error
     except SQLAlchemyError as error:
+        reason = getattr(error, "orig", None) or error  # SQLAlchemy adds the statement.
         raise ValueError(
-            f"database {url!r}: {error}; give a URL like {DEFAULT_DATABASE_URL} or "
+            f"database {url!r}: {reason}; give a URL like {DEFAULT_DATABASE_URL} or "
             "postgresql+psycopg://user@host/name"
         ) from error
     return engine

@@ -19,6 +19,7 @@ from battlesnake_gym.common.command_line import (
     Parser,
     add_view_radius_option,
     bounded_number,
+    describe_error,
     milliseconds,
     natural,
     output_dir,
@@ -299,7 +300,7 @@ def report_stop(command: str, error: BaseException, hint: str) -> int:
         sys.stderr.write(f"interrupted; {hint}\n")
         return 130
     # SQLAlchemy adds the statement to the error of the database.
-    reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+    reason = describe_error(getattr(error, "orig", None) or error).splitlines()[0]
     sys.stderr.write(f"battlesnake-gym {command}: {reason}; {hint}\n")
     return 1
 
