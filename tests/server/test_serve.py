@@ -463,10 +463,15 @@ def test_a_served_asgi_application_moves_in_time(tmp_path: Path) -> None:
         assert metric(address, "battlesnake_fallback_moves_on_timeout_total") == 0
 
 
-def test_development_reloads(tmp_path: Path) -> None:
-    with started(tmp_path, *COMMAND, "serve", "--reload", "--snake=hungry") as (_, address, log):
-        assert move(address) in MOVES
-        assert "Restarting with" in log.read_text(), "the reloader runs"
+def test_development_reloads_and_waits_after_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def move(state):\n    return 'up'\n")
+    with started(tmp_path, *COMMAND, "serve", str(path), "--reload") as (_, address, log):
+        assert move(address) == "up"
+        path.write_text("def move(state:\n")
+        until(lambda: "line 1: SyntaxError" in log.read_text())
+        path.write_text("def move(state):\n    return 'left'\n")
+        assert move(address) == "left"
 
 
 def test_what_was_typed_weighs_more_than_the_environment(

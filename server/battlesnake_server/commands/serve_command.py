@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import logging
 import multiprocessing
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -48,6 +50,9 @@ _RELOAD_TIMEOUT_S = 60.0
 After the timeout, the reload is canceled.
 """
 
+_RELOAD_STATUS = 3
+"""Exit status after which Flask's reloader starts its child process again."""
+
 _HEARTBEAT_DIR = Path("/dev/shm")
 """Directory of the workers' heartbeat files, if the directory exists.
 
@@ -58,17 +63,22 @@ The directory is in memory, because workers would stop if the heartbeat files we
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted; exit with status 2 if the configuration is rejected."""
     arguments = parser().parse_args(argv)
+    config: dict[str, Any] = {}
     try:
         config = _merge_configuration(arguments)
         # The main process must not import the snake's code: a reload could not replace the code.
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
             is_instant = pool.submit(_is_instant, config).result()
         _check_port_is_free(arguments.host, arguments.port)
-    except BrokenProcessPool:
+    except (BrokenProcessPool, ValueError) as error:
         reason = "loading the snake ended its process; add memory, or remove os._exit from its code"
-        return print_error("battlesnake-gym serve", reason)
-    except ValueError as error:
-        return print_error("battlesnake-gym serve", error)
+        status = print_error(
+            "battlesnake-gym serve", error if isinstance(error, ValueError) else reason
+        )
+        if os.environ.get("WERKZEUG_RUN_MAIN") != "true":
+            return status
+        _wait_for_change(config)
+        return _RELOAD_STATUS
     if arguments.reload:
         logging.basicConfig(level=logging.INFO)
         # Werkzeug's debugger stays off, because the debugger would execute code for anyone with
@@ -81,6 +91,23 @@ def main(argv: list[str] | None = None) -> int:
         threads = _NUM_INSTANT_THREADS if is_instant else _NUM_THREADS
         GunicornServer(lambda: create_app(config), address, threads).run()
     return 0
+
+
+def _wait_for_change(config: Mapping[str, Any]) -> None:
+    """Wait until a Python file in a folder of the snake's files changes."""
+    names = (config[key] for key in ("SNAKE", "POLICY_RULES") if config.get(key))
+    folders = {Path(name).parent for name in names}
+
+    def read_times() -> dict[Path, int]:
+        times = {}
+        for path in (path for folder in folders for path in folder.glob("*.py")):
+            with contextlib.suppress(OSError):  # Some editors replace the file.
+                times[path] = path.stat().st_mtime_ns
+        return times
+
+    before = read_times()
+    while read_times() == before:
+        time.sleep(0.2)
 
 
 def _is_instant(config: Mapping[str, Any]) -> bool:
