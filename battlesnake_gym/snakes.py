@@ -387,11 +387,15 @@ def _load_python_factory(path: Path) -> StrategyFactory:
     }
     if not found and (factory := api_snakes.find_factory(module)):
         return factory
-    if len(found) != 1:
+    if not found:
         raise ValueError(
-            f"{path} registers {' and '.join(found) or 'no snake'}; a file given as a snake must "
-            "register one snake, or define a function move or a web application app; "
-            f"{extensions.EXTENSIONS_VARIABLE} registers all snakes of a file"
+            f"{path} has no snake; define a function move or a web application app, or register a "
+            "snake"
+        )
+    if len(found) > 1:
+        raise ValueError(
+            f"{path} registers {' and '.join(found)}; register one snake, or list the file in "
+            f"{extensions.EXTENSIONS_VARIABLE}"
         )
     return next(iter(found.values()))
 

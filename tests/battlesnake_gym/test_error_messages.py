@@ -55,6 +55,7 @@ def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("latin.txt").write_bytes(b"scenario: caf\xe9")
     Path("utf16.jsonl").write_text('{"a": 1}\n', "utf-16-le")
     Path("async.py").write_text("async def move(state):\n    return 'up'\n")
+    Path("empty.py").write_text("x = 1\n")
     Path("plain.py").write_text("def move(state):\n    return 'up'\n")
     Path("progress.csv").write_text("time_total_s,episode_reward_mean,episode_len_mean\n1,2,3\n")
     return tmp_path
