@@ -1,9 +1,9 @@
 """Play recorded games of the official engine with other engines.
 
-The script compares the positions. ``python conformance/run.py c "mine=./my-engine --lines"`` prints
-the number of agreeing games by ruleset and map, and the games per second. ``--mutants`` plays
-engines with one broken rule each. ``--views`` compares the views of snakes with a view radius.
-README.md describes the protocol.
+The script compares the positions. ``run.py battlesnake_c "mine=./my-engine --lines"`` prints the
+number of agreeing games by ruleset and map, and the games per second. ``--mutants`` plays engines
+with one broken rule each. ``--views`` compares the views of snakes with a view radius. README.md
+describes the protocol.
 """
 
 from __future__ import annotations
