@@ -175,7 +175,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
             if settings["view_radius"] != self.view_radius:
                 raise HyperparameterError(
                     f"view_radius is {self.view_radius}, but settings has view_radius "
-                    f"{settings['view_radius']}; set only one of them"
+                    f"{settings['view_radius']}; omit view_radius in settings"
                 )
             env_config["settings"] = settings
         object.__setattr__(self, "env_config", env_config)
