@@ -26,7 +26,7 @@ from battlesnake_gym.rules.state import State
 _MAX_COMPARED_SNAKES = 64
 """Maximum number of snakes that are compared: four times the limit for a game."""
 
-_ASSUMED_CAUSE = "snake-collision"
+ASSUMED_CAUSE = "snake-collision"
 """Assumed cause of an elimination that no position shows: the most frequent cause."""
 
 
@@ -66,7 +66,7 @@ class EliminationTracker:
         self._record_bodies(state, you_id)
         for snake in state.snakes:
             if snake.alive and hash(snake.id) in self._eliminated:
-                eliminate(snake, _ASSUMED_CAUSE, state.turn)
+                eliminate(snake, ASSUMED_CAUSE, state.turn)
         if len(state.snakes) <= _MAX_COMPARED_SNAKES:
             _eliminate_collided_snakes(state, you_id)
 

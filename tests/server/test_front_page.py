@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import Game
+from battlesnake_gym.rules import Game, Settings
 from battlesnake_server.live import app, featured_game
 from battlesnake_server.live.app import create_app
 from tests.processes import until
@@ -62,6 +62,35 @@ def test_another_snake_than_the_champion_is_reported(
     assert notice in client.get("/", headers=HTML).text
     chosen = create_app({"SNAKE": "hungry"}).test_client()
     assert "notice" not in chosen.get("/").get_json()
+
+
+@pytest.mark.parametrize("view_radius", [None, 2])
+def test_a_game_is_shown_after_snakes_are_eliminated(view_radius: int | None) -> None:
+    """Requests list only the living snakes; the snake ``it`` moves into the wall."""
+    client = create_app({"SNAKE": "cautious"}).test_client()
+    game = Game(seed=4, id="g", settings=Settings(view_radius=view_radius))
+    board = Board.new(11, 11, ["it", "you", "other"], game=game)
+    board.you_id = "you"
+    for _ in range(15):
+        move = client.post("/move", json=board.to_limited_api()).get_json()["move"]
+        board.step({"it": "up", "you": move, "other": board.safe_moves("other")[0]})
+    frames = shown(client)["game"]["frames"]
+    assert [frame["turn"] for frame in frames] == list(range(15))
+    assert frames[-1]["snakes"][0]["death"]["turn"] == board.snakes[0].eliminated_on
+    assert [snake["death"] for snake in frames[-1]["snakes"][1:]] == [None, None]
+
+
+@pytest.mark.parametrize(("picture", "is_draw"), [("> A . B <", True), ("> A . B < < <", False)])
+def test_a_lost_game_ends_with_the_eliminated_snake(picture: str, is_draw: bool) -> None:
+    client = create_app({"SNAKE": "straight"}).test_client()
+    board = Board.from_text(f"id=g\n{picture}")
+    board.you_id = "a"
+    client.post("/move", json=board.to_api())
+    board.step({"a": "right", "b": "left"})
+    client.post("/end", json=board.to_api())
+    last = shown(client)["game"]["frames"][-1]["snakes"]
+    assert [bool(snake["death"]) for snake in last] == [True, is_draw]
+    assert last[0]["body"] == [[2, 0], [1, 0], [0, 0]]
 
 
 def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None:

@@ -8,9 +8,11 @@ import time
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.elimination_tracker import ASSUMED_CAUSE
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_gym.rules import MOVES, Settings
+from battlesnake_gym.rules import MOVES, Settings, Snake
+from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.builtin_snakes import hungry_snake
 from battlesnake_heuristics.rating.match import MatchSettings, play_game
@@ -52,6 +54,7 @@ class FeaturedGame:
         self._over = True
         self._last_move_at = self._size = 0.0
         self._header: dict[str, Any] = {}
+        self._snakes: list[Snake] = []
         self._frames: list[
             tuple[str, str]
         ] = []  # Each frame is stored without and with its decision.
@@ -117,15 +120,25 @@ class FeaturedGame:
         self._factory, self.key, self._over = None, key, False
         self._version, self._size, self._frames = self._version + 1, 0, []
         you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
+        self._snakes = board.copy().snakes
         self._header = {**replay_json.header(board), "you": you, "note": ""}
 
     def _add_frame(self, board: Board, decision: Decision | None) -> None:
-        """Store a position as JSON, without and with its decision."""
+        """Store a position as JSON, without and with its decision.
+
+        Engines list only the living snakes. A snake that is missing counts as eliminated.
+        """
+        board = board.copy()
+        listed = {snake.id: snake for snake in board.snakes}
+        for snake in self._snakes:
+            if snake.alive and snake.id not in listed:
+                eliminate(snake, ASSUMED_CAUSE, board.turn)
+        board.snakes = self._snakes = [listed.get(snake.id, snake) for snake in self._snakes]
         turn = decision and Turn({board.you.id: decision.move}, decisions={board.you.id: decision})
         plain = json.dumps(replay_json.frame(board))
         with_decision = json.dumps(replay_json.frame(board, turn)) if turn else plain
         self._size += len(plain) + len(with_decision)
-        if self._size <= _MAX_FRAME_BYTES and len(board.snakes) == len(self._header["snakes"]):
+        if self._size <= _MAX_FRAME_BYTES:
             self._frames.append((plain, with_decision))
 
     def _play_example_game(self, factory: StrategyFactory, moves: str) -> None:

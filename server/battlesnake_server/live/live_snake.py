@@ -9,9 +9,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.elimination_tracker import ASSUMED_CAUSE
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
+from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.snakes import Decision, StrategyFactory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
@@ -138,7 +141,10 @@ class LiveSnake:
             session, last = self.sessions.get_or_create(key), None
             gate = self.parse_gate.admit(body_bytes)
             with gate, session.lock, contextlib.suppress(BoardError):
-                last = Board.from_api(body, tracker=session.eliminations, errors=[])
+                last = Board.from_api(body, tracker=session.eliminations)
+                listed = json_fields.objects(body["board"], "snakes", "board")
+                if last.you.alive and all(snake.get("id") != last.you_id for snake, _ in listed):
+                    eliminate(last.you, ASSUMED_CAUSE, last.turn)
             self.featured_game.end(key, last)
         self.sessions.delete(key)
         self._ponderer.cancel()
