@@ -64,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted; exit with status 2 if the configuration is rejected."""
     arguments = parser().parse_args(argv)
     config: dict[str, Any] = {}
+    # The user's code may import onnxruntime, whose telemetry thread would abort a forked worker.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         config = _merge_configuration(arguments)
         # The main process must not import the snake's code: a reload could not replace the code.
