@@ -218,7 +218,7 @@ def parser() -> Parser:
     add("snake", metavar="SNAKE", help="my_snake.py, or any other snake that plays in this process")
     add("--against", metavar="SNAKE", help="earlier version to compare with")
     add("--max-move-time", type=milliseconds, default=400.0, metavar="MS",
-        help="maximum CPU time per move in ms (default: %(default)s)")  # fmt: skip
+        help="maximum CPU time per move, in milliseconds (default: %(default)s)")  # fmt: skip
     return parser
 
 

@@ -62,8 +62,8 @@ def _move_statistics(metrics: Metrics) -> dict[str, Any]:
     Returns:
         A dict with four keys. ``num_moves`` is the number of moves. ``strategy`` is the fraction of
         moves that the strategy chose, in [0, 1]. ``latency_percentiles_ms`` contains the 50th and
-        95th percentile of the latency in ms, rounded up to a histogram bound (None above the last
-        bound). ``games`` is the number of active games.
+        95th percentile of the latency in milliseconds, rounded up to a histogram bound (None above
+        the last bound). ``games`` is the number of active games.
     """
     samples = [sample for metric in metrics.moves.collect() for sample in metric.samples]
     by = {s.labels["chosen_by"]: s.value for s in samples if s.name.endswith("_total")}

@@ -30,7 +30,7 @@ A larger age means that a clock is wrong.
 
 
 _WARMUP_TIMEOUT_MS = 100
-"""Timeout of the warm-up move in ms."""
+"""Timeout of the warm-up move in milliseconds."""
 
 
 def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
