@@ -572,6 +572,12 @@ def _parse_metadata(text: bytes, path: Path) -> dict[str, Any]:
             f"{path}: actions must be {list(MOVES)}, got {format_value(metadata.get('actions'))}; "
             "export the policy again"
         )
+    training = metadata.get("training", {})
+    if not (isinstance(training, dict) and isinstance(training.get("env_config", {}), dict)):
+        raise PolicyError(
+            f"{path}: training must contain the object env_config, got {format_value(training)}; "
+            "export the policy again"
+        )
     return _convert_format_1(metadata) if version == 1 else metadata
 
 
@@ -581,7 +587,7 @@ def _convert_format_1(metadata: dict[str, Any]) -> dict[str, Any]:
     if "observation" in converted:
         converted["observation"] = convert_observation(converted["observation"])
     training = converted.get("training")
-    if isinstance(training, dict) and isinstance(training.get("env_config"), dict):
+    if training and "env_config" in training:
         env_config = convert_env_config(training["env_config"])
         converted["training"] = training | {"env_config": env_config}
     return converted
@@ -602,7 +608,7 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
     sizes = metadata.get("board_sizes")
     try:
         pairs = frozenset((int(width), int(height)) for width, height in sizes)  # type: ignore[union-attr]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pairs = frozenset()
     if not 1 <= len(pairs) <= _MAX_BOARD_SIZES or not all(
         1 <= side <= MAX_READABLE_BOARD_SIZE for pair in pairs for side in pair

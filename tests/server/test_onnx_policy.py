@@ -39,6 +39,9 @@ def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
         ({"board_sizes": []}, "board_sizes"),
         ({"board_sizes": [[11]]}, "board_sizes"),
         ({"board_sizes": "11x11"}, "board_sizes"),
+        ({"board_sizes": [[float("inf"), 11]]}, "board_sizes"),
+        ({"training": []}, "training must contain"),
+        ({"training": {"env_config": None}}, "training must contain"),
         ({"board_sizes": [[7, 7]]}, "'observations'"),
     ],
 )
