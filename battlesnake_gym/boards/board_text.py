@@ -45,9 +45,10 @@ import re
 import shlex
 import textwrap
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
-from battlesnake_gym.boards.board_json import UNKNOWN_SEED
+from battlesnake_gym.boards.board_json import MAX_READABLE_BOARD_SIZE, UNKNOWN_SEED
 from battlesnake_gym.boards.grid import grid as make_grid
 from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_gym.boards.limited_view import check_view_radius
@@ -68,6 +69,9 @@ _LAYERS_BY_MARK = {"": 0, "~": 1, **{str(k): k for k in range(2, 10)}}
 _MARKS_BY_LAYERS = {count: mark for mark, count in _LAYERS_BY_MARK.items()}
 _CELL_PATTERN = re.compile(r"\S[~2-9]?")
 _DEFAULT_GAME = Game(seed=UNKNOWN_SEED)
+
+_MAX_LENGTH = MAX_READABLE_BOARD_SIZE**2
+"""Maximum value of the attribute ``length``, which bounds the memory of a snake."""
 
 _Attributes = dict[str, str]
 
@@ -209,11 +213,15 @@ def parse_board(text: str) -> tuple[State, Game, str | None]:
     game = _parse_attributes(attributes, state, alone=len(marks) < 2)
     state.food += [_parse_cell(token, "food") for token in food]
     state.hazards += [_parse_cell(token, "hazards") for token in hazards]
+    shape = make_grid(width, len(grid), wraps(game))
+    behind: dict[Point | None, list[Point]] = {}
+    for cell, arrow in arrows.items():
+        behind.setdefault(shape.step(cell, _MOVES_BY_ARROW[arrow]), []).append(cell)
     you = []
     for mark in marks:
         tokens = legend.get(mark, [])
         snake_attributes = _parse_pairs([token for token in tokens if token != "you"], mark)
-        snake = _parse_snake(mark, snake_attributes, heads, arrows, game, state)
+        snake = _parse_snake(mark, snake_attributes, heads, arrows, behind)
         if any(snake.id == other.id for other in state.snakes):
             raise BoardError(
                 f"{mark}: id {format_value(snake.id)} is also the id of another snake; "
@@ -347,12 +355,12 @@ def _parse_snake(
     attributes: _Attributes,
     heads: dict[str, Point],
     arrows: dict[Point, str],
-    game: Game,
-    state: State,
+    behind: Mapping[Point | None, list[Point]],
 ) -> Snake:
     """Create the snake ``mark``.
 
-    The function removes the arrows of the snake's body from ``arrows``.
+    The function removes the arrows of the snake's body from ``arrows``. ``behind`` lists the cells
+    of the arrows that point at a cell.
     """
     for key in attributes:
         if key not in _SNAKE_ATTRIBUTES:
@@ -362,10 +370,12 @@ def _parse_snake(
     if "at" in attributes:
         body = [_parse_cell(token, f"{mark}: at") for token in attributes["at"].split("/")]
     elif mark in heads:
-        body = _trace_body(heads[mark], arrows, game, state)
+        body = _trace_body(heads[mark], arrows, behind)
         length = _parse_int(attributes.get("length", str(max(len(body), START_LENGTH))), "length")
         if length < len(body):
             raise BoardError(f"{mark}: length={length} but {len(body)} segments are drawn")
+        if length > _MAX_LENGTH:
+            raise BoardError(f"{mark}: length must be at most {_MAX_LENGTH}, got {length}")
         body += [body[-1]] * (length - len(body))
     else:
         raise BoardError(f"{mark}: the grid has no head {mark}; draw it, or give at=x,y/x,y/...")
@@ -384,21 +394,19 @@ def _parse_snake(
     )
 
 
-def _trace_body(head: Point, arrows: dict[Point, str], game: Game, state: State) -> list[Point]:
+def _trace_body(
+    head: Point, arrows: dict[Point, str], behind: Mapping[Point | None, list[Point]]
+) -> list[Point]:
     """Return the body behind ``head``, and remove the body's arrows from ``arrows``."""
     body = [head]
     while True:
-        behind = [
-            cell
-            for cell, sign in arrows.items()
-            if _arrow_target(cell, sign, game, state) == body[-1]
-        ]
-        if len(behind) > 1:
-            raise BoardError(f"two segments, {behind[0]} and {behind[1]}, point at {body[-1]}")
-        if not behind:
+        cells = [cell for cell in behind.get(body[-1], ()) if cell in arrows]
+        if len(cells) > 1:
+            raise BoardError(f"two segments, {cells[0]} and {cells[1]}, point at {body[-1]}")
+        if not cells:
             return body
-        del arrows[behind[0]]
-        body.append(behind[0])
+        del arrows[cells[0]]
+        body.append(cells[0])
 
 
 def _parse_int(text: str, location: str) -> int:

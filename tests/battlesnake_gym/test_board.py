@@ -292,6 +292,8 @@ def test_more_snakes_than_letters() -> None:
         ("> A <", r"\(0, 0\).* \(2, 0\).* \(1, 0\)"),
         ("A . A", r"\bA\b"),
         ("A <\nA: length=1", r"A.* length=1.* 2"),
+        ("A <\nA: length=1000000000", r"A: length must be at most 10000, got 1000000000"),
+        pytest.param("A " + "< " * 30_000, "at most 10000, got 30001", id="a long snake"),
         ("A\nA: health=full", r"A.* health.* 'full'"),
         ("A\nA: colour=red", r"A.* 'colour'"),
         ("A\nB: id=b", r"^.*\bB:"),
