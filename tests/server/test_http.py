@@ -100,6 +100,23 @@ def test_answers_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) 
         until(lambda: ask(server.port)[0] == 200)
 
 
+def test_too_many_bodies_cost_only_the_oldest_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(**limits: Any) -> Limits:
+        return Limits(**limits, max_pending_body_bytes=100)
+
+    monkeypatch.setattr(page_server, "Limits", few)
+    with serving() as server, contextlib.ExitStack() as opened:
+        clients = [opened.enter_context(connect(server)) for _ in range(4)]
+        for client in clients:
+            client.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 31\r\n\r\n")
+            client.sendall(b"x" * 30)
+            time.sleep(0.1)
+        assert read_all(clients[0]) == b""
+        for client in clients[1:]:
+            client.sendall(b"x")
+            assert client.recv(1 << 18).startswith(b"HTTP/1.1 200")
+
+
 def test_answers_without_a_body_have_none() -> None:
     """The second response on the connection must start after the headers of the first."""
     with serving() as server, connect(server) as connection:

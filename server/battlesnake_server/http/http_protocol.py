@@ -175,6 +175,10 @@ class Connection(asyncio.Protocol):
         if self._current_request is not None:
             self._current_request.disconnected.set_result(None)
         self._table.unsent_bytes -= self._unsent_bytes
+        self._drop_bodies()
+
+    def _drop_bodies(self) -> None:
+        """Release the memory of the bodies that no thread handles."""
         self._table.pending_body_bytes -= len(self._body) + sum(len(r.body) for r in self._requests)
         self._body.clear()
         self._requests.clear()
@@ -196,6 +200,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection immediately."""
         self._table.remove(self)
+        self._drop_bodies()
         self._transport.abort()
 
     def on_message_begin(self) -> None:
