@@ -100,6 +100,9 @@ _ONNX_CHILDREN = {
 The keys are the message type and the field number.
 """
 
+_MAX_ONNX_DEPTH = 100
+"""Maximum depth of nested messages in an ONNX file, the limit of protobuf."""
+
 _EXTERNAL_DATA_FIELDS = (13, 14)
 """ONNX field numbers of a tensor's external_data and data_location.
 
@@ -525,12 +528,14 @@ def _check_self_contained(model: bytes, onnx_path: Path) -> None:
     from google.protobuf.message import DecodeError
     from google.protobuf.unknown_fields import UnknownFieldSet
 
-    unread = [("model", model)]
+    unread = [("model", model, 0)]
     try:
         if model[_ORT_SIGNATURE[0]] == _ORT_SIGNATURE[1]:
             raise DecodeError("onnxruntime's own format")
         while unread:
-            kind, data = unread.pop()
+            kind, data, depth = unread.pop()
+            if depth > _MAX_ONNX_DEPTH:
+                raise DecodeError("nested too deeply")
             for field in UnknownFieldSet(Empty.FromString(data)):  # type: ignore[attr-defined]
                 if kind == "tensor" and field.field_number in _EXTERNAL_DATA_FIELDS and field.data:
                     raise PolicyError(
@@ -538,7 +543,7 @@ def _check_self_contained(model: bytes, onnx_path: Path) -> None:
                         "as one file"
                     )
                 if child := _ONNX_CHILDREN[kind].get(field.field_number):
-                    unread.append((child, field.data))
+                    unread.append((child, field.data, depth + 1))
     except (DecodeError, TypeError) as error:
         raise PolicyError(
             f"{onnx_path}: not a network that onnxruntime can read: {error}"

@@ -110,6 +110,18 @@ def test_a_network_with_values_in_other_files_is_rejected() -> None:
         OnnxPolicy.load(HOSTILE / "external_data" / "policy.onnx")
 
 
+def test_a_deeply_nested_network_is_rejected() -> None:
+    from onnx import ModelProto
+
+    model = ModelProto()
+    graph = model.graph
+    for _ in range(34):
+        graph = graph.node.add().attribute.add().g
+    data = model.SerializeToString()
+    with pytest.raises(PolicyError, match="nested too deeply"):
+        policy_file._check_self_contained(data, Path("policy.onnx"))
+
+
 @pytest.mark.parametrize("place", ["initializer", "constant", "branch", "function", "sparse"])
 def test_external_data_is_found_everywhere(place: str) -> None:
     from onnx import TensorProto, helper
