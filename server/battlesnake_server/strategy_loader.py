@@ -17,6 +17,7 @@ import numpy as np
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import format_value
+from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp.observations import facing
@@ -109,6 +110,7 @@ class PolicySnake:
             dict.fromkeys((*policy_rules.policy_filters(policy.action_mask_kind), *filters))
         )
         self._memory = PolicyMemory(policy)
+        self._sightings = Sightings()
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you``.
@@ -124,7 +126,9 @@ class PolicySnake:
         )
         by_move = {MOVES[int(a)]: float(v) for a, v in zip(actions, values, strict=True)}
         if self._rules:
-            return policy_rules.apply_policy_rules(by_move, board, self._rules, self._filters)
+            return policy_rules.apply_policy_rules(
+                by_move, board, self._rules, self._filters, self._sightings
+            )
         return best_after_filters(by_move, board, self._filters)
 
 

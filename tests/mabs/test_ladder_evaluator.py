@@ -16,6 +16,7 @@ import sys
 import time
 
 from battlesnake_gym.rules import Game, start
+from battlesnake_heuristics import View, When
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import Placement
 from battlesnake_heuristics.rating.match import derive_seed
@@ -74,6 +75,19 @@ def test_an_elimination_on_the_last_turn_is_a_loss() -> None:
         assert played.turns_alive == limit
         assert not played.won
         assert played.drawn == (limit < hits_wall_on)
+
+
+def test_policy_rules_remember_food_with_limited_view() -> None:
+    remembered = []
+
+    def remembers(view: View) -> bool:
+        remembered.append(view.known_food != view.food)
+        return False
+
+    config = UNMASKED | {"settings": {"view_radius": 1}}
+    rules = [When(remembers, [])]
+    batched_games.play_games_batched(upwards, config, [["hungry"]], np.array([0]), 1, rules=rules)
+    assert any(remembered)
 
 
 def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) -> None:

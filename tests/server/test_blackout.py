@@ -17,6 +17,7 @@ from battlesnake_gym.boards.limited_view import HIDDEN_CELL, limit_view
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_gym.rules import Game, Settings
+from battlesnake_heuristics.rule_based.preferences import known_food
 from battlesnake_server.arena.database import Tournament, open_database
 from battlesnake_server.arena.league_config import parse_league_config
 from battlesnake_server.commands import ladder_command
@@ -83,29 +84,40 @@ def test_an_assumed_radius_is_reported_once_per_game_in_log_and_page(
     assert caplog.text.count("viewRadius") == 1
 
 
+class Policy:
+    """A policy without preferences, which records its observations."""
+
+    state_size, action_mask_kind = 0, "fatal"
+
+    def __init__(self) -> None:
+        self.observation = observations.get("planes")
+        self.observation_shape = self.observation.shape
+        self.seen: list[NDArray[np.uint8]] = []
+
+    def check_board_size(self, width: int, height: int) -> None: ...
+
+    def action_scores(self, batch: NDArray[np.uint8], seconds: float) -> NDArray[np.float32]:
+        self.seen.extend(batch.copy())
+        return np.zeros((1, 4), np.float32)
+
+
 def test_a_policy_observes_what_it_observed_in_training() -> None:
     """The cells that complete a request are no observation."""
     board = Board.new(11, 11, ["me", "it"], game=Game(settings=Settings(view_radius=2)))
     board.snakes[0].body = [(5, 5), (5, 6), (5, 7)]
     board.snakes[1].body = [(8, 5), (7, 5), (6, 5), (6, 4), (6, 3), (6, 2)]
-    observation = observations.get("planes")
-    seen: list[NDArray[np.uint8]] = []
+    policy = Policy()
+    PolicySnake(cast(OnnxPolicy, policy))(Board.from_api(limit_view(board.to_api("me"), 2)))
+    assert (policy.seen[0] == policy.observation.encode(board, "me", view_radius=2)).all()
 
-    class Policy:
-        def __init__(self) -> None:
-            self.observation = observation
-            self.observation_shape = observation.shape
 
-        def check_board_size(self, width: int, height: int) -> None: ...
-
-        state_size, action_mask_kind = 0, "fatal"
-
-        def action_scores(self, batch: NDArray[np.uint8], seconds: float) -> NDArray[np.float32]:
-            seen.extend(batch.copy())
-            return np.zeros((1, 4), np.float32)
-
-    PolicySnake(cast(OnnxPolicy, Policy()))(Board.from_api(limit_view(board.to_api("me"), 2)))
-    assert (seen[0] == observation.encode(board, "me", view_radius=2)).all()
+def test_the_rules_of_a_policy_remember_food() -> None:
+    snake = PolicySnake(cast(OnnxPolicy, Policy()), rules=[known_food])
+    board = Board.from_text("view_radius=2\n> A . *\n. . . .\nA: you")
+    assert snake(board.limited()).move == "right"
+    board.step({"a": "down"})
+    assert not board.limited().food
+    assert snake(board.limited()).move == "right"
 
 
 def test_interleaved_games_get_the_moves_of_each_game_alone() -> None:

@@ -233,11 +233,9 @@ class Pipeline:
             raise TypeError(
                 "register a function that returns the pipeline, such as lambda seed: Pipeline(...)"
             )
-        verdict, view = Verdict(), View(board)
-        if board.game.settings.view_radius is not None:
+        verdict, view = Verdict(), View(board, self._sightings)
+        if view.sightings:
             self._random.seed(f"{self._seed} {board.turn}")
-            self._sightings.update(board)
-            view.sightings = self._sightings
         apply_steps(self.steps, view, verdict)
         return verdict.decide(self._random.choice)
 

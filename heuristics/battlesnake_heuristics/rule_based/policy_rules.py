@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.common import extensions
 from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules.state import MOVES
@@ -103,6 +104,7 @@ def apply_policy_rules(
     board: Board,
     rules: Sequence[PipelineStep],
     always: Sequence[Filter] = (),
+    sightings: Sightings | None = None,
 ) -> Decision:
     """Apply the filters ``always``, then ``rules``, to a policy's values.
 
@@ -114,8 +116,9 @@ def apply_policy_rules(
         board: Position of ``board.you``.
         rules: Rules, in order.
         always: Filters that are applied before the values are scaled.
+        sightings: Memory of the snake for limited view.
     """
-    view = View(board)
+    view = View(board, sightings)
     view.values = dict(values)
     verdict = Verdict()
     apply_steps(always, view, verdict)

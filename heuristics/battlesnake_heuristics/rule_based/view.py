@@ -30,16 +30,23 @@ class View:
         food: Cells with food, as bits (see `boards.grid`).
         hazards: Number of hazard layers by cell.
 
+    Args:
+        board: Position of ``board.you``.
+        sightings: Memory of the snake, to which a limited view adds ``board``.
+
     Raises:
         BoardError: If ``board.you_id`` is not set.
     """
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, sightings: Sightings | None = None) -> None:
         self.board = board
         self.values: dict[str, float] = {}
         """The policy's values by move; empty without a policy (see `policy_rules`)."""
         self.sightings: Sightings | None = None
         """What the snake saw on earlier turns; None without a limited view."""
+        if sightings and board.game.settings.view_radius is not None:
+            sightings.update(board)
+            self.sightings = sightings
         self.you: Snake = board.you
         self.opponents = [snake for snake in board.living if snake.id != self.you.id]
         self.grid = grid(board.width, board.height, rules.wraps(board.game))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_gym.env.seated_opponents import SeatedOpponents
@@ -83,6 +84,7 @@ def play_games_batched(
     vector = make_vector_env(games, {**env_config, **others})
     random = np.random.default_rng(seed)
     seated, memory = SeatedOpponents(vector), SeatMemory(vector)
+    sightings = [Sightings() for _ in range(games)]
     for game, names in enumerate(opponents):
         for seat, name in zip(np.delete(np.arange(seats), own_seats[game]), names, strict=True):
             seated.assign(game, int(seat), name, int(random.integers(2**31)))
@@ -101,7 +103,9 @@ def play_games_batched(
         if rules:
             for game, scores in zip(in_play.tolist(), q_values, strict=True):
                 own_seat = int(own_seats[game])
-                actions[game, own_seat] = _apply_policy_rules(vector, game, own_seat, scores, rules)
+                actions[game, own_seat] = _apply_policy_rules(
+                    vector, game, own_seat, scores, rules, sightings[game]
+                )
         seated.move(actions, infos["alive"] & playing[:, None])
         observations, _, _, truncations, infos = vector.step(actions)
         played.turns_alive[playing] = infos["turn"][playing]
@@ -126,6 +130,7 @@ def _apply_policy_rules(
     seat: int,
     scores: NDArray[np.float32],
     rules: Sequence[PipelineStep],
+    sightings: Sightings,
 ) -> int:
     """Return the index of the action that the policy rules choose for one snake."""
     board = Board.from_state(vector.games.state(game), vector.game)
@@ -136,7 +141,7 @@ def _apply_policy_rules(
     values = dict(zip(moves, scores.tolist(), strict=True))
     with snakes.named_errors("the policy with these rules"):
         return moves.index(
-            policy_rules.apply_policy_rules(values, board.limited(), rules, filters).move
+            policy_rules.apply_policy_rules(values, board.limited(), rules, filters, sightings).move
         )
 
 
