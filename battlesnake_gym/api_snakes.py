@@ -46,7 +46,7 @@ class _ApiSnake:
         Raises:
             TypeError: If the reply is neither a move nor an object with a move.
         """
-        body = board.to_api(board.you.id)
+        body = board.to_limited_api()
         if not self._last:
             self._send("start", body)
         self._last.update(body)

@@ -109,6 +109,15 @@ def test_a_snake_plays_as_it_is(
     assert color == ("#884488" if source != PLAIN else None)
 
 
+def test_a_snake_receives_the_request_of_a_limited_view(tmp_path: Path) -> None:
+    path = tmp_path / "main.py"
+    path.write_text("def move(state):\n    return {'move': 'up', 'shout': repr(state['board'])}\n")
+    board = Board.from_text("view_radius=2\nA . . . . . B\n^ . . . . . ^\nA: you")
+    sent = board.to_limited_api()["board"]
+    assert sent["snakes"][1]["body"] == [None]
+    assert snakes.to_decision(snakes.make(str(path))(board.limited())).shout == repr(sent)
+
+
 def test_customization_must_be_text(tmp_path: Path) -> None:
     source = PLAIN + "\n\ndef info():\n    return {'color': 7}\n"
     with pytest.raises(ValueError, match=r"main\.py: info returns the color 7; return text"):
