@@ -100,6 +100,14 @@ def test_missing_reasons_are_computed_again(capsys: pytest.CaptureFixture[str]) 
     assert re.search(r"broken\.py, line 2: KeyError", capsys.readouterr().out)
 
 
+def test_a_loss_without_a_mistake_fails_no_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    replay = Replay(Board.from_text("v < . . B\nA ^ < . ."))
+    replay.append({"a": "left", "b": "left"})
+    replay.save("trapped.jsonl")
+    assert game_coach_command.main(["trapped.jsonl", "--strategy", "cautious"]) == 0
+    assert "No single move lost the game." in capsys.readouterr().out
+
+
 def test_a_directory_is_grouped_by_type_of_death(
     game: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -321,7 +321,7 @@ def _test_snake(
         if loss.mistake is not None
     ]
     if not made:
-        return 1
+        return 0
     stem = re.sub(r"[^\w-]+", "-", f"{Path(options.game).name.partition('.')[0]}-{options.snake}")
     target = options.output or Path(f"{stem}.txt")
     check_replaceable(target, scenarios.load)
