@@ -63,6 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED_MESSAGE)
+        check_replaceable(options.output, scenarios.load)
         if not SnakeSpec.parse(options.strategy or "").is_remote:
             command.reject_given(options, ["follow_redirects"], "without a URL as --strategy")
             if options.game is not None and Path(options.game).exists():
