@@ -119,8 +119,9 @@ def parse_request(
     )
     is_limited = game.settings.view_radius is not None
     if is_limited:
+        if not _is_complete(root, board):
+            state.new_food = len(state.food)  # All food in the request is visible.
         root, board = _complete_view(reader, root, board, game, state)
-        state.new_food = len(state.food)  # All food in the request is visible.
     reader.read_snakes(board, state)
     you_id, listed = reader.read_you(root, state)
     if not is_limited:
@@ -442,6 +443,19 @@ def _has_hidden_segments(board: Mapping[str, Any]) -> bool:
         any(map(_is_placeholder, body))
         for snake in (snakes if isinstance(snakes, list | tuple) else ())
         if isinstance(snake, Mapping) and isinstance(body := snake.get("body"), list | tuple)
+    )
+
+
+def _is_complete(root: Mapping[str, Any], board: Mapping[str, Any]) -> bool:
+    """Return whether a request with a view radius shows the complete position.
+
+    A request with limited view contains no health of opponents.
+    """
+    you_id = json_fields.child(root, "you", "").get("id")
+    snakes = board.get("snakes")
+    return not _has_hidden_segments(board) and any(
+        isinstance(snake, Mapping) and snake.get("health") and snake.get("id") != you_id
+        for snake in (snakes if isinstance(snakes, list | tuple) else ())
     )
 
 

@@ -82,6 +82,15 @@ def test_files_keep_everything(tmp_path: Path, ending: str) -> None:
             assert before.board.to_api() == after.board.to_api()
 
 
+@pytest.mark.parametrize("ending", ["txt", "json"])
+def test_a_file_with_limited_view_shows_only_visible_food(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"limited.{ending}"
+    board = Board.from_text("turn=9 view_radius=2\n. . . . *\nA . * . B\n^ . . . ^\nA: you")
+    save(path, [Scenario("limited", board, ("up",))])
+    (scenario,) = load(path)
+    assert scenario.board.limited().food == [(2, 1)]
+
+
 def test_one_object_is_a_json_file_too(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     path.write_text(json.dumps(ALL[0].to_dict()))
