@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,9 @@ def test_a_full_disk_names_the_file(
     def copy(part: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "source", None, str(part))
 
+    writers: dict[str, Callable[[Path], object]] = {"write": fail, "copy": copy}
     with pytest.raises(OSError, match="No space left on device") as raised:
-        write_atomically(target, {"write": fail, "copy": copy}.get(step, Path.touch))
+        write_atomically(target, writers.get(step, Path.touch))
     assert raised.value.filename == str(target)
     assert list(tmp_path.iterdir()) == []
 
