@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.json_fields import (
+    MAX_INT32,
     BoardError,
     bounded_integer,
-    integer,
     join_path,
     string,
 )
@@ -155,7 +155,7 @@ def parse_game_spec(
             message = unknown_name_message(name, values[name], known)
             raise BoardError(f"{join_path(path, name)}: {message}")
     settings = {
-        name: integer(content, name, path)
+        name: bounded_integer(content, name, path, -MAX_INT32, MAX_INT32)
         for name in setting_names
         if content.get(name) is not None
     }
@@ -180,6 +180,7 @@ def _parse_settings(settings: Settings | Mapping[str, int] | None) -> Settings:
             raise ValueError(unknown_name_message("setting", name, SETTING_NAMES))
         if name == "view_radius":
             check_view_radius(value, f"setting {name}")
-        elif isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"setting {name} must be a whole number, got {value!r}")
+        elif isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_INT32:
+            limit = f"a whole number of at most {MAX_INT32}"
+            raise ValueError(f"setting {name} must be {limit}, got {value!r}")
     return Settings(**settings)

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from battlesnake_gym.boards import hidden_segments, json_fields
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
-from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.boards.json_fields import MAX_INT32, BoardError
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
 from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.rules.state import (
@@ -53,12 +53,6 @@ _MAX_READABLE_SNAKES = 64
 """Maximum number of snakes that are completed, and that are read if errors are collected.
 
 The value is four times the limit for a game.
-"""
-
-_MAX_INT32 = (1 << 31) - 1
-"""Maximum absolute value of an integer in a request.
-
-Larger integers could overflow.
 """
 
 _ASSUMED_VIEW_RADIUS = 5
@@ -252,12 +246,12 @@ class _RequestReader:
         key: str,
         path: str,
         default: int,
-        low: int = -_MAX_INT32,
+        low: int = -MAX_INT32,
     ) -> int:
         """Return the integer under ``key``, or ``default`` if it is unreadable or below ``low``."""
 
         def read() -> int:
-            return json_fields.bounded_integer(parent, key, path, low, _MAX_INT32, default)
+            return json_fields.bounded_integer(parent, key, path, low, MAX_INT32, default)
 
         return self.attempt(read, default)
 
@@ -531,7 +525,7 @@ def _read_latency(value: Mapping[str, Any], path: str) -> str:
         )
     if isinstance(latency, str):
         return latency
-    return f"{latency:g}" if abs(latency) < _MAX_INT32 else ""
+    return f"{latency:g}" if abs(latency) < MAX_INT32 else ""
 
 
 def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:

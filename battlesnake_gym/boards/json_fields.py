@@ -115,6 +115,13 @@ def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None 
     return value
 
 
+MAX_INT32 = (1 << 31) - 1
+"""Maximum absolute value of an integer in a request, and of a rule setting.
+
+Larger integers could overflow.
+"""
+
+
 def bounded_integer(
     parent: Mapping[str, Any],
     key: str,

@@ -32,6 +32,7 @@ def test_missing_fields_have_the_default_values() -> None:
         ({"ruleset": "solos"}, r"boards\[1\]\.ruleset: unknown ruleset 'solos'; .* solo"),
         ({"map": 3}, r"boards\[1\]\.map must be text, got 3"),
         ({"minimum_food": 0.5}, r"boards\[1\]\.minimum_food must be a whole number, got 0\.5"),
+        ({"minimum_food": 2**31}, r"boards\[1\]\.minimum_food must be between .*, got 2147483648"),
         ({"view_radius": -1}, r"boards\[1\]\.view_radius must be .* at least 0, .* got -1"),
     ],
 )
