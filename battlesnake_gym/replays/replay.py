@@ -341,7 +341,7 @@ class Replay:
         if isinstance(head.get("moves"), list):
             parsed = engine_frames.parse_blackout_replay(head, name)
             return Replay._stream_engine_frames(
-                parsed, engine_frames.BLACKOUT_GAME, "those of Battlesnake Blackout"
+                parsed, engine_frames.BLACKOUT_GAME, "of Battlesnake Blackout"
             )
         first, turns, last_heads = official_format.parse_game_file(head, lines, name)
         replay = Replay(first)

@@ -318,6 +318,32 @@ def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         fetch(f"{site}/api/games/x")
 
 
+def test_a_replay_of_the_blackout_site_is_fetched() -> None:
+    board = Board.new(11, 11, ["7", "8"], game=Game(seed=7))
+    frames = []
+    for turn in range(4):
+        snakes = [
+            {
+                "id": s.id,
+                "name": s.id,
+                "health": s.health,
+                "body": [{"x": x, "y": y} for x, y in s.body],
+            }
+            for s in board.living
+        ]
+        food = [{"x": x, "y": y} for x, y in board.food]
+        frames.append({"turn": turn, "width": 11, "height": 11, "food": food, "snakes": snakes})
+        board.step({s.id: board.safe_moves(s.id)[0] for s in board.living})
+    app = Flask("blackout")
+    app.add_url_rule("/api/replay/12", "replay", lambda: {"moves": frames})
+    with web_site.serving(app) as site:
+        found = fetch(f"{site}/api/replay/12")
+        assert len(found.turns) == 3
+        assert found.game.settings.view_radius == 5
+        with pytest.raises(ReplayError, match="status 404"):
+            fetch(f"{site}/api/replay/13")
+
+
 def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(game_fetcher.TOKEN_VARIABLE, TOKEN)
     header = {"Authorization": f"Bearer {TOKEN}"}

@@ -3,7 +3,8 @@
 ``GET /games/ID`` returns a ``game`` object; ``GET /games/ID/frames`` returns the positions of the
 game in pages (`battlesnake_gym.replays.engine_frames` parses them). The rules come from the
 ``game`` object. If this object has no rules, the rules come from ``/games/ID/move-request``, from
-``/games/ID/details``, or from the frames.
+``/games/ID/details``, or from the frames. The site of Battlesnake Blackout returns a complete game
+at ``GET /api/replay/ID``.
 """
 
 from __future__ import annotations
@@ -144,13 +145,14 @@ def fetch(
     engines, game_id = game_urls.find_engines(source)
     address_policy = address_policy or AddressPolicy().with_typed_address(source)
     failed: dict[str, BaseException] = {}
+    is_blackout = "/api/replay/" in source
 
     async def fetch_from(address: str) -> Replay:
         async with open_client(address_policy) as client:
-            return await _GameFetch(address, game_id, client, chosen).run(wait=wait)
+            game = _GameFetch(address, game_id, client, chosen)
+            return await (game.run_blackout() if is_blackout else game.run(wait=wait))
 
-    for engine in engines:
-        address = f"{engine}/games/{game_id}"
+    for address in [source] if is_blackout else [f"{one}/games/{game_id}" for one in engines]:
         try:
             return asyncio.run(fetch_from(address))
         except _RemoteGameNotFoundError as error:
@@ -272,6 +274,13 @@ class _GameFetch:
                 num_new = len(shown)
             rules = await self._find_rules(frames, description)
             return Replay.from_engine_frames(frames, *rules)
+
+    async def run_blackout(self) -> Replay:
+        """Fetch a game from the site of Battlesnake Blackout."""
+        content = await self.get_object(lower=False)
+        frames = engine_frames.parse_blackout_replay(content, self.name)
+        game = self.chosen or engine_frames.BLACKOUT_GAME
+        return Replay.from_engine_frames(frames, game, "of Battlesnake Blackout")
 
     async def _find_rules(
         self, frames: EngineFrames, description: dict[str, Any] | None

@@ -26,7 +26,7 @@ _GAME_ID_PATTERN = re.compile(r"[\w-]{1,64}", re.ASCII)
 """Game ids of all engines; a matching id is safe in a path and in a file name."""
 
 _GAME_PATH_PATTERN = re.compile(
-    rf"(?P<base>.*?)/(?:games?|g)/(?P<id>{_GAME_ID_PATTERN.pattern})(?:/.*)?", re.ASCII
+    rf"(?P<base>.*?)/(?:games?|g|api/replay)/(?P<id>{_GAME_ID_PATTERN.pattern})(?:/.*)?", re.ASCII
 )
 
 
