@@ -74,7 +74,7 @@ def replayed(played: SelfPlayGame, state: State, game: Game) -> None:
 
 
 MIDWAY = """
-turn=38 ruleset=royale shrink_every_n_turns=20 seed=7
+turn=38 ruleset=royale shrink_every_n_turns=20 seed=8
 .~ > > > A . .
 .~ ^ . . . . *
 .~ ^ < < . . .
@@ -90,11 +90,15 @@ B: health=9 length=9
 def test_a_game_goes_on_from_any_position() -> None:
     """Lengths, stacked tails, health, hazards and the turn are taken from the board."""
     board = Board.from_text(MIDWAY)
+    rules = dataclasses.replace(board.game, map="")
+    moves = {"a": "right", "b": "up"}
     for seed in range(1, 20):
-        played = play_from_board(board, [QUICK] * len(board.living), seed)
         state = Board.from_state(board, board.game)
-        state.snakes = board.copy().living
-        replayed(played, state, dataclasses.replace(board.game, map=""))
+        replayed(play_from_board(board, [QUICK] * 2, seed), state, rules)
+        played = play_from_board(board, [QUICK] * 2, seed, first_moves=moves)
+        state = Board.from_state(board, board.game)
+        step(rules, state, moves)
+        replayed(played, state, rules)
     first, *_ = play_from_board(board, [QUICK] * 2, 1, node_doublings=3).rows
     assert first == play_from_board(board, [SearchPlayer(nodes=8 * 40)] * 2, 1).rows[0]
     assert played.points.shape == (2,)

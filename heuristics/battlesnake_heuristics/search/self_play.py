@@ -275,7 +275,7 @@ def play_from_board(
         shrink_every,
         tuple(player.to_arguments() for player in players),
         seed,
-        board.turn % shrink_every if shrink_every else 0,
+        board.turn % shrink_every + bool(first_moves) if shrink_every else 0,
         random_opening_turns,
         node_doublings,
         round(random_move_fraction * 65536),

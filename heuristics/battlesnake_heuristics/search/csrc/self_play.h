@@ -20,7 +20,7 @@ typedef struct {
 /* Settings of one game. All pointers are borrowed. */
 typedef struct {
     SearchRequest start; /* rules and first position; hazards [planes][cells] */
-    int turn;            /* turn of the first position, for hazard shrinks; rows count from 0 */
+    int turn;            /* turn of the first row, for hazard shrinks; rows count from 0 */
     int food_chance;     /* percent per turn; food always appears if there is none */
     /* Number of turns between royale shrinks, 0 for none; number of hazard planes. */
     int shrink_every, planes;

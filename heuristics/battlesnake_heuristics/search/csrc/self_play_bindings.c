@@ -18,7 +18,7 @@ const char play_game_doc[] =
 "\n"
 "`players` contains one tuple per seat: (weights, network, nodes, seconds of CPU time, decoupled,\n"
 "root_noise, shared_tree). `hazards` contains the hazard layers of every cell after 0, 1, ... shrinks.\n"
-"`turn`, the turn of the position, affects only the shrinks.\n"
+"`turn`, the turn of the first row, affects only the shrinks.\n"
 "`first_moves` contains one byte per seat, or nothing: moves of a turn before the game, after which\n"
 "no food appears. The game ends if the snake at `only_seat` is eliminated; -1 plays to the end.\n"
 "\n"

@@ -29,7 +29,8 @@ static uint32_t random_below(SelfPlay *game, uint32_t below) {
 static void set_hazards(SelfPlay *game) {
     const SelfPlayConfig *config = game->config;
     int shrinks = 0, cells = game->game_search->cells;
-    if (config->shrink_every) shrinks = (config->turn + game->turn) / config->shrink_every;
+    if (config->shrink_every)
+        shrinks = max_int((config->turn + game->turn) / config->shrink_every, 0);
     const uint8_t *hazards = config->start.hazards + min_int(shrinks, config->planes - 1) * cells;
     if (hazards == game->game_request.hazards) return;
     game->game_request.hazards = game->player_request.hazards = hazards;
@@ -225,8 +226,10 @@ static int play_from_position(SelfPlay *game, SelfPlayGame *record) {
                             : 0;
     Position before = game->pos;
     if (config->first_moves) {
+        game->turn = -1;
         set_hazards(game);
         make_turn(game->game_search, &before, config->first_moves, &game->pos);
+        game->turn = 0;
     }
     game->random_move_fraction = random_below(game, 2) ? config->random_move_fraction : 0;
     while (game->pos.living > 1 && game->turn < config->max_turns && bodies_fit(game) &&
