@@ -411,6 +411,13 @@ def test_keyboard_player_steers(empty: Pages) -> None:
     assert press("left") == (200, {"over": True})
 
 
+def test_the_turn_limit_ends_a_game_without_another_key(empty: Pages) -> None:
+    _, begun = begin(empty, max_turns=1)
+    key = begun["page"].partition("?key=")[2]
+    empty.client.post(f"/game/{begun['game']}/press", json={"key": key, "move": "up"})
+    assert wait_until_over(empty.client, begun["game"])["frames"][-1]["turn"] == 1
+
+
 def test_keyboard_player_steers_alone_in_a_solo_game(empty: Pages) -> None:
     _, begun = begin(empty, snakes=["random"], ruleset="solo", seed=3)
     game_id, key = begun["game"], begun["page"].partition("?key=")[2]

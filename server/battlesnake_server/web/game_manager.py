@@ -193,8 +193,7 @@ class GameManager:
         """
         keyboard_player = None
         if request.keyboard_player is not None:
-            is_solo = request.game_spec.game.is_solo or not request.snakes
-            keyboard_player = KeyboardPlayer(request.turn_delay_s, is_solo=is_solo)
+            keyboard_player = KeyboardPlayer(request.turn_delay_s)
         game = _ManagedGame(request, keyboard_player, visitor)
         with self._lock:
             own = sum(other.visitor == visitor for other in self._games.values())
@@ -275,6 +274,11 @@ class GameManager:
     def _on_event(self, game: _ManagedGame, event: Board | Turn) -> None:
         """Publish an event of a game; end a stopped or overdue game."""
         self._broadcast.publish_event(game.id, event)
+        timeline = self._broadcast.find(game.id)
+        if timeline and game.keyboard_player:
+            last = timeline.replay.last
+            if last.is_over() or last.turn == game.request.game_spec.max_turns:
+                game.keyboard_player.stop_waiting()  # The referee ignores the next move.
         if game.stopped or time.monotonic() > game.deadline:
             raise _GameStoppedError
 

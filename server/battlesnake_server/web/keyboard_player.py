@@ -22,15 +22,13 @@ class KeyboardPlayer:
 
     Args:
         turn_delay_s: Duration of each turn in seconds; at 0, the player waits for a key.
-        is_solo: Whether the game continues without opponents.
     """
 
     # The referee requests the moves of this player and of remote snakes concurrently.
     is_remote = True
 
-    def __init__(self, turn_delay_s: float, *, is_solo: bool = False) -> None:
+    def __init__(self, turn_delay_s: float) -> None:
         self._turn_delay_s = turn_delay_s
-        self._is_solo = is_solo
         self._next_move: str | None = None
         self._last_move = "up"
         self._pressed: asyncio.Event | None = None
@@ -78,8 +76,6 @@ class KeyboardPlayer:
             await asyncio.sleep(self._turn_delay_s)
             return
         assert self._pressed is not None
-        if len(body["board"]["snakes"]) == 1 and not self._is_solo:
-            return  # The opponents are eliminated. The referee ignores this last move.
         while (self._next_move is None or _is_reversal(self._next_move, body)) and not self._away:
             self._pressed.clear()
             try:
