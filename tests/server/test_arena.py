@@ -162,8 +162,8 @@ def test_a_policy_is_rejected_on_an_unsupported_board_size(
     policy_file: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     snake = str(policy_file if form == "file" else policy_file.parent)
-    assert arena_command.main([snake, "random", "--board-size=7"]) == 2
-    assert re.search(r"11x11.* 7x7", capsys.readouterr().err)
+    assert arena_command.main(["random", snake, "--board-size=7"]) == 2
+    assert re.search(rf"{re.escape(snake)}: .* 11x11.* 7x7", capsys.readouterr().err)
 
 
 def test_a_url_that_is_no_snake_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:

@@ -532,5 +532,8 @@ def check_local_snake(entrant: Entrant, boards: Iterable[GameSpec[int]]) -> None
     """
     factory = local_strategy_factory(entrant)
     if isinstance(factory, PolicyFactory):
-        for board in boards:
-            factory.onnx_policy.check_board_size(board.width, board.height)
+        try:
+            for board in boards:
+                factory.onnx_policy.check_board_size(board.width, board.height)
+        except ValueError as error:
+            raise ValueError(f"{entrant}: {error}") from error
