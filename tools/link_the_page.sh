@@ -17,7 +17,7 @@ if git diff --quiet README.md; then
   exit
 fi
 git -c user.name="continuous integration" -c user.email="ci@localhost" \
-  commit -q -m "The README's first link leads to the page that plays" README.md
+  commit -q -m "docs: link the README to the published page" README.md
 git push -q origin HEAD:"${GITHUB_REF_NAME:-$(git branch --show-current)}" || {
   echo "link_the_page.sh: the branch takes no pushes from here; put $address into README.md by hand" >&2
   exit 1
