@@ -12,7 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, bounded_number, natural, print_error
+from battlesnake_gym.common.command_line import (
+    Parser,
+    bounded_number,
+    natural,
+    plural,
+    print_error,
+)
 from battlesnake_gym.common.extras import install_remedy, load_module
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.suggestions import unknown_name_message
@@ -45,7 +51,12 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return print_error(_COMMAND, error)
     size = output.stat().st_size / 1000
-    sys.stdout.write(f"wrote {output} ({len(replay.turns)} turns, {size:,.0f} kB)\n")
+    shown = (
+        plural(len(replay.turns), "turn")
+        if "turn" in names
+        else f"turn {_board_at_turn(replay, options).turn}"
+    )
+    sys.stdout.write(f"wrote {output} ({shown}, {size:,.0f} kB)\n")
     return 0
 
 
@@ -66,7 +77,7 @@ def parser() -> Parser:
     add("--cell-size", type=bounded_number(int, 2, 200), default=animation.DEFAULT_CELL_SIZE,
         metavar="PIXELS", help="size of a cell, in pixels")  # fmt: skip
     add("--turns-per-second", type=bounded_number(int, 1, 100), default=7, metavar="N",
-        help="playback speed of GIF and MP4, in turns per second")  # fmt: skip
+        help="playback speed of GIF, MP4 and HTML, in turns per second")  # fmt: skip
     add("--turn", type=natural, metavar="N", help="turn shown in PNG and SVG (default: the last)")
     return parser
 

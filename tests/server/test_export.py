@@ -31,7 +31,7 @@ def test_pictures_and_films(game: Path, capsys: pytest.CaptureFixture[str]) -> N
     for ending in ("gif", "png", "svg"):
         target = game.with_suffix(f".{ending}")
         assert main.main(["game", "export", str(game), "-o", str(target), "--cell-size", "10"]) == 0
-        assert re.search(f"{re.escape(str(target))} .*4 turns", capsys.readouterr().out)
+        assert re.search(f"{re.escape(str(target))} .*(turn 4|4 turns), ", capsys.readouterr().out)
     with Image.open(game.with_suffix(".gif")) as film:
         assert getattr(film, "n_frames", 0) == 5
     with Image.open(game.with_suffix(".png")) as picture:
@@ -39,10 +39,11 @@ def test_pictures_and_films(game: Path, capsys: pytest.CaptureFixture[str]) -> N
     ET.parse(game.with_suffix(".svg"))
 
 
-def test_a_picture_of_one_turn(game: Path) -> None:
+def test_a_picture_of_one_turn(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = game.with_suffix(".svg")
     assert main.main(["game", "export", str(game), "-o", str(target), "--turn", "2"]) == 0
     assert "turn 2<" in target.read_text()
+    assert "(turn 2, " in capsys.readouterr().out
 
 
 def test_the_page_plays_by_itself(game: Path, browser: Browser) -> None:
