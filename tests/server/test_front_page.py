@@ -118,6 +118,16 @@ def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None
     assert shown(client)["game"]["id"] == "other"
 
 
+def test_the_last_position_of_a_lost_game_shows_the_elimination() -> None:
+    client = create_app({"SNAKE": "hungry"}).test_client()
+    board = played(client, 1)
+    while board.snake("you").alive:
+        board.step({"you": "up", "it": board.safe_moves("it")[0]})
+    client.post("/end", json=board.to_api("you"))
+    game = shown(client)["game"]
+    assert game["frames"][-1]["snakes"][game["you"]]["death"]["cause"] == "wall-collision"
+
+
 def test_another_game_with_the_same_id_replaces_the_game() -> None:
     client = create_app({"SNAKE": "hungry"}).test_client()
     for end in (True, False, True):
