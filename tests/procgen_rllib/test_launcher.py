@@ -159,6 +159,9 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
     ):
         assert words in output
     assert "±" not in output, "one episode has no standard error"
+    assert "in time" not in output
+    assert main([str(trained), "--steps", "2000", "--num-envs", "4"]) == 0
+    assert re.search(r" over \d+ episodes? that ended in time, length", capsys.readouterr().out)
 
 
 def test_levels_and_game_of_the_config(trained: Path) -> None:

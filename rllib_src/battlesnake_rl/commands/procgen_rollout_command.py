@@ -211,7 +211,8 @@ def parser() -> Parser:
         "to the first")  # fmt: skip
     add("--episodes", type=natural, default=0,
         help="number of complete episodes to play, instead of --steps")  # fmt: skip
-    add("--steps", type=positive, default=10_000, help="number of env steps to play")
+    add("--steps", type=positive, default=10_000, help="number of env steps to play; only "
+        "episodes that end in these steps count, which favors short episodes")  # fmt: skip
     add("--config", type=json.loads, default={}, metavar="JSON",
         help='changes to the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
     add("--greedy", action="store_true", help="choose the most probable action instead of sampling")
@@ -265,7 +266,8 @@ def _run_rollout(arguments: argparse.Namespace) -> int:
             )
         results[levels] = compute_statistics(episodes, env_config)
         if not arguments.json:
-            sys.stdout.write(_format_result(levels, env_config, results[levels]))
+            ended = "" if arguments.episodes else " that ended in time"
+            sys.stdout.write(_format_result(levels, env_config, results[levels], ended))
             first = next(iter(results))
             if first != levels:
                 gap = results[first]["reward"] - results[levels]["reward"]
@@ -300,13 +302,16 @@ def _play_and_save(
     return episodes
 
 
-def _format_result(levels: str, env_config: Mapping[str, Any], result: Mapping[str, float]) -> str:
-    """Return one line of text with the statistics of episodes."""
+def _format_result(
+    levels: str, env_config: Mapping[str, Any], result: Mapping[str, float], ended: str
+) -> str:
+    """Return one line of text with the statistics of episodes; ``ended`` describes them."""
     normalized, error = result.get("normalized_score"), result.get("standard_error")
     return (
         f"{env_config['env_name']} on {levels} levels: reward {result['reward']:.2f} "
         + ("" if error is None else f"± {error:.2f} ")
-        + f"over {plural(round(result['episodes']), 'episode')}, length {result['length']:.1f}"
+        + f"over {plural(round(result['episodes']), 'episode')}{ended}"
+        + f", length {result['length']:.1f}"
         + ("" if normalized is None else f", normalized score {normalized:.3f}")
         + "\n"
     )
