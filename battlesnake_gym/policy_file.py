@@ -9,6 +9,7 @@ rejects damaged and mismatched files.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import glob
 import hashlib
@@ -222,6 +223,20 @@ def open_session(model: bytes, name: object) -> Any:
         raise PolicyError(f"{name}: not a network that onnxruntime can read: {error}") from error
 
 
+_active_runs: set[Any] = set()
+"""Options of the runs of `run_session` that have not returned."""
+
+
+@atexit.register
+def _terminate_runs() -> None:
+    """Terminate all runs, because a run that returns during Python's exit aborts the process."""
+    for options in list(_active_runs):
+        options.terminate = True
+    until = time.monotonic() + _MIN_CALL_TIMEOUT_S
+    while _active_runs and time.monotonic() < until:
+        time.sleep(0.01)
+
+
 def run_session(
     session: Any,
     outputs: list[str] | None,
@@ -254,6 +269,7 @@ def run_session(
     def terminate_run() -> None:
         options.terminate = True
 
+    _active_runs.add(options)
     try:
         with _watchdog.limit(limit_s, terminate_run):
             arrays: list[Any] = session.run(outputs, dict(inputs), options)
@@ -264,6 +280,8 @@ def run_session(
                 f"the network did not return within {limit_s:.3g} s; use a smaller network"
             ) from error
         raise
+    finally:
+        _active_runs.discard(options)
     return arrays
 
 

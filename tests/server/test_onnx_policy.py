@@ -4,6 +4,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_gym.rules import Game
 from battlesnake_server.strategy_loader import PolicySnake, strategy_factory
+from tests.processes import until
 
 MakePolicy = Callable[..., Path]
 
@@ -103,6 +105,19 @@ def test_a_network_that_loops_on_a_board_is_stopped() -> None:
     policy = OnnxPolicy.load(HOSTILE / "loop_on_board" / "policy.onnx")
     with pytest.raises(policy_file.PolicyTimeoutError, match=" 1 s"):
         PolicySnake(policy)(board, 0.2)
+
+
+def test_running_networks_are_stopped_at_exit() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = "snake_0"
+    policy = OnnxPolicy.load(HOSTILE / "loop_on_board" / "policy.onnx")
+    with ThreadPoolExecutor() as pool:
+        move = pool.submit(PolicySnake(policy), board, 60)
+        until(lambda: bool(policy_file._active_runs))
+        policy_file._terminate_runs()
+        with pytest.raises(policy_file.PolicyTimeoutError):
+            move.result(timeout=30)
+    assert not policy_file._active_runs
 
 
 def test_a_network_with_values_in_other_files_is_rejected() -> None:
