@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import limit_view
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_server.live import app, featured_game
 from battlesnake_server.live.app import create_app
@@ -80,14 +81,17 @@ def test_a_game_is_shown_after_snakes_are_eliminated(view_radius: int | None) ->
     assert [snake["death"] for snake in frames[-1]["snakes"][1:]] == [None, None]
 
 
+@pytest.mark.parametrize("view_radius", [None, 2])
 @pytest.mark.parametrize(("picture", "is_draw"), [("> A . B <", True), ("> A . B < < <", False)])
-def test_a_lost_game_ends_with_the_eliminated_snake(picture: str, is_draw: bool) -> None:
+def test_a_lost_game_ends_with_the_eliminated_snake(
+    picture: str, is_draw: bool, view_radius: int | None
+) -> None:
     client = create_app({"SNAKE": "straight"}).test_client()
     board = Board.from_text(f"id=g\n{picture}")
     board.you_id = "a"
-    client.post("/move", json=board.to_api())
+    client.post("/move", json=limit_view(board.to_api(), view_radius))
     board.step({"a": "right", "b": "left"})
-    client.post("/end", json=board.to_api())
+    client.post("/end", json=limit_view(board.to_api(), view_radius))
     last = shown(client)["game"]["frames"][-1]["snakes"]
     assert [bool(snake["death"]) for snake in last] == [True, is_draw]
     assert last[0]["body"] == [[2, 0], [1, 0], [0, 0]]

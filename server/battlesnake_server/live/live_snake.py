@@ -141,7 +141,9 @@ class LiveSnake:
             session, last = self.sessions.get_or_create(key), None
             gate = self.parse_gate.admit(body_bytes)
             with gate, session.lock, contextlib.suppress(BoardError):
-                last = Board.from_api(body, tracker=session.eliminations)
+                # If errors are collected, ``you`` counts as living.
+                errors: list[str] | None = [] if session.assumption else None
+                last = Board.from_api(body, tracker=session.eliminations, errors=errors)
                 listed = json_fields.objects(body["board"], "snakes", "board")
                 if last.you.alive and all(snake.get("id") != last.you_id for snake, _ in listed):
                     eliminate(last.you, ASSUMED_CAUSE, last.turn)
