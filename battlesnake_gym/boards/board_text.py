@@ -263,14 +263,14 @@ def _split_words(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:
-        raise BoardError(f"{line.strip()!r} cannot be read: {error}") from error
+        raise BoardError(f"{line.strip()!r:.60} cannot be read: {error}") from error
 
 
 def _parse_label(name: str) -> str:
     if name in ("food", "hazards") or _is_head(name):
         return name
     raise BoardError(
-        f"a line below the grid must start with a snake's letter, food: or hazards:, got {name!r}"
+        f"a line below the grid must start with a snake letter, food: or hazards:, got {name!r:.60}"
     )
 
 
@@ -283,7 +283,7 @@ def _parse_pairs(tokens: list[str], location: str) -> _Attributes:
     for token in tokens:
         key, equals, value = token.partition("=")
         if not equals:
-            raise BoardError(f"{location}: {token!r} is not an attribute; write key=value")
+            raise BoardError(f"{location}: {token!r:.60} is not an attribute; write key=value")
         attributes[key] = value
     return attributes
 
@@ -300,7 +300,7 @@ def _parse_attributes(tokens: list[str], state: State, alone: bool) -> Game:
     for key, text in attributes.items():
         if key not in defaults:
             raise BoardError(
-                f"unknown attribute {key!r}; choose one of turn, {', '.join(defaults)}"
+                f"unknown attribute {key!r:.20}; choose one of turn, {', '.join(defaults)}"
             )
         if isinstance(defaults[key], bool):
             if text not in ("True", "False"):
@@ -365,7 +365,7 @@ def _parse_snake(
     for key in attributes:
         if key not in _SNAKE_ATTRIBUTES:
             raise BoardError(
-                f"{mark}: unknown attribute {key!r}; use {', '.join(_SNAKE_ATTRIBUTES)}, you"
+                f"{mark}: unknown attribute {key!r:.20}; use {', '.join(_SNAKE_ATTRIBUTES)}, you"
             )
     if "at" in attributes:
         body = [_parse_cell(token, f"{mark}: at") for token in attributes["at"].split("/")]
@@ -381,7 +381,7 @@ def _parse_snake(
         raise BoardError(f"{mark}: the grid has no head {mark}; draw it, or give at=x,y/x,y/...")
     cause = attributes.get("cause", "")
     if cause not in CAUSES:
-        raise BoardError(f"{mark}: cause={cause} is unknown; use one of {', '.join(CAUSES[1:])}")
+        raise BoardError(f"{mark}: cause={cause:.60} is unknown; use {', '.join(CAUSES[1:])}")
     snake_id = attributes.get("id", mark.lower())
     return Snake(
         id=snake_id,

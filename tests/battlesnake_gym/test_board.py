@@ -294,6 +294,7 @@ def test_more_snakes_than_letters() -> None:
         ("A <\nA: length=1", r"A.* length=1.* 2"),
         ("A <\nA: length=1000000000", r"A: length must be at most 10000, got 1000000000"),
         pytest.param("A " + "< " * 30_000, "at most 10000, got 30001", id="a long snake"),
+        pytest.param("A\nA: " + "x" * 999, "^.{100}$", id="a long attribute"),
         ("A\nA: health=full", r"A.* health.* 'full'"),
         ("A\nA: colour=red", r"A.* 'colour'"),
         ("A\nB: id=b", r"^.*\bB:"),

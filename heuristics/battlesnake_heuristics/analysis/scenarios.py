@@ -142,7 +142,7 @@ def from_text(text: str) -> list[Scenario]:
         if blocks:
             blocks[-1].append(line)
         elif line.strip():
-            raise ValueError(f"a file must start with 'scenario: NAME', got {line.strip()!r}")
+            raise ValueError(f"a file must start with 'scenario: NAME', got {line.strip()!r:.60}")
     return [_parse_text_block(block) for block in blocks]
 
 
