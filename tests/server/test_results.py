@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+from battlesnake_gym import snakes
 from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import Standings, compute_standings, format_table, to_dicts
 from battlesnake_server.arena.sprt_match import MatchScore
+from battlesnake_server.commands.arena_command import print_failed_moves
 
 
 def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: float) -> Seat:
@@ -50,6 +52,14 @@ def test_the_table_has_a_row_for_each_snake() -> None:
     assert "49.5" in first
     assert "alive 2, head-collision 1" in first
     assert second.endswith(" timeout 4")
+
+
+def test_only_built_in_snakes_may_be_late() -> None:
+    lines = compute_standings(GAMES)
+    assert print_failed_moves(lines, ["b=minimax"], as_json=False) == 0
+    with snakes.capture_registrations():
+        snakes.register("b", lambda seed: lambda board, seconds=None: snakes.Decision("up"))
+        assert print_failed_moves(lines, ["b"], as_json=False) == 1
 
 
 def test_the_json_holds_the_confidence_interval() -> None:

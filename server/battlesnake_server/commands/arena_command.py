@@ -32,7 +32,7 @@ from battlesnake_gym.common.command_line import (
 from battlesnake_gym.game_spec import SETTING_NAMES, GameSpec
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
-from battlesnake_gym.snakes import NodeLimitedStrategy, is_path
+from battlesnake_gym.snakes import NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
@@ -50,6 +50,7 @@ from battlesnake_server.arena.results import (
     format_table,
     to_dicts,
 )
+from battlesnake_server.arena.snake_versions import snake_files
 from battlesnake_server.arena.stored_tournament import (
     any_searches,
     check_playable,
@@ -276,7 +277,8 @@ def print_failed_moves(lines: Sequence[StandingsRow], snakes: Sequence[str], as_
             f"{line.snake} failed on {failed} of {line.moves} moves, which the fallback played: "
             f"{line.error or kinds}\n"
         )
-        late = 0 if is_path(local[line.snake]) else line.problems.get("timeout", 0)
+        is_own = snake_files(str(local[line.snake]))
+        late = 0 if is_own else line.problems.get("timeout", 0)
         if failed - late > _MAX_FAILED_MOVE_FRACTION * line.moves:
             status = 1
     return status
