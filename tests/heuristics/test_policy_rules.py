@@ -54,6 +54,8 @@ def test_a_preference_outweighs_the_policy_by_its_weight() -> None:
     decision = decide(leftward * 1.1)
     assert decision.move == "left"
     assert re.match("leftward.* down", decision.reasons[-1].note)
+    twice = decide(leftward * 1.2, leftward * -0.1)
+    assert re.match("leftward.* down", twice.reasons[-1].note)
 
 
 def test_a_tree_looks_at_the_networks_values() -> None:

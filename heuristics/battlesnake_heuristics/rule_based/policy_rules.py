@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -157,10 +158,9 @@ def _describe_decision(move: str, wanted: str, reasons: Sequence[Reason]) -> str
     for reason in reasons:
         if wanted in reason.vetoed:
             return f"{reason.rule}, which rules out the policy's {wanted}"
-    gained = {
-        reason.rule: reason.scores[move] - reason.scores[wanted]
-        for reason in reasons
-        if move in reason.scores and wanted in reason.scores
-    }
+    gained: defaultdict[str, float] = defaultdict(float)
+    for reason in reasons:
+        if move in reason.scores and wanted in reason.scores:
+            gained[reason.rule] += reason.scores[move] - reason.scores[wanted]
     rules = [rule for rule, more in gained.items() if more > 0]
     return f"{' and '.join(rules)}, over the policy's {wanted}"
