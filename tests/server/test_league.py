@@ -397,6 +397,18 @@ def healthy_league(plan: LeagueConfig, engine: Engine, clock: FastClock) -> Leag
     return League(plan, sources, engine, lambda names: [""] * len(names), clock=clock)
 
 
+def test_a_season_stored_by_a_clock_that_was_ahead_ends(club: LeagueConfig, engine: Engine) -> None:
+    clock = FastClock()
+    numbers = []
+    for days in (4000, 0, 0):
+        clock.time = BEGIN + timedelta(days=days)
+        league = healthy_league(club, engine, clock)
+        league.run_once(play_here, 1)
+        numbers.append(league.season.number)
+    assert numbers == [2, 3, 3]
+    assert league.season.starts == BEGIN
+
+
 def test_the_page_shows_the_season_and_obeys_the_token(
     club: LeagueConfig, engine: Engine, tmp_path: Path
 ) -> None:

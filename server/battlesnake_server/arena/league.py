@@ -298,14 +298,17 @@ class League:
     def _update_season(self) -> None:
         """Start a new season if the current season has ended.
 
-        The new season starts a whole number of season lengths after the end of the old season.
+        The new season starts a whole number of season lengths after the end of the old season. A
+        season that starts more than its length in the future was stored with a wrong clock; the new
+        season then starts now.
         """
         found = self._load_or_create_season()
         now = self._clock.now()
-        if found.ended or now >= found.ends:
-            length = timedelta(days=self.plan.season_days)
+        length = timedelta(days=self.plan.season_days)
+        if found.ended or now >= found.ends or now < found.starts - length:
             missed = max(0, (now - found.ends) // length)
-            found = self._add_season(found.number + 1, found.ends + missed * length)
+            starts = min(found.ends + missed * length, now)
+            found = self._add_season(found.number + 1, starts)
             log(f"season {found.number} starts; end: {found.ends:%Y-%m-%d %H:%M} UTC")
         is_new = found.tournament != self.season.tournament
         self.season = found
