@@ -13,7 +13,6 @@ import multiprocessing
 import signal
 import threading
 import uuid
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
@@ -179,16 +178,17 @@ def parse_entrants(
 
     >>> [entrant.label for entrant in parse_entrants(["random", "mine=http://host/?a=b", "random"])]
     ['random', 'mine', 'random (2)']
+    >>> [entrant.label for entrant in parse_entrants(["a (2)=hungry", "a=random", "a=center"])]
+    ['a (2)', 'a', 'a (3)']
     """
-    found: list[Entrant] = []
-    counts: Counter[str] = Counter()
+    found: dict[str, Entrant] = {}
     for entrant in map(Entrant.parse, snakes):
         label = entrant.label or str(entrant)
-        counts[label] += 1
-        number = f" ({counts[label]})" if counts[label] > 1 else ""
+        labels = itertools.chain([label], (f"{label} ({number})" for number in itertools.count(2)))
+        unused = next(one for one in labels if one not in found)
         addresses = address_policy.with_typed_address(entrant.source)
-        found.append(replace(entrant, label=label + number, address_policy=addresses))
-    return found
+        found[unused] = replace(entrant, label=unused, address_policy=addresses)
+    return [*found.values()]
 
 
 def generate_schedule(
