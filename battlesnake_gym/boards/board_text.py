@@ -382,11 +382,14 @@ def _parse_snake(
     cause = attributes.get("cause", "")
     if cause not in CAUSES:
         raise BoardError(f"{mark}: cause={cause:.60} is unknown; use {', '.join(CAUSES[1:])}")
+    health = _parse_int(attributes.get("health", str(MAX_HEALTH)), f"{mark}: health")
+    if not cause and not 0 < health <= MAX_HEALTH:
+        raise BoardError(f"{mark}: health must be from 1 to {MAX_HEALTH}, got {health:.4g}")
     snake_id = attributes.get("id", mark.lower())
     return Snake(
         id=snake_id,
         body=body,
-        health=_parse_int(attributes.get("health", str(MAX_HEALTH)), f"{mark}: health"),
+        health=health,
         eliminated_cause=cause,
         eliminated_by=attributes.get("by", ""),
         eliminated_on=_parse_int(attributes.get("on", "0"), f"{mark}: on"),

@@ -296,6 +296,8 @@ def test_more_snakes_than_letters() -> None:
         pytest.param("A " + "< " * 30_000, "at most 10000, got 30001", id="a long snake"),
         pytest.param("A\nA: " + "x" * 999, "^.{100}$", id="a long attribute"),
         ("A\nA: health=full", r"A.* health.* 'full'"),
+        ("A\nA: health=150", r"A: health.* 1 to 100.* 150"),
+        ("A\nA: health=0", r"A: health.* 1 to 100.* 0"),
         ("A\nA: colour=red", r"A.* 'colour'"),
         ("A\nB: id=b", r"^.*\bB:"),
         ("A\nB: at=1;2", r"B.* x,y.* '1;2'"),
