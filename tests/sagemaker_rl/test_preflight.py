@@ -74,6 +74,7 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
             "use_spot_instances .*checkpoint_s3_uri",
         ),
         ({"checkpoint_local_path": "/opt/ml/x"}, "local_path .*/x, .*/opt/ml/checkpoints;"),
+        ({"disable_output_compression": True}, r"_compression .*model\.tar\.gz"),
         ({"hyperparameters": {"lr": 1.0, "map_sise": 7}}, r"unknown hyperparameter \['map_sise'\]"),
         ({"instance_count": 3}, r"instances \['algo-1', 'algo-2', 'algo-3'\]"),
         ({"entry_point": "tran.py"}, r"tran\.py.* entry_point .*source_dir"),

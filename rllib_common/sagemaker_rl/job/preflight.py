@@ -99,6 +99,11 @@ def _check_instances(estimator: Any) -> Iterator[str]:
             f"checkpoint_local_path is {local}, but the script writes checkpoints to "
             f"{CHECKPOINT_DIR}; leave out checkpoint_local_path"
         )
+    if estimator.disable_output_compression:
+        yield (
+            "disable_output_compression stores no model.tar.gz and output.tar.gz, which "
+            "download_artifacts reads; leave it out"
+        )
     if estimator.use_spot_instances:
         if estimator.max_wait is None or estimator.max_wait < estimator.max_run:
             yield (
@@ -459,6 +464,9 @@ def _as_estimator(given: Any) -> Any:
         checkpoint_s3_uri=_get_attribute(given.checkpoint_config, "s3_uri"),
         checkpoint_local_path=_get_attribute(given.checkpoint_config, "local_path"),
         output_path=_get_attribute(given.output_data_config, "s3_output_path"),
+        disable_output_compression=(
+            _get_attribute(given.output_data_config, "compression_type") == "NONE"
+        ),
         subnets=list(_get_attribute(network, "subnets") or ()),
         security_group_ids=list(_get_attribute(network, "security_group_ids") or ()),
         exported_names=list(values),
