@@ -132,7 +132,11 @@ RULES = (
     ),
     Rule("battlesnake-gym arena --web", server=True),
     Rule("battlesnake-gym arena .*--web", also("--games 1 --max-turns 5 --jobs 1"), server=True),
-    Rule("battlesnake-gym arena cautious hungry territory ", also("--timeout 10000 --jobs 1"), stable=True),
+    Rule(
+        "battlesnake-gym arena cautious hungry territory ",
+        also("--timeout 10000 --jobs 1"),
+        stable=True,
+    ),
     Rule("battlesnake-gym arena minimax@400 ", stable=True),
     Rule("battlesnake-gym arena ", also("--games 2 --max-turns 5 --jobs 1")),
     Rule("battlesnake-gym gauntlet ", lambda command: command.replace("--games 40", "--games 1")),
