@@ -105,7 +105,8 @@ def parse_request(
         state.food = list(filter(state.inside, state.food))
         state.hazards = list(filter(state.inside, state.hazards))
     tracker = EliminationTracker() if tracker is None else tracker
-    tracker.has_hidden_segments |= _has_hidden_segments(board)
+    hides_segments = _has_hidden_segments(board)
+    tracker.has_hidden_segments |= hides_segments
     game = reader.read_game(
         reader.child(root, "game", ""),
         UNKNOWN_SEED if seed is None else seed,
@@ -113,7 +114,7 @@ def parse_request(
     )
     is_limited = game.settings.view_radius is not None
     if is_limited:
-        if not _is_complete(root, board):
+        if hides_segments or not _shows_health_of_opponents(root, board):
             state.new_food = len(state.food)  # All food in the request is visible.
         root, board = _complete_view(reader, root, board, game, state)
     reader.read_snakes(board, state)
@@ -431,26 +432,25 @@ def _is_placeholder(cell: object) -> bool:
     return cell is None or (isinstance(cell, Mapping) and cell.get("x") == cell.get("y") == -1)
 
 
+def _listed_snakes(board: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the objects in ``board.snakes``."""
+    snakes = board.get("snakes")
+    return [
+        snake
+        for snake in (snakes if isinstance(snakes, list | tuple) else ())
+        if isinstance(snake, Mapping)
+    ]
+
+
 def _has_hidden_segments(board: Mapping[str, Any]) -> bool:
-    snakes = board.get("snakes")
-    return any(
-        any(map(_is_placeholder, body))
-        for snake in (snakes if isinstance(snakes, list | tuple) else ())
-        if isinstance(snake, Mapping) and isinstance(body := snake.get("body"), list | tuple)
-    )
+    bodies = (snake.get("body") for snake in _listed_snakes(board))
+    return any(any(map(_is_placeholder, body)) for body in bodies if isinstance(body, list | tuple))
 
 
-def _is_complete(root: Mapping[str, Any], board: Mapping[str, Any]) -> bool:
-    """Return whether a request with a view radius shows the complete position.
-
-    A request with limited view contains no health of opponents.
-    """
+def _shows_health_of_opponents(root: Mapping[str, Any], board: Mapping[str, Any]) -> bool:
+    """Return whether a request has the health of an opponent, which a limited view hides."""
     you_id = json_fields.child(root, "you", "").get("id")
-    snakes = board.get("snakes")
-    return not _has_hidden_segments(board) and any(
-        isinstance(snake, Mapping) and snake.get("health") and snake.get("id") != you_id
-        for snake in (snakes if isinstance(snakes, list | tuple) else ())
-    )
+    return any(snake.get("health") and snake.get("id") != you_id for snake in _listed_snakes(board))
 
 
 def _read_sent_body(snake: object, path: str, reader: _RequestReader) -> list[Point | None]:
