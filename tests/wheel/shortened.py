@@ -133,7 +133,7 @@ RULES = (
     Rule("battlesnake-gym arena --web", server=True),
     Rule("battlesnake-gym arena .*--web", also("--games 1 --max-turns 5 --jobs 1"), server=True),
     Rule(
-        "battlesnake-gym arena cautious hungry territory ",
+        "battlesnake-gym arena cautious hungry territory random ",
         also("--timeout 10000 --jobs 1"),
         stable=True,
     ),
