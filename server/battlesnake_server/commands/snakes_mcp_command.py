@@ -122,59 +122,177 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             process after each command. This process must have called `sandbox.adopt_orphans`.
     """
     app = MCPServer("battlesnake", instructions=_AGENT_INSTRUCTIONS, log_level="WARNING")
-    one_command = asyncio.Lock() if kill_orphans else contextlib.nullcontext()
+    for tool in _Tools(folder, kill_orphans).all():
+        app.add_tool(_with_tool_errors(tool))
+    return app
 
-    def tool(work: Callable[..., Awaitable[str]]) -> None:
-        """Register a tool.
 
-        Agents receive only the text of ``ValueError`` and ``OSError`` exceptions.
+def _with_tool_errors(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+    """Return a tool whose ``ValueError`` and ``OSError`` exceptions reach the agent as text."""
+
+    @functools.wraps(tool)
+    async def with_errors(*given: Any, **named: Any) -> str:
+        try:
+            return await tool(*given, **named)
+        except (ValueError, OSError) as error:
+            raise ToolError(_shorten(str(error), 300)) from error
+
+    return with_errors
+
+
+class _Tools:
+    """Tools of an agent; agents read the names and docstrings of the public methods."""
+
+    def __init__(self, folder: Path, kill_orphans: bool) -> None:
+        self._folder = folder
+        self._kill_orphans = kill_orphans
+        self._one_command = asyncio.Lock() if kill_orphans else contextlib.nullcontext()
+
+    def all(self) -> tuple[Callable[..., Awaitable[str]], ...]:
+        """Return the tools, in the order in which agents read them."""
+        return (
+            *(self.rules, self.list_snakes, self.new_snake, self.check),
+            *(self.match, self.ladder, self.explain_loss, self.analyze),
+        )
+
+    async def rules(self, topic: Literal["rules", "api"] = "rules") -> str:
+        """Explain the rules of the game, or the HTTP API that a snake implements."""
+        if topic == "api":
+            board = Board.new(7, 7, ["mine", "other"])
+            board.you_id = "mine"
+            request = json.dumps(board.to_api(), separators=(",", ":"))
+            text = (
+                "GET / returns {apiversion: '1', color, head, tail, author}; POST /start, /move "
+                'and /end get the body below; /move returns {"move": "up"} (or down, left, right; '
+                f"y grows upwards) within game.timeout milliseconds.\n{request}"
+            )
+            return _format_reply(text, "new_snake, whose file needs no server")
+        seen = {stage.name: stage for stages in RULESETS.values() for stage in stages}
+        lines = [
+            f"{name}: {', '.join(s.name for s in stages)}" for name, stages in RULESETS.items()
+        ]
+        lines += [f"- {n}: {inspect.getdoc(s.apply) or ''}" for n, s in seen.items()]
+        return _format_reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
+
+    async def list_snakes(self) -> str:
+        """List the built-in snakes, and the Python files in the folder."""
+        lines = [f"{name}: {snakes.description(name)}" for name in snakes.names()]
+        files = sorted(str(p.relative_to(self._folder)) for p in self._folder.rglob("*.py"))[:50]
+        return _format_reply(
+            "\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check"
+        )
+
+    async def new_snake(self, file: str) -> str:
+        """Write a new snake from a template.
+
+        `file` is the name of a Python file below the folder, such as my_snake.py.
         """
+        path = self._resolve_path(file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_template(path)
+        return _format_reply(path.read_text(), f"check {file}, then edit RULES")
 
-        @functools.wraps(work)
-        async def with_errors(*given: Any, **named: Any) -> str:
-            try:
-                return await work(*given, **named)
-            except (ValueError, OSError) as error:
-                raise ToolError(_shorten(str(error), 300)) from error
+    async def check(self, ctx: Context, file: str, against: str = "") -> str:
+        """Check a snake's moves, speed and safety and, with `against`, its strength.
 
-        app.add_tool(with_errors)
+        The reply names filters that would have helped, and contains REJECTED if the snake fails.
+        Copy the file before you edit it, so that you can check against the copy.
+        """
+        words = [self._resolve_snake(file)]
+        if against:
+            words += ["--against", self._resolve_snake(against)]
+        following = "fix what failed, one edit at a time; undo an edit that is rejected"
+        return await self._run_command(ctx, _TOOL_TIMEOUT_S, following, "snakes", "check", *words)
 
-    def resolve_path(name: str) -> Path:
+    async def match(self, ctx: Context, one: str, other: str, games: int = 100) -> str:
+        """Compare two snakes by an SPRT on two-snake games.
+
+        The replays are saved in `replays`.
+        """
+        options = f"--num-snakes 2 --sprt 0 50 --games {2 * max(1, min(games, 1000) // 2)}"
+        options += " --jobs 1 --replays replays"
+        words = [self._resolve_snake(one), self._resolve_snake(other), *options.split()]
+        return await self._run_command(
+            ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of a file in replays", "arena", *words
+        )
+
+    async def ladder(self, ctx: Context, file: str, minutes: float = 1) -> str:
+        """Measure the Elo of a snake against opponents of fixed Elo."""
+        limit = f"--max-minutes={min(max(minutes, 0.05), 9)}"
+        words = [self._resolve_snake(file), limit, "--jobs=1"]
+        return await self._run_command(
+            ctx, _LONG_TOOL_TIMEOUT_S, "match against the rung above", "ladder", *words
+        )
+
+    async def explain_loss(self, ctx: Context, game: str, file: str) -> str:
+        """Find the move that lost a recorded game, and explain the snake's decision."""
+        snake = self._resolve_snake(file)
+        words = [str(self._resolve_path(game)), "--snake", snake, "--strategy", snake]
+        following = "edit the rule that preferred that move, then check"
+        return await self._run_command(ctx, _TOOL_TIMEOUT_S, following, "game", "coach", *words)
+
+    async def analyze(self, ctx: Context, position: str = "", game: str = "") -> str:
+        """Show win probabilities and best moves of a position (board as text) or a game."""
+        if game:
+            words = [str(self._resolve_path(game)), "--nodes", "400"]
+            return await self._run_command(
+                ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of this game", "game", "analyze", *words
+            )
+        try:
+            board = Board.from_text(position)
+            samples = next(sample_positions([board], {snake.id for snake in board.living}))
+            analysis = await asyncio.to_thread(PositionAnalyzer().analyze, board, samples)
+        except (BoardError, ValueError) as error:
+            example = str(Board.new(5, 5, ["a", "b"]))
+            return _format_reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
+        lines = []
+        for name, one in analysis.items():
+            best = ", ".join(
+                f"{choice.move} {choice.win_probability:.0%}" for choice in one.candidates
+            )
+            lines.append(
+                f"{name}: win probability {one.win_probability:.0%}; best moves: {best or 'none'}"
+            )
+        return _format_reply(
+            "\n".join(lines), "check that your snake plays the best move, or match"
+        )
+
+    def _resolve_path(self, name: str) -> Path:
         """Return the path of a file inside ``folder``."""
-        path = (folder / name).resolve()
-        if not path.is_relative_to(folder):
-            raise ValueError(f"{name} is outside {folder}; name a file inside it")
+        path = (self._folder / name).resolve()
+        if not path.is_relative_to(self._folder):
+            raise ValueError(f"{name} is outside {self._folder}; name a file inside it")
         return path
 
-    def resolve_snake(name: str) -> str:
+    def _resolve_snake(self, name: str) -> str:
         """Return the name of a built-in snake or of an existing file."""
         spec = SnakeSpec.parse(name)
         if spec.source in snakes.names() and not spec.label:
             return name
 
         def resolve_file(part: str) -> str:
-            if not (path := resolve_path(part)).is_file():
+            if not (path := self._resolve_path(part)).is_file():
                 raise ValueError(f"no snake or file is called {name!r}; call list_snakes")
-            relative = str(path.relative_to(folder))
+            relative = str(path.relative_to(self._folder))
             return f"./{relative}" if relative.startswith("-") else relative  # not an option
 
         return str(spec.with_paths(resolve_file))
 
-    async def run_command(ctx: Context, seconds: float, following: str, *words: str) -> str:
+    async def _run_command(self, ctx: Context, seconds: float, following: str, *words: str) -> str:
         """Run a command with one progress report per second; return the shortened output."""
-        async with one_command:
+        async with self._one_command:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
-                output = await run_isolated(ctx, seconds, Path(temporary), words)
+                output = await self._run_isolated(ctx, seconds, Path(temporary), words)
         return _format_reply(output.decode(errors="replace"), following)
 
-    async def run_isolated(
-        ctx: Context, seconds: float, temporary: Path, words: Iterable[str]
+    async def _run_isolated(
+        self, ctx: Context, seconds: float, temporary: Path, words: Iterable[str]
     ) -> bytes:
         """Run a command in the sandbox, and return the end of the output."""
         env = {name: os.environ[name] for name in _ENVIRONMENT_VARIABLES if name in os.environ}
         process = await asyncio.create_subprocess_exec(
-            *sandbox.isolated(folder, temporary, words),
-            cwd=folder,
+            *sandbox.isolated(self._folder, temporary, words),
+            cwd=self._folder,
             env=env | {"TMPDIR": str(temporary)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -207,116 +325,6 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-            if kill_orphans:
+            if self._kill_orphans:
                 sandbox.kill_children()
         return output
-
-    @tool
-    async def rules(topic: Literal["rules", "api"] = "rules") -> str:
-        """Explain the rules of the game, or the HTTP API that a snake implements."""
-        if topic == "api":
-            board = Board.new(7, 7, ["mine", "other"])
-            board.you_id = "mine"
-            request = json.dumps(board.to_api(), separators=(",", ":"))
-            text = (
-                "GET / returns {apiversion: '1', color, head, tail, author}; POST /start, /move "
-                'and /end get the body below; /move returns {"move": "up"} (or down, left, right; '
-                f"y grows upwards) within game.timeout milliseconds.\n{request}"
-            )
-            return _format_reply(text, "new_snake, whose file needs no server")
-        seen = {stage.name: stage for stages in RULESETS.values() for stage in stages}
-        lines = [
-            f"{name}: {', '.join(s.name for s in stages)}" for name, stages in RULESETS.items()
-        ]
-        lines += [f"- {n}: {inspect.getdoc(s.apply) or ''}" for n, s in seen.items()]
-        return _format_reply("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
-
-    @tool
-    async def list_snakes() -> str:
-        """List the built-in snakes, and the Python files in the folder."""
-        lines = [f"{name}: {snakes.description(name)}" for name in snakes.names()]
-        files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.py"))[:50]
-        return _format_reply(
-            "\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check"
-        )
-
-    @tool
-    async def new_snake(file: str) -> str:
-        """Write a new snake from a template.
-
-        `file` is the name of a Python file below the folder, such as my_snake.py.
-        """
-        path = resolve_path(file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_template(path)
-        return _format_reply(path.read_text(), f"check {file}, then edit RULES")
-
-    @tool
-    async def check(ctx: Context, file: str, against: str = "") -> str:
-        """Check a snake's moves, speed and safety and, with `against`, its strength.
-
-        The reply names filters that would have helped, and contains REJECTED if the snake fails.
-        Copy the file before you edit it, so that you can check against the copy.
-        """
-        words = [resolve_snake(file), *(["--against", resolve_snake(against)] if against else [])]
-        following = "fix what failed, one edit at a time; undo an edit that is rejected"
-        return await run_command(ctx, _TOOL_TIMEOUT_S, following, "snakes", "check", *words)
-
-    @tool
-    async def match(ctx: Context, one: str, other: str, games: int = 100) -> str:
-        """Compare two snakes by an SPRT on two-snake games.
-
-        The replays are saved in `replays`.
-        """
-        words = [resolve_snake(one), resolve_snake(other), "--num-snakes", "2", "--sprt", "0", "50"]
-        words += ["--games", str(2 * max(1, min(games, 1000) // 2))]
-        words += ["--jobs", "1", "--replays", "replays"]
-        return await run_command(
-            ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of a file in replays", "arena", *words
-        )
-
-    @tool
-    async def ladder(ctx: Context, file: str, minutes: float = 1) -> str:
-        """Measure the Elo of a snake against opponents of fixed Elo."""
-        limit = f"--max-minutes={min(max(minutes, 0.05), 9)}"
-        words = [resolve_snake(file), limit, "--jobs=1"]
-        return await run_command(
-            ctx, _LONG_TOOL_TIMEOUT_S, "match against the rung above", "ladder", *words
-        )
-
-    @tool
-    async def explain_loss(ctx: Context, game: str, file: str) -> str:
-        """Find the move that lost a recorded game, and explain the snake's decision."""
-        snake = resolve_snake(file)
-        words = [str(resolve_path(game)), "--snake", snake, "--strategy", snake]
-        following = "edit the rule that preferred that move, then check"
-        return await run_command(ctx, _TOOL_TIMEOUT_S, following, "game", "coach", *words)
-
-    @tool
-    async def analyze(ctx: Context, position: str = "", game: str = "") -> str:
-        """Show win probabilities and best moves of a position (board as text) or a game."""
-        if game:
-            words = [str(resolve_path(game)), "--nodes", "400"]
-            return await run_command(
-                ctx, _LONG_TOOL_TIMEOUT_S, "explain_loss of this game", "game", "analyze", *words
-            )
-        try:
-            board = Board.from_text(position)
-            samples = next(sample_positions([board], {snake.id for snake in board.living}))
-            analysis = await asyncio.to_thread(PositionAnalyzer().analyze, board, samples)
-        except (BoardError, ValueError) as error:
-            example = str(Board.new(5, 5, ["a", "b"]))
-            return _format_reply(f"{error}\nExample of a board:\n{example}", "analyze that board")
-        lines = []
-        for name, one in analysis.items():
-            best = ", ".join(
-                f"{choice.move} {choice.win_probability:.0%}" for choice in one.candidates
-            )
-            lines.append(
-                f"{name}: win probability {one.win_probability:.0%}; best moves: {best or 'none'}"
-            )
-        return _format_reply(
-            "\n".join(lines), "check that your snake plays the best move, or match"
-        )
-
-    return app
