@@ -77,24 +77,9 @@ class VectorBattlesnake:
     ) -> None:
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
         config = EnvConfig.from_options(sizes | options, ["num_games"])
-        game, start, max_turns = config.game, config.start_state, config.max_turns
-        _check_game(game)
-        if max_turns is not None and (
-            isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1
-        ):
-            raise ValueError(
-                f"max_turns must be a whole number of at least 1, or None, got {max_turns!r}"
-            )
-        alone = np.asarray(num_snakes) == 1
-        if alone.all():
-            game = replace(game, solo=True)
-        elif alone.any() and game.ruleset != "solo":
-            raise ValueError(
-                "num_snakes mixes games of one snake with larger games, and a game of one snake "
-                "would be over at the start; use 2 or more, or the ruleset solo"
-            )
-        self.game = game
-        self.max_turns = max_turns
+        start = config.start_state
+        self.game = _check_game(config.game, num_snakes)
+        self.max_turns = _check_max_turns(config.max_turns)
         self.observation = config.observation_encoder
         self.action_mask_kind = masks.check_kind(config.action_mask)
         self.games = make_games(
@@ -102,7 +87,7 @@ class VectorBattlesnake:
             width=width,
             height=height,
             num_snakes=num_snakes,
-            game=game,
+            game=self.game,
             food_rng=config.food_rng,
         )
         if isinstance(config.settings, Mapping):
@@ -493,8 +478,37 @@ def parse_start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
     return tuple(positions)
 
 
-def _check_game(game: Game) -> None:
+def _check_game(game: Game, num_snakes: IntPerGame) -> Game:
+    """Return ``game``, with ``solo`` set if every game has one snake.
+
+    Raises:
+        ValueError: If the ruleset or map is unknown, or a game would be over at the start.
+    """
     if not isinstance(game.ruleset, str) or game.ruleset not in RULESETS:
         raise ValueError(unknown_name_message("ruleset", game.ruleset, RULESETS))
     if not isinstance(game.map, str) or (game.map not in MAPS and game.map not in known_maps()):
         raise ValueError(unknown_name_message("map", game.map, MAPS, "battlesnake-gym maps"))
+    alone = np.asarray(num_snakes) == 1
+    if alone.all():
+        return replace(game, solo=True)
+    if alone.any() and game.ruleset != "solo":
+        raise ValueError(
+            "num_snakes mixes games of one snake with larger games, and a game of one snake "
+            "would be over at the start; use 2 or more, or the ruleset solo"
+        )
+    return game
+
+
+def _check_max_turns(max_turns: Any) -> int | None:
+    """Return ``max_turns`` if it is a valid limit.
+
+    Raises:
+        ValueError: If it is neither None nor an integer of at least 1.
+    """
+    if max_turns is None:
+        return None
+    if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
+        raise ValueError(
+            f"max_turns must be a whole number of at least 1, or None, got {max_turns!r}"
+        )
+    return max_turns
