@@ -263,22 +263,12 @@ class SageMakerRayLauncher:
         parser = launcher.parser(prog)
         arguments, rest = parser.parse_known_args([word for word in words if word not in asks])
         try:
-            typed = {
-                name.removeprefix("hyperparameter."): value
-                for name, value in vars(arguments).items()
-                if name.startswith("hyperparameter.")
-            }
-            typed |= dict(arguments.hyperparameter) | hyperparameters.read_options(rest)
+            typed = _read_typed(arguments, rest)
             given = {**hyperparameters.read_sm_hps(os.environ), **typed}
             if asks:
                 launcher.parser(prog, given).parse_args(asks[:1])
             check_channels(cls.channels)
-            name = arguments.name
-            if name is not None and (name in ("", "..") or Path(name).name != name):
-                raise HyperparameterError(
-                    f"--name must be the name of a directory in --runs-dir, got {name!r}; omit "
-                    "slashes, and set --runs-dir to the parent directory"
-                )
+            _check_name(arguments.name)
             if not arguments.resume:
                 parser.reject_given(arguments, ["trust_checkpoint"], "with --no-resume")
             chosen = cls.hyperparameters_class.complete(given)
@@ -287,12 +277,7 @@ class SageMakerRayLauncher:
                 chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name, typed
             )
             _check_stop_condition(settings)
-            for field in overrides.keys() & {"env", "num_env_runners"}:
-                remedy = f"use the hyperparameter {field}"
-                raise HyperparameterError(
-                    f"{hyperparameters.CONFIG_PREFIX}{field} cannot be set; "
-                    + (remedy if hasattr(settings, field) else "omit it")
-                )
+            _check_overrides(settings, overrides)
             _check_evaluation(given, overrides)
             settings.check_early(overrides)
             _check_unused_settings(settings, os.environ)
@@ -353,6 +338,37 @@ class SageMakerRayLauncher:
             "--num-env-runners")  # fmt: skip
         hyperparameters.add_options(parser, chosen.hyperparameters_class, chosen.presets)
         return parser
+
+
+def _read_typed(arguments: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
+    """Return the hyperparameters of the command line, by name.
+
+    Args:
+        arguments: Parsed options.
+        rest: Options that the parser does not define.
+    """
+    flags = {
+        name.removeprefix("hyperparameter."): value
+        for name, value in vars(arguments).items()
+        if name.startswith("hyperparameter.")
+    }
+    return flags | dict(arguments.hyperparameter) | hyperparameters.read_options(rest)
+
+
+def _check_name(name: str | None) -> None:
+    """Reject a run name that is not the name of one directory."""
+    if name is not None and (name in ("", "..") or Path(name).name != name):
+        raise HyperparameterError(
+            f"--name must be the name of a directory in --runs-dir, got {name!r}; omit slashes, "
+            "and set --runs-dir to the parent directory"
+        )
+
+
+def _check_overrides(settings: Any, overrides: Mapping[str, Any]) -> None:
+    """Reject fields of RLlib's configuration that the launcher sets."""
+    for name in overrides.keys() & {"env", "num_env_runners"}:
+        remedy = f"use the hyperparameter {name}" if hasattr(settings, name) else "omit it"
+        raise HyperparameterError(f"{hyperparameters.CONFIG_PREFIX}{name} cannot be set; {remedy}")
 
 
 def _check_evaluation(given: Iterable[str], overrides: Mapping[str, Any]) -> None:

@@ -9,10 +9,11 @@ original policy and prefer the original policy's moves.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,7 @@ from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.policy_file import INPUT, OUTPUT, STATE_INPUT, STATE_OUTPUT, PolicyError
 from battlesnake_gym.rules import MOVES
-from battlesnake_rl.onnx_networks import (
-    MoveFn,
-    load_rllib_module,
-    network_from_rllib,
-    network_from_sb3,
-    scale_input,
-)
+from battlesnake_rl.onnx_networks import network_from_policy
 from sagemaker_rl.job.process_environment import installed_versions
 
 NUM_CHECK_GAMES, _NUM_TURNS = 16, 40
@@ -177,77 +172,75 @@ def _write_policy(
         check: Function that compares the written file with the score function of the original
             policy.
     """
-    if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
-        policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
-        if policy is None:
-            raise PolicyError("the session does not name its model; pass the path of the ONNX file")
-    if isinstance(policy, bytes) or (isinstance(policy, str | Path) and Path(policy).is_file()):
-        check(_rewrite_onnx(policy, scale, path))
+    if (model := _find_onnx(policy)) is not None:
+        check(_rewrite_onnx(model, scale, path))
         return "ONNX"
-    if isinstance(policy, str | Path):
-        source = Path(policy)
-        if not source.exists():
-            raise PolicyError(f"{source}: no such file or folder")
-        policy = load_rllib_module(source)
-    moves: MoveFn | None = None
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        raise PolicyError(
-            f"{type(policy).__name__} needs torch, which is missing; pip install torch"
-        ) from error
-    if hasattr(policy, "policy") and hasattr(policy.policy, "obs_to_tensor"):
-        kind = f"Stable-Baselines3 {type(policy).__name__}"
-        module, moves = network_from_sb3(policy, kind, shape, scale)
-    elif hasattr(policy, "forward_inference") and hasattr(policy, "observation_space"):
-        kind = f"RLlib {type(policy).__name__}"
-        module, moves = network_from_rllib(policy, kind, scale)
-    elif isinstance(policy, torch.nn.Module):
-        kind, module = f"torch {type(policy).__name__}", scale_input(policy, scale)
-    else:
-        raise PolicyError(
-            f"{type(policy).__name__} is not a policy; use a torch module, a model of "
-            "Stable-Baselines3, an RLModule or a checkpoint of RLlib, or an ONNX file"
-        )
-    device = next(iter(module.parameters()), torch.zeros(0)).device
-    if device.type != "cpu":
-        raise PolicyError(
-            f"the policy is on {device}; move the policy to the CPU with module.cpu()"
-        )
-    # The exporter needs evaluation mode. Afterwards, each part returns to its original mode,
-    # because training may continue.
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            try:
-                answer = module(torch.zeros((3, *shape), dtype=torch.uint8))
-            except Exception as error:
-                raise PolicyError(
-                    f"{kind} does not accept uint8 of shape (3, {', '.join(map(str, shape))}): "
-                    f"{error}; for float inputs, set scale (1 / 255 for 0 to 1)"
-                ) from error
-            if not isinstance(answer, torch.Tensor) or answer.shape != (3, len(MOVES)):
-                got = getattr(answer, "shape", type(answer).__name__)
-                raise PolicyError(
-                    f"{kind} must return [batch, 4] for {', '.join(MOVES)}, "
-                    f"got {got} for a batch of 3"
-                )
+    kind, module, moves = network_from_policy(policy, shape, scale)
+    import torch
+
+    with _evaluation_mode(module):
+        _check_output(kind, module, shape)
         write_onnx(module, shape, path)
 
         def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
             """Return the scores of the original policy, float32 (B, 4), and check its moves."""
             with torch.no_grad():
-                said: NDArray[np.float32] = module(torch.from_numpy(frames)).float().numpy()
+                scores: NDArray[np.float32] = module(torch.from_numpy(frames)).float().numpy()
             if moves is not None:
-                _check_moves(kind, said, moves(frames))
-            return said
+                _check_moves(kind, scores, moves(frames))
+            return scores
 
         check(values)
+    return kind
+
+
+def _find_onnx(policy: Any) -> bytes | str | Path | None:
+    """Return the bytes or the path of an ONNX file or session, or None for another policy."""
+    if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
+        policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
+        if policy is None:
+            raise PolicyError("the session does not name its model; pass the path of the ONNX file")
+    if isinstance(policy, bytes) or (isinstance(policy, str | Path) and Path(policy).is_file()):
+        return policy
+    return None
+
+
+@contextlib.contextmanager
+def _evaluation_mode(module: Any) -> Iterator[None]:
+    """Set a torch module to evaluation mode, which the exporter needs.
+
+    Afterwards, each part returns to its original mode, because training may continue.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
     finally:
         for part, mode in modes:
             part.training = mode
-    return kind
+
+
+def _check_output(kind: str, module: Any, shape: tuple[int, int, int]) -> None:
+    """Check that a network maps three observations to float (3, 4).
+
+    Raises:
+        PolicyError: If the network rejects uint8 observations or returns another shape.
+    """
+    import torch
+
+    try:
+        with torch.no_grad():
+            answer = module(torch.zeros((3, *shape), dtype=torch.uint8))
+    except Exception as error:
+        raise PolicyError(
+            f"{kind} does not accept uint8 of shape (3, {', '.join(map(str, shape))}): "
+            f"{error}; for float inputs, set scale (1 / 255 for 0 to 1)"
+        ) from error
+    if not isinstance(answer, torch.Tensor) or answer.shape != (3, len(MOVES)):
+        got = getattr(answer, "shape", type(answer).__name__)
+        raise PolicyError(
+            f"{kind} must return [batch, 4] for {', '.join(MOVES)}, got {got} for a batch of 3"
+        )
 
 
 def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:

@@ -23,7 +23,58 @@ The moves are action indices.
 """
 
 
-def load_rllib_module(folder: Path) -> Any:
+def network_from_policy(
+    policy: Any, shape: tuple[int, int, int], scale: float | None
+) -> tuple[str, Any, MoveFn | None]:
+    """Convert a policy to a torch module on the CPU.
+
+    Args:
+        policy: Torch module, Stable-Baselines3 model, `RLModule` or path of an RLlib checkpoint.
+        shape: Shape (C, H, W) of an observation.
+        scale: Factor of the input (see `onnx_export.export`).
+
+    Returns:
+        The type of the policy as text, the module, and the function that returns the moves of the
+        original policy (None if the module itself defines the moves).
+
+    Raises:
+        PolicyError: If the policy is of an unsupported kind, does not fit the observation, or is on
+            another device.
+    """
+    if isinstance(policy, str | Path):
+        source = Path(policy)
+        if not source.exists():
+            raise PolicyError(f"{source}: no such file or folder")
+        policy = _load_rllib_module(source)
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise PolicyError(
+            f"{type(policy).__name__} needs torch, which is missing; pip install torch"
+        ) from error
+    moves: MoveFn | None = None
+    if hasattr(policy, "policy") and hasattr(policy.policy, "obs_to_tensor"):
+        kind = f"Stable-Baselines3 {type(policy).__name__}"
+        module, moves = _network_from_sb3(policy, kind, shape, scale)
+    elif hasattr(policy, "forward_inference") and hasattr(policy, "observation_space"):
+        kind = f"RLlib {type(policy).__name__}"
+        module, moves = _network_from_rllib(policy, kind, scale)
+    elif isinstance(policy, torch.nn.Module):
+        kind, module = f"torch {type(policy).__name__}", _scale_input(policy, scale)
+    else:
+        raise PolicyError(
+            f"{type(policy).__name__} is not a policy; use a torch module, a model of "
+            "Stable-Baselines3, an RLModule or a checkpoint of RLlib, or an ONNX file"
+        )
+    device = next(iter(module.parameters()), torch.zeros(0)).device
+    if device.type != "cpu":
+        raise PolicyError(
+            f"the policy is on {device}; move the policy to the CPU with module.cpu()"
+        )
+    return kind, module, moves
+
+
+def _load_rllib_module(folder: Path) -> Any:
     """Load the module of an RLlib checkpoint.
 
     If the checkpoint contains several policies, the function loads the first policy in alphabetical
@@ -40,7 +91,7 @@ def load_rllib_module(folder: Path) -> Any:
     return RLModule.from_checkpoint(str(folders[0].absolute()))
 
 
-def scale_input(network: Any, scale: float | None) -> Any:
+def _scale_input(network: Any, scale: float | None) -> Any:
     """Wrap ``network`` in a module with uint8 input.
 
     The module multiplies its input by ``scale``, unless ``scale`` is None.
@@ -98,7 +149,7 @@ def _check_observation_range(kind: str, space: Any, scale: float | None) -> None
         )
 
 
-def network_from_sb3(
+def _network_from_sb3(
     model: Any, kind: str, shape: tuple[int, int, int], scale: float | None
 ) -> tuple[Any, MoveFn]:
     """Convert a Stable-Baselines3 model to its actor or Q-network.
@@ -106,38 +157,10 @@ def network_from_sb3(
     The function also returns the move function of the model. The network has uint8 input and
     contains the normalization of the model's environment.
     """
-    import torch
-    from stable_baselines3.common.vec_env import (
-        VecEnvWrapper,
-        VecFrameStack,
-        VecNormalize,
-        VecTransposeImage,
-    )
+    from stable_baselines3.common.vec_env import VecNormalize, VecTransposeImage
 
-    policy = model.policy
-    if getattr(policy, "lstm_actor", None) is not None:
-        raise PolicyError(
-            f"{kind} is recurrent, but only RECURRENT_PPO exports states; use an observation with "
-            "frame_stack and a non-recurrent algorithm"
-        )
-    if not hasattr(policy, "q_net") and not (
-        hasattr(policy, "action_net") and hasattr(policy, "mlp_extractor")
-    ):
-        raise PolicyError(
-            f"{kind} is not supported: {type(policy).__name__} has neither action_net with "
-            "mlp_extractor nor q_net; export a torch module that returns the values of the four "
-            "moves"
-        )
-    wrappers: list[Any] = []
-    env = model.env
-    while isinstance(env, VecEnvWrapper):
-        wrappers.insert(0, env)
-        env = env.venv
-    if any(isinstance(wrapper, VecFrameStack) for wrapper in wrappers):
-        raise PolicyError(
-            f"{kind} was trained under VecFrameStack, whose order of turns differs; use an "
-            "observation with frame_stack instead"
-        )
+    _check_sb3_policy(model.policy, kind)
+    wrappers = _list_sb3_wrappers(model.env, kind)
     normalizations: list[Any] = [
         one for one in wrappers if isinstance(one, VecNormalize) and one.norm_obs
     ]
@@ -160,11 +183,7 @@ def network_from_sb3(
         if scale is not None:
             planes = planes.float() * scale
         for one in normalizations:
-            # VecNormalize also computes in double precision. Single precision would change the
-            # result visibly for inputs with little variance.
-            deviation = torch.from_numpy(np.sqrt(one.obs_rms.var + one.epsilon))
-            planes = (planes.double() - torch.from_numpy(one.obs_rms.mean)) / deviation
-            planes = planes.clamp(-one.clip_obs, one.clip_obs).float()
+            planes = _normalize(planes, one)
         if hasattr(policy, "q_net"):
             return policy.q_net(planes)
         features = policy.extract_features(planes, policy.pi_features_extractor)
@@ -180,10 +199,64 @@ def network_from_sb3(
                 seen = wrapper.normalize_obs(seen)
         return np.asarray(model.predict(seen, deterministic=True)[0])
 
-    return _wrap(policy, score), moves
+    return _wrap(model.policy, score), moves
 
 
-def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, MoveFn | None]:
+def _check_sb3_policy(policy: Any, kind: str) -> None:
+    """Check that a Stable-Baselines3 policy has a Q-network or an actor without a state.
+
+    Raises:
+        PolicyError: If the policy is recurrent or of another kind.
+    """
+    if getattr(policy, "lstm_actor", None) is not None:
+        raise PolicyError(
+            f"{kind} is recurrent, but only RECURRENT_PPO exports states; use an observation with "
+            "frame_stack and a non-recurrent algorithm"
+        )
+    if not hasattr(policy, "q_net") and not (
+        hasattr(policy, "action_net") and hasattr(policy, "mlp_extractor")
+    ):
+        raise PolicyError(
+            f"{kind} is not supported: {type(policy).__name__} has neither action_net with "
+            "mlp_extractor nor q_net; export a torch module that returns the values of the four "
+            "moves"
+        )
+
+
+def _list_sb3_wrappers(env: Any, kind: str) -> list[Any]:
+    """Return the wrappers of a model's environment; the innermost wrapper is first.
+
+    Raises:
+        PolicyError: If a wrapper stacks turns.
+    """
+    from stable_baselines3.common.vec_env import VecEnvWrapper, VecFrameStack
+
+    wrappers: list[Any] = []
+    while isinstance(env, VecEnvWrapper):
+        if isinstance(env, VecFrameStack):
+            raise PolicyError(
+                f"{kind} was trained under VecFrameStack, whose order of turns differs; use an "
+                "observation with frame_stack instead"
+            )
+        wrappers.insert(0, env)
+        env = env.venv
+    return wrappers
+
+
+def _normalize(planes: Any, normalization: Any) -> Any:
+    """Return planes as `VecNormalize` normalizes them.
+
+    VecNormalize also computes in double precision. Single precision would change the result visibly
+    for inputs with little variance.
+    """
+    import torch
+
+    deviation = torch.from_numpy(np.sqrt(normalization.obs_rms.var + normalization.epsilon))
+    planes = (planes.double() - torch.from_numpy(normalization.obs_rms.mean)) / deviation
+    return planes.clamp(-normalization.clip_obs, normalization.clip_obs).float()
+
+
+def _network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any, MoveFn | None]:
     """Convert an `RLModule` to a network that returns Q-values or logits.
 
     The function also returns the move function of the module. The move function is None for this
@@ -200,7 +273,7 @@ def network_from_rllib(module: Any, kind: str, scale: float | None) -> tuple[Any
     _check_observation_range(kind, module.observation_space, scale)
     if isinstance(played := getattr(module, "inference_network", None), torch.nn.Module):
         # This project's networks return the scores directly.
-        return scale_input(played, scale), None
+        return _scale_input(played, scale), None
 
     def to_batch(planes: Any) -> dict[str, Any]:
         """Return RLlib's batch for observations, which are scaled if ``scale`` is set."""
