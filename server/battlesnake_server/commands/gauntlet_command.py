@@ -11,6 +11,7 @@ import itertools
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -170,16 +171,21 @@ def _play_missing_games(
             for matchup, games in stored.items()
             if games
         ]
-        if arguments.json:
-            sys.stdout.write(json.dumps(lines, indent=2) + "\n")
-        elif lines:
-            sys.stdout.write(
-                f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"
-            )
+        _print_table(plan, lines, arguments.json)
         standings = compute_standings(list(itertools.chain.from_iterable(stored.values())), errors)
         local = [f"{name}={source}" for name, source in players.sources.items()]
         status = print_failed_moves(standings, local, arguments.json)
     return status
+
+
+def _print_table(plan: LeagueConfig, lines: list[dict[str, Any]], as_json: bool) -> None:
+    """Print the summaries of all matchups as a table or as JSON."""
+    if as_json:
+        sys.stdout.write(json.dumps(lines, indent=2) + "\n")
+    elif lines:
+        sys.stdout.write(
+            f"{plan.name}: win rates with 95% confidence intervals\n\n{format_table(lines)}"
+        )
 
 
 def parser() -> Parser:
