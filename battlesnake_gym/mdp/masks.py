@@ -128,7 +128,7 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
         kind: A kind in `KINDS`, a registered kind, or several kinds joined with "+".
 
     Raises:
-        ValueError: If the kind or the snake is unknown.
+        ValueError: If the kind or the snake is unknown, or a custom mask is invalid.
     """
     state = limit_state(state, snake_id, game.settings.view_radius)
     own = find_snake(state, snake_id)
@@ -139,7 +139,12 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
         if name in _FAULTS_BY_KIND:
             left = mask & [fault & _FAULTS_BY_KIND[name] == 0 for fault in found]
         else:
-            left = mask & np.asarray(_custom_masks[name](game, state, snake_id), np.bool_)
+            allowed = np.asarray(_custom_masks[name](game, state, snake_id))
+            if allowed.shape != mask.shape or allowed.dtype.kind not in "biuf":
+                raise ValueError(
+                    f"action mask {name!r} must return four booleans, got {allowed.tolist()!r}"
+                )
+            left = mask & allowed.astype(np.bool_)
         if left.any():
             mask = left
     return mask

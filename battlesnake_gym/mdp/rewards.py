@@ -204,13 +204,21 @@ class Rewards:
         """Compute the rewards of one turn, float32 [N, S].
 
         The reward of a seat that did not act is 0.
+
+        Raises:
+            ValueError: If a custom event returns an array of another shape.
         """
         rewards = np.zeros(turn.alive.shape, np.float32)
         for event, weight in self.weights.items():
             count = EVENTS[event](turn)
-            rewards += np.float32(weight) * (
-                count if event in _BUILTIN_EVENTS else count * turn.acted
-            )
+            if event not in _BUILTIN_EVENTS:
+                if np.shape(count) != rewards.shape:
+                    raise ValueError(
+                        f"the event {event!r} must return an array of shape {rewards.shape} "
+                        f"(games, seats), got {np.shape(count)}"
+                    )
+                count = np.where(turn.acted, count, 0)
+            rewards += np.float32(weight) * count
         return rewards
 
 

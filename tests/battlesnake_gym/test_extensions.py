@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,6 +235,33 @@ def test_observation_with_wrong_shape_is_rejected(extension: Path) -> None:
             VectorBattlesnake(1, 2, 7, 7, observation="odd").reset(seed=1)
     finally:
         del observations._custom_encoders["odd"]
+
+
+@pytest.mark.parametrize("allowed", [["up"], ["up", "down", "left", "right"], True, [True] * 3])
+def test_mask_that_is_not_four_booleans_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, allowed: Any
+) -> None:
+    monkeypatch.setitem(masks._custom_masks, "odd", lambda game, state, snake: allowed)
+    with pytest.raises(ValueError, match=r"'odd'.* four booleans"):
+        VectorBattlesnake(1, 2, 7, 7, action_mask="odd").reset(seed=1)
+
+
+def test_event_with_wrong_shape_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(rewards_.EVENTS, "odd", lambda turn: turn.over)
+    env = VectorBattlesnake(2, 2, 7, 7, rewards={"odd": 1})
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"'odd'.* \(2, 2\) .*got \(2,\)"):
+        env.step(np.zeros((2, 2), np.uint8))
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_event_of_a_seat_that_did_not_act_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(rewards_.EVENTS, "inverse", lambda turn: 1 / turn.length)
+    env = VectorBattlesnake(2, 2, 7, 7, rewards={"inverse": 1}, action_mask="none")
+    env.reset(seed=1)
+    for _ in range(10):
+        _, rewards, _, _, infos = env.step(np.zeros((2, 2), np.uint8))
+        assert not rewards[~infos["acted"]].any()
 
 
 def test_unknown_name_suggests_registered_names(extension: Path) -> None:
