@@ -23,6 +23,7 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.mdp.observations import facing
 from battlesnake_gym.policy_file import OnnxPolicy, PolicyError
 from battlesnake_gym.rules import MOVES
+from battlesnake_gym.rules.play import DEFAULT_BOARD_SIZE
 from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.rule_based import (
@@ -236,6 +237,16 @@ def strategy_factory(
             _DefaultPolicySnake, factory.onnx_policy, chosen or SAFE, factory.rules
         )
     return replace(factory, filters=chosen)
+
+
+def example_board_size(factory: StrategyFactory) -> tuple[int, int]:
+    """Return the width and height of boards on which the snakes of ``factory`` play examples.
+
+    The size is the default, or the largest size of a policy that does not support the default.
+    """
+    default = DEFAULT_BOARD_SIZE, DEFAULT_BOARD_SIZE
+    sizes = factory.onnx_policy.board_sizes if isinstance(factory, PolicyFactory) else {default}
+    return default if default in sizes else max(sizes)
 
 
 def is_instant(strategy: Strategy) -> bool:

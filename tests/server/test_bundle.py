@@ -419,6 +419,19 @@ def test_what_does_not_play_is_not_packed(
     assert list(tmp_path.iterdir()) == [rules]
 
 
+def test_rules_over_a_policy_of_another_size_are_tried(
+    make_policy: Callable[..., Path], rules: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules.write_text(
+        "from battlesnake_heuristics import Filter\n"
+        "rules = [Filter(lambda view, move: float(open('more.txt').read()))]\n"
+    )
+    policy = make_policy(sizes=[(7, 7)])
+    options = [str(rules), "--policy", str(policy), "-o", str(rules.with_name("snake.zip"))]
+    assert pack_command.main(options) == 2
+    assert "more.txt" in capsys.readouterr().err
+
+
 def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
     own = os.environ | {
         "BATTLESNAKE_GYM_EXTENSIONS": rules.name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,6 +174,13 @@ def test_a_browser_sees_it_play(quiet: Browser) -> None:
         quiet.wait("document.getElementById('caption').textContent.startsWith('Last game')")
         quiet.wait("document.querySelectorAll('#board .value').length > 0")
         assert quiet.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_example_game_of_a_policy_has_its_board_size(make_policy: Callable[..., Path]) -> None:
+    client = create_app({"POLICY": str(make_policy(sizes=[(7, 9)]))}).test_client()
+    until(lambda: client.get("/now").get_json()["game"]["over"] and shown(client)["game"]["frames"])
+    game = shown(client)["game"]
+    assert (game["width"], game["height"]) == (7, 9)
 
 
 def test_a_restarted_server_continues_its_example_game() -> None:

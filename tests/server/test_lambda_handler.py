@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,6 +119,14 @@ def test_a_move_is_played_before_the_first_one_is_asked_for(handler: Handler) ->
     assert "battlesnake_active_games 0.0" in text
     shown = json.loads(handler(http_api("GET", "/now"), None)["body"])["game"]
     assert not shown.get("id"), "the page does not show the warm-up move"
+
+
+def test_a_policy_of_another_size_plays_a_board_of_its_size_first(
+    make_policy: Callable[..., Path],
+) -> None:
+    handler = build_handler({"POLICY": str(make_policy(sizes=[(7, 9)]))})
+    text = handler(http_api("GET", "/metrics"), None)["body"]
+    assert "battlesnake_strategy_errors_total 0.0" in text
 
 
 def test_a_wrong_configuration_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,9 @@ from battlesnake_gym.rules import Game
 from battlesnake_server.aws.snake_stack import PROG, check_options, deploy
 from battlesnake_server.aws.snake_stack import parser as parser
 from battlesnake_server.aws.stacks import account_from_environment, converted_errors
+from battlesnake_server.bundle import Bundle
 from battlesnake_server.commands.aws_undeploy_command import undeploy
+from battlesnake_server.strategy_loader import example_board_size
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,7 +50,8 @@ def _simulate_deployment(options: argparse.Namespace) -> None:
     with account:
         url = account.deploy(options)
         sys.stdout.write(f"simulated: the stack {options.name} is created\n")
-        for path, body in (("/", None), ("/move", move_request_body())):
+        size = example_board_size(Bundle.load(options.bundle).factory())
+        for path, body in (("/", None), ("/move", move_request_body(size=size))):
             with urllib.request.urlopen(f"{url}{path}", body) as answer:
                 sys.stdout.write(f"{path}  {answer.read().decode().strip()}\n")
         for one in undeploy(account.account, options.name):
@@ -56,7 +59,7 @@ def _simulate_deployment(options: argparse.Namespace) -> None:
         sys.stdout.write(f"simulated: the stack {options.name} is deleted\n")
 
 
-def move_request_body(seed: int = 1) -> bytes:
+def move_request_body(seed: int = 1, size: tuple[int, int] = (11, 11)) -> bytes:
     """Return the body of a move request at the start of a game."""
-    board = Board.new(11, 11, 2, game=Game(seed=seed, id="simulation", timeout=10_000))
+    board = Board.new(*size, 2, game=Game(seed=seed, id="simulation", timeout=10_000))
     return json.dumps(board.to_api("snake_0")).encode()

@@ -19,6 +19,7 @@ from battlesnake_heuristics.rating.match import MatchSettings, play_game
 from battlesnake_server import replay_json
 from battlesnake_server.live.fallback import is_normal_size
 from battlesnake_server.live.sessions import Key
+from battlesnake_server.strategy_loader import example_board_size
 
 _TAKEOVER_IDLE_S = 10.0
 """Idle time in seconds after which another game may replace an unfinished game."""
@@ -43,8 +44,11 @@ class FeaturedGame:
 
     def __init__(self, factory: StrategyFactory, view_radius: int | None = None) -> None:
         # A snake without games plays an example game against `hungry` for its page.
-        self._example_settings = MatchSettings(
-            GameSpec(2, settings=Settings(view_radius=view_radius), max_turns=200), nodes=200
+        self.example_spec = GameSpec(
+            2,
+            *example_board_size(factory),
+            settings=Settings(view_radius=view_radius),
+            max_turns=200,
         )
         self._factory: StrategyFactory | None = factory  # The factory is None after the first game.
         self._lock = threading.Lock()
@@ -147,7 +151,7 @@ class FeaturedGame:
         The example game is discarded if a real game has started.
         """
         played = play_game(
-            self._example_settings,
+            MatchSettings(self.example_spec, nodes=200),
             [lambda seed: _play_moves_first(factory(seed), moves), hungry_snake],
             7,
             names=["this snake", "hungry"],

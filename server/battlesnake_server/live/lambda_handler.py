@@ -43,7 +43,9 @@ def build_handler(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], 
         config: Configuration keys that override the environment.
     """
     app = create_app(from_environment() | dict(config))
-    board = Board.new(11, 11, 2, game=Game(seed=1, id=WARMUP_GAME_ID, timeout=_WARMUP_TIMEOUT_MS))
+    spec = app.extensions["live_snake"].featured_game.example_spec
+    game = Game(seed=1, id=WARMUP_GAME_ID, timeout=_WARMUP_TIMEOUT_MS)
+    board = Board.new(spec.width, spec.height, 2, game=game)
     for path in ("/move", "/end"):
         app.test_client().post(path, data=json.dumps(board.to_api("snake_0")))
     return make_lambda_handler(_arrival_middleware(app))
