@@ -15,7 +15,8 @@ LEARNER = {"opponents": ["safe-random"], "rewards": "winning", "autoreset_mode":
 envs = gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", N, **GAME, **LEARNER)
 torch.set_num_threads(1)
 torch.manual_seed(1)
-net = nn.Sequential(nn.Flatten(), nn.Linear(1690, 64), nn.ReLU(), nn.Linear(64, 5))
+inputs = gymnasium.spaces.flatdim(envs.single_observation_space)
+net = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 64), nn.ReLU(), nn.Linear(64, 5))
 adam = torch.optim.Adam(net.parameters(), lr=2e-3)
 
 

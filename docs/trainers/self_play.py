@@ -8,6 +8,7 @@ import os
 import time
 
 import torch
+from gymnasium.spaces import flatdim
 from torch import nn
 from torch.distributions import Categorical
 
@@ -16,7 +17,8 @@ from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv, win_rate
 N, T, EPOCHS, GAMMA, LAMBDA, MINUTES = 512, 32, 2, 0.98, 0.95, float(os.environ.get("MINUTES", 6))
 GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200, "rewards": "winning"}
 envs = BattlesnakeVectorEnv(N, ["past"], autoreset_mode="SameStep", **GAME)
-net = nn.Sequential(nn.Flatten(), nn.Linear(1690, 128), nn.ReLU(), nn.Linear(128, 5))
+inputs = flatdim(envs.single_observation_space)
+net = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 128), nn.ReLU(), nn.Linear(128, 5))
 adam = torch.optim.Adam(net.parameters(), lr=1e-3)
 
 
@@ -61,4 +63,4 @@ while (minutes := time.process_time() / 60) < MINUTES:
         adam.zero_grad()
 
 rate = win_rate(freeze_policy(), ["past"], past_self=past[-5:][0], games=1000, **GAME)
-print(f"win rate {rate:.2f} against itself of five CPU minutes before")
+print(f"win rate {rate:.2f} against itself of {min(5, len(past))} CPU minutes before")
