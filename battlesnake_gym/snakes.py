@@ -361,6 +361,11 @@ def _load_factory(spec: SnakeSpec) -> StrategyFactory:
             "pip install it, or import battlesnake_heuristics first"
         )
     if spec.source not in _factories:
+        if {*spec.source} & {*"/:"}:
+            raise ValueError(
+                f"there is no file or directory {spec.source!r:.60}; give the path of a snake, or "
+                "a URL that begins with http:// or https://"
+            )
         raise ValueError(
             unknown_name_message("snake", spec.source, names(), "battlesnake-gym snakes")
         )
