@@ -50,8 +50,8 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
 
     * ``action_mask``: int8 [4], 1 for allowed moves;
     * ``cause``: the cause of the elimination, an index into `rules.CAUSES`; 0 for a living snake;
-    * ``killer``: the index of the agent that caused the elimination (the agent itself for a
-      self-collision), or -1.
+    * ``killer``: the seat of the snake that caused the elimination (the own seat for a
+      self-collision), or -1. The seat of ``snake_0`` is 0; opponents have the last seats.
 
     Args:
         num_snakes: Number of snakes in the game, 1 to 16.
