@@ -9,6 +9,8 @@ from battlesnake_gym.rules import MOVES, Game, Point, Settings, State, is_over, 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_heuristics.search import _search
+from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Weights, network_inputs
 from battlesnake_heuristics.search.self_play import (
     ROW_RANDOM,
@@ -124,6 +126,15 @@ def test_the_same_seed_plays_the_same_and_another_another() -> None:
     one, again, other = (play_game(seed, SelfPlaySettings(), [QUICK] * 2) for seed in (5, 5, 6))
     assert one.rows.tobytes() == again.rows.tobytes()
     assert one.rows.tobytes() != other.rows.tobytes()
+
+
+def test_a_move_that_the_search_could_not_score_has_the_value_of_its_position() -> None:
+    network = load_builtin()
+    for row in play_game(5, SelfPlaySettings(), [SearchPlayer(network, nodes=1)] * 2).rows:
+        if row["kind"] != ROW_RANDOM:
+            inputs = row["inputs"].tobytes()
+            value = _search.evaluate_batch(0, network.network_bytes, inputs, int(row["living"]))
+            assert value == row["value"].tobytes()
 
 
 def test_openings_and_random_moves_are_marked() -> None:

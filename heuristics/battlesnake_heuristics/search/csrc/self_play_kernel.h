@@ -147,8 +147,10 @@ static int search_move(SelfPlay *game, int seat, const Position *root, SelfPlayR
         store_choices(game, seat, &result);
         fill_row(&game->choices[seat], row);
     } else {
-        row->value = result.scores[result.move];
         row->move = result.move;
+        /* If the limit is below the number of replies, no move has a score. */
+        row->value = result.has_score[result.move] ? result.scores[result.move]
+                                                   : static_eval(player_search, root);
     }
     return failed;
 }
