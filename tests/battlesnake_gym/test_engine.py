@@ -517,6 +517,15 @@ def test_a_map_that_cannot_continue_raises(games_type: Any) -> None:
     assert games.turn[0] == 99
 
 
+def test_a_snake_that_the_map_moves_has_eaten(games_type: Any) -> None:
+    game = Game(ruleset="solo", map="solo_maze")
+    games = games_type(1, width=11, height=15, num_snakes=1, game=game)
+    games.load(0, lone_state(11, 15, food=[(1, 2)]), game)
+    games.step(np.array([[0]], np.uint8))
+    assert games.ate.all()
+    assert games.heads[0, 0].tolist() != [1, 2]
+
+
 def test_games_are_freed_with_their_last_reference_and_arrays_stay_valid(games_type: Any) -> None:
     games = games_type(2)
     games.reset(np.array([1, 2]))
