@@ -36,7 +36,7 @@ from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.observations import Observation
-from battlesnake_gym.rules import MOVES
+from battlesnake_gym.rules import MOVES, Game
 
 INPUT, OUTPUT = "observations", "q_values"
 """Names of a network's input and output: uint8 [B, C, H, W], float32 [B, 4]."""
@@ -372,16 +372,21 @@ class OnnxPolicy:
         return self.from_contents, (self.model, self.metadata, Path("policy.onnx"))
 
     @property
+    def _trained(self) -> Mapping[str, Any]:
+        """Environment of the training; empty if the metadata has none."""
+        trained: Mapping[str, Any] = self.metadata.get("training", {}).get("env_config", {})
+        return trained
+
+    @property
     def rulesets(self) -> tuple[str, ...]:
         """Names of the rulesets that the policy was trained for."""
-        names = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
-        return tuple(names)
+        names = self.metadata.get("rulesets")
+        return tuple(names or [self._trained.get("ruleset", EnvConfig.ruleset)])
 
     @property
     def action_mask_kind(self) -> str:
         """Mask kind of the action mask that training used, such as ``fatal``."""
-        trained = self.metadata.get("training", {}).get("env_config", {})
-        return str(trained.get("action_mask", EnvConfig.action_mask))
+        return str(self._trained.get("action_mask", EnvConfig.action_mask))
 
     def observation_shape(self, width: int, height: int) -> tuple[int, int, int]:
         """Return the shape (C, H, W) of one observation of a board.
@@ -438,15 +443,21 @@ class OnnxPolicy:
         without maps send an empty map name, which selects the standard map.
         """
         self.check_board_size(board.width, board.height)
-        trained, game = self.metadata["training"]["env_config"], board.game
-        if game.ruleset not in self.rulesets or (game.map or "standard") != trained["map"]:
+        self.check_rules(board.game)
+
+    def check_rules(self, game: Game) -> None:
+        """Raise `PolicyError` if ruleset, map or view radius differ from the known training."""
+        if not (trained := self._trained):
+            return
+        trained_map = trained.get("map", EnvConfig.map)
+        if game.ruleset not in self.rulesets or (game.map or "standard") != trained_map:
             rules = " and ".join(map(repr, self.rulesets))
             raise PolicyError(
-                f"the policy plays the rules {rules} on the map {trained['map']!r}, "
+                f"the policy plays the rules {rules} on the map {trained_map!r}, "
                 f"not {format_value(game.ruleset)} on {format_value(game.map)}; "
                 "train a policy on these"
             )
-        view_radius = trained.get("settings", {}).get("view_radius")
+        view_radius = (trained.get("settings") or {}).get("view_radius")
         if game.settings.view_radius != view_radius:
             raise PolicyError(
                 f"the policy plays games with view_radius {view_radius}, "

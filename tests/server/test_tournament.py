@@ -19,8 +19,10 @@ from battlesnake_gym.rules import Settings
 from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_server.arena import tournament
 from battlesnake_server.arena.tournament import (
+    Entrant,
     ScheduledGame,
     TournamentSettings,
+    check_local_snake,
     generate_schedule,
     list_missing_games,
     play_scheduled_games,
@@ -77,6 +79,18 @@ def test_stored_settings_have_the_form_of_earlier_databases() -> None:
     match = replace(settings, nodes=5, is_match=True, game_spec=replace(spec, settings=None))
     del stored["settings"]["view_radius"]  # type: ignore[attr-defined]
     assert match.to_dict() == stored | {"nodes": 5, "is_match": True}
+
+
+def test_a_policy_for_other_rules_may_play_with_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    check_local_snake(Entrant.parse("shipped"), [GameSpec(2)])
+    assert not capsys.readouterr().err
+    limited = GameSpec(2, settings=Settings(view_radius=5))
+    check_local_snake(Entrant.parse("shipped"), [GameSpec(2), limited])
+    assert "shipped may play badly: the policy plays games with view_radius None, not 5" in (
+        capsys.readouterr().err
+    )
 
 
 def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:

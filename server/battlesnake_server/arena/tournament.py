@@ -11,6 +11,7 @@ import functools
 import itertools
 import multiprocessing
 import signal
+import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence, Set
@@ -526,14 +527,22 @@ def local_strategy_factory(entrant: Entrant) -> StrategyFactory:
 def check_local_snake(entrant: Entrant, boards: Iterable[GameSpec[int]]) -> None:
     """Check that a snake in this process can play on these boards.
 
+    If a policy was trained for other rules, the function prints a warning.
+
     Raises:
         ValueError: If the snake cannot play.
         OSError: If a file cannot be read.
     """
     factory = local_strategy_factory(entrant)
     if isinstance(factory, PolicyFactory):
+        policy = factory.onnx_policy
         try:
             for board in boards:
-                factory.onnx_policy.check_board_size(board.width, board.height)
+                policy.check_board_size(board.width, board.height)
         except ValueError as error:
             raise ValueError(f"{entrant}: {error}") from error
+        try:
+            for board in boards:
+                policy.check_rules(board.game)
+        except ValueError as error:
+            sys.stderr.write(f"{entrant} may play badly: {error}\n")
