@@ -8,12 +8,16 @@ environment variables of a process can therefore run code in the process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import importlib.util
 import os
+import socket
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -83,7 +87,8 @@ def load_file(path: Path, option_name: str) -> ModuleType:
     _running_files.append(path)
     _search_folder_last(str(path.parent))
     try:
-        spec.loader.exec_module(loaded)
+        with _reject_servers():
+            spec.loader.exec_module(loaded)
     except BaseException as error:
         # The user may fix the file and try again.
         del _loaded_modules[path]
@@ -93,6 +98,23 @@ def load_file(path: Path, option_name: str) -> ModuleType:
     finally:
         _running_files.pop()
     return loaded
+
+
+@contextlib.contextmanager
+def _reject_servers() -> Iterator[None]:
+    """Raise ``RuntimeError`` if this thread starts a server, whose call would not return."""
+    thread, listen = threading.get_ident(), socket.socket.listen
+
+    def check_thread(server: socket.socket, *backlog: int) -> None:
+        if threading.get_ident() == thread and server.family != socket.AF_UNIX:
+            raise RuntimeError('start the server only below if __name__ == "__main__":')
+        listen(server, *backlog)
+
+    socket.socket.listen = check_thread  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        socket.socket.listen = listen  # type: ignore[method-assign]
 
 
 def _search_folder_last(folder: str) -> None:

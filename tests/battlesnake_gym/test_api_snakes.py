@@ -173,6 +173,13 @@ def test_a_bad_reply_is_an_error_that_quotes_it(tmp_path: Path, board: Board) ->
         made(0)(board)
 
 
+@pytest.mark.parametrize("server", ["app.run(port=0)", "app.run(port=0, debug=True)"])
+def test_a_file_that_starts_its_server_is_refused(tmp_path: Path, server: str) -> None:
+    text = f"from flask import Flask\n\napp = Flask(__name__)\n{server}\n"
+    with pytest.raises(ValueError, match=r"line 4: .* server only below if __name__ =="):
+        snakes.factory(write(tmp_path / "mine", text))
+
+
 def test_a_file_without_a_snake_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="function move or a web application app"):
         snakes.factory(write(tmp_path / "mine", "x = 1\n"))
