@@ -143,6 +143,20 @@ def test_another_game_with_the_same_id_replaces_the_game() -> None:
         assert [frame["turn"] for frame in game["frames"]] == [0, 1, 2, 3][: 3 + end]
 
 
+def test_a_repeated_request_replaces_the_frame() -> None:
+    client = create_app({"SNAKE": "hungry"}).test_client()
+    board = played(client, 2)
+    late = Board.new(11, 11, ["you", "it"], game=board.game)
+    late.turn = 1
+    requests = [request.to_api("you") for request in (board, board, late)]
+    moves = [client.post("/move", json=body).get_json()["move"] for body in requests]
+    client.post("/end", json=board.to_api("you"))
+    client.post("/move", json=board.to_api("you"))
+    game = shown(client)["game"]
+    assert [frame["turn"] for frame in game["frames"]] == [0, 1, 2, 2]
+    assert game["frames"][2]["snakes"][game["you"]]["next"]["move"] == moves[1]
+
+
 def test_a_page_keeps_so_much_and_no_larger_boards(monkeypatch: Any) -> None:
     monkeypatch.setattr(featured_game, "_MAX_FRAME_BYTES", 6000)
     client = create_app({"SNAKE": "hungry"}).test_client()

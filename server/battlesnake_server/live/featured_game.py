@@ -57,6 +57,7 @@ class FeaturedGame:
         self._version = time.time_ns() // 1_000_000
         self._over = True
         self._last_move_at = self._size = 0.0
+        self._turn = 0  # of the last frame
         self._header: dict[str, Any] = {}
         self._snakes: list[Snake] = []
         self._frames: list[
@@ -76,6 +77,10 @@ class FeaturedGame:
                 if key != self.key and not self._over and age_s < _TAKEOVER_IDLE_S:
                     return
                 self._start_game(key, board)
+            elif self._over or board.turn < self._turn:
+                return  # The request is late.
+            elif board.turn == self._turn:  # The client repeats a request, and plays this decision.
+                self._size -= sum(map(len, self._frames.pop()))
             self._last_move_at = time.monotonic()
             self._header["note"] = note
             self._add_frame(board, decision)
@@ -144,6 +149,7 @@ class FeaturedGame:
         self._size += len(plain) + len(with_decision)
         if self._size <= _MAX_FRAME_BYTES:
             self._frames.append((plain, with_decision))
+            self._turn = board.turn
 
     def _play_example_game(self, factory: StrategyFactory, moves: str) -> None:
         """Play the example game, which starts with ``moves``.
