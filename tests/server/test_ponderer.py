@@ -56,6 +56,9 @@ def test_it_ponders_until_the_next_move_or_the_end() -> None:
     live.move(("b", "snake_0"), a_move("b"), time.perf_counter())
     assert strategy.told.get(timeout=60) == "stopped"
     assert strategy.told.get(timeout=60) == ("b", "up", MAX_PONDER_TIMEOUTS * 0.3)
+    live.end(("a", "snake_0"), a_move("a"))
+    with pytest.raises(queue.Empty):
+        strategy.told.get(timeout=0.2)
     live.end(("b", "snake_0"), a_move("b"))
     assert strategy.told.get(timeout=60) == "stopped"
     assert strategy.told.empty()

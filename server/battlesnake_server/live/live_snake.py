@@ -149,4 +149,4 @@ class LiveSnake:
                     eliminate(last.you, ASSUMED_CAUSE, last.turn)
             self.featured_game.end(key, last)
         self.sessions.delete(key)
-        self._ponderer.cancel()
+        self._ponderer.cancel(key)

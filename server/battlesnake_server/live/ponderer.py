@@ -12,6 +12,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
+from battlesnake_server.live.sessions import Key
 from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT_S
 
 MAX_PONDER_TIMEOUTS = 2.0
@@ -38,7 +39,7 @@ class Ponderer:
         self._num_pauses = 0
         self._idle = threading.Event()
         self._idle.set()
-        self._last: object = None
+        self._last: Key | None = None
         self._failed = False
 
     @contextmanager
@@ -62,14 +63,15 @@ class Ponderer:
 
         The method returns immediately.
         """
-        self._last = mine = object()
+        self._last = mine = (board.game.id, board.you_id or "")
         self._threads.submit(functools.partial(self._ponder, search, board, decision, mine))
 
-    def cancel(self) -> None:
-        """Cancel pondering for the current position."""
-        self._last = None
+    def cancel(self, key: Key) -> None:
+        """Cancel pondering of a snake in a game."""
+        if self._last == key:
+            self._last = None
 
-    def _ponder(self, search: Search, board: Board, decision: Decision, mine: object) -> None:
+    def _ponder(self, search: Search, board: Board, decision: Decision, mine: Key) -> None:
         """Ponder until another position or a move request replaces this one."""
 
         def should_stop() -> bool:
