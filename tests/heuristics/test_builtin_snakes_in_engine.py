@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.engine.engine import COMPILED, EngineGames, Games
 from battlesnake_gym.rules import MOVES, Game, Settings
 from battlesnake_heuristics.rule_based.pipeline import Pipeline, Verdict, apply_steps
@@ -28,22 +31,26 @@ def liked(name: str, board: Board) -> set[str]:
     return {move for move in verdict.remaining if verdict.scores[move] == top}
 
 
-def compare(games: EngineGames) -> int:
-    """Compare all living snakes as all kinds; return the number of compared decisions."""
+def compare(games: EngineGames, names: Sequence[str] = snakes.ENGINE_SNAKES) -> int:
+    """Compare all living snakes as all kinds; return the number of compared decisions.
+
+    With limited view, the engine's snakes ignore hidden segments.
+    """
     compared = 0
     choices = np.zeros((games.num_games, games.num_snakes), np.uint8)
-    for code, name in enumerate(snakes.ENGINE_SNAKES, start=1):
+    for name in names:
         choices[:] = 99
-        games.builtin_choices(np.full_like(choices, code), choices)
+        games.builtin_choices(np.full_like(choices, snakes.engine_code(name)), choices)
         for i in np.flatnonzero(~games.over).tolist():
             board = Board.from_state(games.state(i), games.game)
             for seat, snake in enumerate(board.snakes):
                 if not snake.alive:
                     assert choices[i, seat] == 99
                     continue
-                board.you_id = snake.id
+                state = limit_state(board, snake.id, games.game.settings.view_radius)
+                seen = Board.from_state(state, games.game, snake.id)
                 chosen = {move for k, move in enumerate(MOVES) if choices[i, seat] >> k & 1}
-                assert chosen == liked(name, board), (name, str(board))
+                assert chosen == liked(name, seen), (name, str(seen))
                 compared += 1
     return compared
 
@@ -76,6 +83,20 @@ def test_they_choose_among_the_same_moves_in_their_own_games() -> None:
             if turn in (19, 39, 68, 69, 70, 99, 119):
                 compared += compare(games)
     assert compared > 3000
+
+
+def test_with_limited_view_they_ignore_hidden_segments() -> None:
+    game = Game(settings=Settings(view_radius=5))
+    games = Games(24, width=15, height=15, num_snakes=4, game=game)
+    assert isinstance(games, EngineGames)
+    games.reset(np.arange(1, 25))
+    kinds = np.full((24, 4), snakes.engine_code("territory"), np.uint8)
+    actions = np.zeros((24, 4), np.uint8)
+    for turn in range(60):
+        games.builtin_moves(kinds, actions)
+        games.step(actions)
+        if turn % 20 == 19:
+            assert compare(games, ["hungry", "cautious", "territory"])
 
 
 def test_a_draw_is_one_of_the_choices_and_each_comes_up() -> None:
