@@ -263,6 +263,16 @@ def read_whole(address: str) -> None:
         since, more = since + len(chunk["frames"]), chunk["more"]
 
 
+def test_the_printed_address_of_all_interfaces_opens_here(tmp_path: Path) -> None:
+    story().save(tmp_path / "good.jsonl.gz")
+    command = (sys.executable, "-m", "battlesnake_gym", "game", "watch", str(tmp_path))
+    with running(*command, "--host=0.0.0.0", "--port=0", "--no-browser") as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("serving 1 recorded game at http://127.0.0.1:")
+        assert "good" in fetch(line.split()[5])
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits its address space")
 def test_hostile_files_in_one_gigabyte(tmp_path: Path) -> None:
     told = hostile_replays.write(tmp_path)

@@ -240,6 +240,10 @@ def embed_response(replay: Replay) -> Response:
     return response
 
 
+_LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses at which a browser of this machine reaches a server of all addresses."""
+
+
 class Site(PageServer):
     """Web site whose server runs in background threads while its context is active.
 
@@ -257,7 +261,8 @@ class Site(PageServer):
         names = [options.host, *options.allow_host]
         super().__init__(app, listener, names=names, threads=threads)
         self._app = app
-        self.address = f"http://{url_host(options.host)}:{self.port}/"
+        host = _LOCAL_ADDRESSES.get(listener.getsockname()[0], options.host)
+        self.address = f"http://{url_host(host)}:{self.port}/"
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
