@@ -131,7 +131,9 @@ class Parser(argparse.ArgumentParser):
         text = super().format_help()
         for action, text_of_option in hidden:
             action.help = text_of_option
-        return text + (f"\n{len(rest)} more options: {self.prog} --help-all\n" if rest else "")
+        return text + (
+            f"\n{plural(len(rest), 'more option')}: {self.prog} --help-all\n" if rest else ""
+        )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments.
@@ -372,10 +374,10 @@ def print_json(value: Any) -> None:
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun.
 
-    >>> plural(1, "game"), plural(2, "game")
-    ('1 game', '2 games')
+    >>> plural(1, "game"), plural(2000, "game")
+    ('1 game', '2,000 games')
     """
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> str:

@@ -410,7 +410,7 @@ def test_the_coach_reads_the_last_games_of_a_ladder_snake(
     assert game_coach_command.main(["--snake", name, "--last", "20", *near]) in (0, 1)
     assert time.process_time() - began < 60
     out = capsys.readouterr().out
-    assert out.startswith(f"{name}: 1 games, 1 lost\n")
+    assert out.startswith(f"{name}: 1 game, 1 lost\n")
     assert "500 ms" in out
     late = sum(name in {kept.replay.first.snake(who).name for who in turn.problems}
                for turn in kept.replay.turns)  # fmt: skip

@@ -22,6 +22,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager, RemoteCallResults
 from tqdm import tqdm
 
+from battlesnake_gym.common.command_line import plural
 from battlesnake_gym.common.exceptions import SnakeError
 from battlesnake_gym.common.run_dir import (
     CSV_FILE,
@@ -208,8 +209,8 @@ class TrainingRun:
     def summary_line(self) -> str:
         """Return one line with the progress of the run."""
         return (
-            f"{self.job.name}, {self._iterations:,} iterations and {self._steps:,} env steps in "
-            f"{self._seconds / 60:,.1f} minutes of training"
+            f"{self.job.name}, {plural(self._iterations, 'iteration')} and "
+            f"{self._steps:,} env steps in {self._seconds / 60:,.1f} minutes of training"
         )
 
     def cpu_contention_message(self) -> str:
@@ -339,8 +340,8 @@ class TrainingRun:
                 if self._remaining_fraction() <= 0 and not stop_signals:
                     if self._steps == steps_before:
                         raise ClusterError(
-                            f"{self._iterations:,} iterations had no env steps: all env runners "
-                            f"failed; {_RUNNER_REMEDY}"
+                            f"{plural(self._iterations, 'iteration')} had no env steps: all "
+                            f"env runners failed; {_RUNNER_REMEDY}"
                         )
                     with suppress(IterationAbortedError), stop_signals.abort_after(limit):
                         getattr(algorithm, "conclude", lambda results: None)(results)

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, add_json_option, positive, print_json, seed
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_json_option,
+    plural,
+    positive,
+    print_json,
+    seed,
+)
 from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.snake_spec import PAST_SELF, SnakeSpec
 from battlesnake_heuristics.rating.ladder import Placement
@@ -57,7 +64,7 @@ def _play_against(
     score = (wins + draws / 2) / num_games
     low, high = wilson_interval(score, num_games)
     text = (
-        f"{num_games} games: {wins} won, {draws} drawn, {losses} lost; score {score:.1%} "
+        f"{plural(num_games, 'game')}: {wins} won, {draws} drawn, {losses} lost; score {score:.1%} "
         f"(95% confidence interval {low:.1%} to {high:.1%}); survived {mean_turns:.1f} turns on "
         "average"
     )

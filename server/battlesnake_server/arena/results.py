@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from battlesnake_gym.common.command_line import align_columns
+from battlesnake_gym.common.command_line import align_columns, plural
 from battlesnake_server.arena.database import (
     Seat,
     StoredGame,
@@ -385,5 +385,5 @@ def delete_games_without_replay(engine: Engine, tournament: int, replays: Path |
     if lost:
         with_retries(engine, delete_lost_games)
         sys.stderr.write(
-            f"{len(lost)} games are played again: their replays are empty or missing in {replays}\n"
+            f"{plural(len(lost), 'game')} to repeat: replays are empty or missing in {replays}\n"
         )

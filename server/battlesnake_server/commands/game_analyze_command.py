@@ -22,6 +22,7 @@ from battlesnake_gym.common.command_line import (
     add_view_radius_option,
     bounded_number,
     output_dir,
+    plural,
     positive,
     print_error,
     print_json,
@@ -85,7 +86,7 @@ def _format_report(analysis: GameAnalysis, names: dict[str, str]) -> str:
     """Format the mistakes in game order."""
     mistakes = analysis.mistakes
     lines = [
-        f"{len(analysis.positions)} turns, {analysis.nodes:,} nodes per snake; "
+        f"{plural(len(analysis.positions), 'turn')}, {plural(analysis.nodes, 'node')} per snake; "
         f"blunders (??): {sum(mistake.annotation == '??' for mistake in mistakes)}, "
         f"mistakes (?): {sum(mistake.annotation == '?' for mistake in mistakes)}"
     ]

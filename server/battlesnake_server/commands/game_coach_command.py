@@ -23,6 +23,7 @@ from battlesnake_gym.common.command_line import (
     add_view_radius_option,
     align_columns,
     output_file,
+    plural,
     positive,
     print_error,
     print_json,
@@ -111,7 +112,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
         raise ReplayError(f"no game of {options.snake!r} could be read")
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
     sys.stdout.write(
-        f"{sanitize_text(name, 40)}: {len(games)} games, {len(lost)} lost\n"
+        f"{sanitize_text(name, 40)}: {plural(len(games), 'game')}, {len(lost)} lost\n"
         f"{_format_latency_report(games)}\n"
     )
     losses = list(_iter_losses(lost))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, output_file, print_error
+from battlesnake_gym.common.command_line import Parser, output_file, plural, print_error
 from battlesnake_gym.common.files import check_replaceable
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import puzzles, scenarios
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         found = _load_or_find_puzzles(options)
         if not options.web:
             return 0
-        return serve(create_app(found), f"{len(found)} puzzles", options)
+        return serve(create_app(found), plural(len(found), "puzzle"), options)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game puzzles", error)
 
@@ -57,7 +57,7 @@ def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:
     check_replaceable(options.output, scenarios.load)
     found = _find_puzzles(path)
     scenarios.save(options.output, found)
-    sys.stdout.write(f"{len(found)} puzzles saved as {options.output}\n")
+    sys.stdout.write(f"{plural(len(found), 'puzzle')} saved as {options.output}\n")
     return found
 
 
@@ -89,7 +89,7 @@ def _find_puzzles(path: Path | None) -> list[Scenario]:
         if len(found) >= _MAX_PUZZLES:
             break
     if not found:
-        raise ValueError(f"no puzzle was found in {len(paths)} games; give more games")
+        raise ValueError(f"no puzzle was found in {plural(len(paths), 'game')}; give more games")
     return found[:_MAX_PUZZLES]
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from urllib.parse import quote
 
-from battlesnake_gym.common.command_line import Parser, add_view_radius_option, print_error
+from battlesnake_gym.common.command_line import Parser, add_view_radius_option, plural, print_error
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         games = app.extensions["library"].entries()
         # The browser directly opens the page of a single game.
         path = f"replay/{quote(games[0].key)}" if len(games) == 1 else ""
-        return pages.serve(app, f"{len(games)} recorded games", arguments, path)
+        return pages.serve(app, plural(len(games), "recorded game"), arguments, path)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game watch", error)
 

@@ -174,7 +174,7 @@ def _play_pairs(
             + (" (fixed without a view radius)" if arguments.view_radius is not None else "")
             + ", until the 95% "
             f"confidence interval is at most +-{arguments.precision:g} Elo or "
-            f"{arguments.max_minutes:g} minutes have passed",
+            f"{arguments.max_minutes:g} min have passed",
             sys.stderr,
         )
         while needs_games():

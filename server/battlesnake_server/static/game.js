@@ -34,7 +34,7 @@ function outcome(player, frame, atEnd, seated) {
     return game.over ? "" : "live";
   }
   const winners = game.snakes.filter((_, i) => !frame.snakes[i].death);
-  if (game.snakes.length === 1) return `Over after ${frame.turn} turns`;
+  if (game.snakes.length === 1) return `Over after ${frame.turn} turn${frame.turn === 1 ? "" : "s"}`;
   if (winners.length > 1) return "Stopped without a winner";
   if (winners.length === 0) return "Draw";
   if (seated) return winners[0] === game.snakes[OWN_SEAT] ? "You won!" : `${winners[0].name} won`;
