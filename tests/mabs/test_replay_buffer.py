@@ -95,6 +95,14 @@ def test_priorities_of_overwritten_rows_are_not_touched() -> None:
     assert changed.tolist() == [True, True, False, False], "rows 2 to 5 are there"
 
 
+def test_priorities_of_a_lost_buffer_do_not_make_empty_rows_transitions() -> None:
+    replay = ReplayBuffer(20, FRAME, seed=0)
+    replay.add(fragment([1, 2, 3]))
+    replay.update_priorities(np.array([0, 5, 33]), np.full(3, 1e9, np.float32))
+    _, columns = replay.sample(64)
+    assert (columns["n_step"] == 1).all()
+
+
 def test_a_restored_replay_goes_on_exactly() -> None:
     replay = ReplayBuffer(10, FRAME, seed=3)
     for start in range(0, 30, 4):

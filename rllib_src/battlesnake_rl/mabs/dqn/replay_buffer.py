@@ -208,8 +208,11 @@ class ReplayBuffer:
         }
 
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
-        """Set the priorities of sampled transitions, except overwritten transitions."""
-        present = rows >= self._added - self.capacity
+        """Set the priorities of sampled transitions, except overwritten transitions.
+
+        If the process of a shard has restarted, rows of the lost buffer are also ignored.
+        """
+        present = (rows >= self._added - self.capacity) & (rows < self._added)
         self._priorities.set(
             rows[present] % self.capacity, self._compute_priorities(td_errors[present])
         )
