@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import pickle
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +100,23 @@ def test_a_checkpoint_is_on_disk_before_it_has_its_name_and_the_older_ones_go(
         (tmp_path.name, [first, second]),
     ]
     assert [path.name for path in tmp_path.iterdir()] == [second]
+
+
+def test_a_replaced_checkpoint_is_deleted_after_the_new_one_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    newest: list[Path | None] = []
+    delete = shutil.rmtree
+
+    def record(path: Path, **options: Any) -> None:
+        delete(path, **options)
+        newest.append(checkpoints.newest_checkpoint(tmp_path))
+
+    monkeypatch.setattr(shutil, "rmtree", record)
+    again = checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    assert newest == [again]
+    assert list(tmp_path.iterdir()) == [again]
 
 
 def test_deleting_spares_other_files(tmp_path: Path) -> None:

@@ -105,12 +105,15 @@ def save(
             shutil.copy(path, draft)
         content = {**metadata, _FILES_KEY: _file_sizes(draft)}
         (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
+        sync_tree(draft)  # A power failure must not leave empty files under the final name.
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)  # The files may have filled the disk.
         raise
-    sync_tree(draft)  # A power failure must not leave empty files under the final name.
-    shutil.rmtree(target, ignore_errors=True)
+    replaced = folder / f"{target.name}.replaced{_UNFINISHED_SUFFIX}"
+    if target.exists():  # Its deletion takes longer than its renaming.
+        target.rename(replaced)
     draft.rename(target)
+    shutil.rmtree(replaced, ignore_errors=True)
     sync(folder)
     for old in _list_checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
