@@ -17,7 +17,7 @@ from battlesnake_rl.mabs.policy.policy_loader import inference_weights
 from battlesnake_rl.mabs.ppo.ppo import compute_advantages
 from sagemaker_rl.runs import checkpoints
 from tests.algorithms import built
-from tests.mabs.conftest import SMALL, small_policy
+from tests.mabs.conftest import SMALL, TINY, small_policy
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -187,6 +187,29 @@ def test_training_goes_on_where_it_was(ray_with_games: None, tmp_path: Path, nam
         trained = again.learner_group._learner.module["default_policy"].network.policy.weight
         assert torch.equal(played, trained)
         assert again.train()["env_runners"]["num_env_steps_sampled_lifetime"] > before[-1]
+
+
+def test_rllibs_ppo_resumes_with_its_coefficients(ray_with_games: None, tmp_path: Path) -> None:
+    def state(algorithm: Any) -> tuple[float, float]:
+        learner = algorithm.learner_group._learner
+        entropy = learner.entropy_coeff_schedulers_per_module["snake"].get_current_value()
+        return float(entropy), float(learner.curr_kl_coeffs_per_module["snake"])
+
+    config = algorithms.configure("RLLIB_PPO", SMALL)
+    config.env_runners(num_env_runners=0).rl_module(model_config=TINY)
+    config.training(
+        train_batch_size_per_learner=64, minibatch_size=32, entropy_coeff=[[0, 0.1], [1000, 0.0]]
+    )
+    with built(config) as algorithm:
+        algorithm.train()
+        path = checkpoints.save(algorithm, tmp_path, {})
+        env_steps = algorithm.metrics.peek(("env_runners", "num_env_steps_sampled_lifetime"))
+        before = state(algorithm)
+    assert before[0] < 0.1
+    assert before[1] != config.kl_coeff
+    with built(config) as again:
+        checkpoints.restore_algorithm(again, config, path, env_steps)
+        assert state(again) == before
 
 
 @pytest.mark.parametrize("async_sampling", [False, True])

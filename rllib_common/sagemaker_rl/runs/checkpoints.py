@@ -42,6 +42,12 @@ _FILES_KEY = "files"
 The sizes show whether the checkpoint is complete.
 """
 
+_KL_FILE = "kl_coeffs.json"
+"""File of a checkpoint with the KL coefficients of RLlib's PPO, keyed by module."""
+
+_ENTROPY_SCHEDULES, _KL_COEFFS = "entropy_coeff_schedulers_per_module", "curr_kl_coeffs_per_module"
+"""Attributes of RLlib's learners that their state lacks."""
+
 _CHECKPOINT_PREFIX = "checkpoint_"
 """Name prefix of checkpoint directories; the iteration follows."""
 _UNFINISHED_SUFFIX = ".unfinished"
@@ -103,6 +109,10 @@ def save(
         algorithm.save_to_path(str(draft.absolute()))
         for path in files:
             shutil.copy(path, draft)
+        if (group := getattr(algorithm, "learner_group", None)) is not None:
+            (kl_coeffs, *_) = call_learners(group, lambda one: dict(getattr(one, _KL_COEFFS, {})))
+            text = json.dumps({module: float(coeff) for module, coeff in kl_coeffs.items()})
+            (draft / _KL_FILE).write_text(text + "\n")
         content = {**metadata, _FILES_KEY: _file_sizes(draft)}
         (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
         sync_tree(draft)  # A power failure must not leave empty files under the final name.
@@ -342,18 +352,21 @@ def restore_algorithm(
 ) -> None:
     """Restore a checkpoint, and call the callback ``on_checkpoint_loaded``.
 
-    RLlib itself does not call this callback. The optimizers keep the settings of this run.
+    RLlib itself does not call this callback. The optimizers keep the settings of this run. RLlib's
+    PPO resumes with the schedule's entropy coefficient and the last KL coefficient.
 
     Args:
         algorithm: Algorithm of this run.
         config: Configuration of this run.
         checkpoint: Directory of the checkpoint.
-        env_steps: Env steps until the checkpoint, which determine the learning rate.
+        env_steps: Env steps until the checkpoint, which determine the values of the schedules.
     """
     algorithm.restore_from_path(str(checkpoint.absolute()))
     if (group := getattr(algorithm, "learner_group", None)) is not None:
-        keep = functools.partial(_use_own_settings, env_steps=env_steps)
-        call_learners(group, keep)
+        path = checkpoint / _KL_FILE
+        kl_coeffs = json.loads(path.read_text()) if path.exists() else {}
+        resume = functools.partial(_resume_settings, env_steps=env_steps, kl_coeffs=kl_coeffs)
+        call_learners(group, resume)
     if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)
 
@@ -370,13 +383,19 @@ def call_learners(group: Any, call: Callable[[Any], Any]) -> list[Any]:
     return [result.get() for result in results]
 
 
-def _use_own_settings(learner: Any, env_steps: int) -> None:
-    """Replace the settings of the checkpoint's optimizers by the settings of this run.
+def _resume_settings(learner: Any, env_steps: int, kl_coeffs: Mapping[str, float]) -> None:
+    """Replace the settings of the checkpoint's optimizers, and set the coefficients of the losses.
 
-    RLlib would train with the checkpoint's learning rate until the end of the first update.
+    RLlib would train with the checkpoint's learning rate, and with the first entropy coefficient of
+    a schedule, until the end of the first update.
     """
     for optimizer in learner._named_optimizers.values():
         for group in optimizer.param_groups:
             group["eps"] = getattr(learner.config, "adam_epsilon", group.get("eps"))
         if (schedule := learner._optimizer_lr_schedules.get(optimizer)) is not None:
             learner._set_optimizer_lr(optimizer, lr=schedule.update(timestep=env_steps))
+    for module in learner.module.keys() if hasattr(learner, _ENTROPY_SCHEDULES) else ():
+        getattr(learner, _ENTROPY_SCHEDULES)[module].update(timestep=env_steps)
+    for module, coeff in kl_coeffs.items():
+        if learner.config.kl_coeff:  # A run may disable the KL divergence.
+            getattr(learner, _KL_COEFFS)[module].fill_(coeff)
