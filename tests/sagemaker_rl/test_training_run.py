@@ -78,14 +78,18 @@ class Counting:
     """Trains by counting; a signal arrives in the third iteration."""
 
     def __init__(self, caught: PendingSignals, signal_after: int = 99) -> None:
-        self.training_iteration = 0
+        self._iteration = 0
         self._caught, self._signal_after = caught, signal_after
         self.run_progress = math.nan
         self.progress: list[float] = []
 
+    @property
+    def training_iteration(self) -> int:
+        return self._iteration
+
     def train(self) -> dict[str, Any]:
         self.progress.append(self.run_progress)
-        self.training_iteration += 1
+        self._iteration += 1
         if self.training_iteration == self._signal_after:
             self._caught.append(15)
         return {
@@ -223,6 +227,7 @@ def test_training_that_diverges_keeps_the_last_good_weights(
     assert len(run.diverged) <= 200
     assert run.checkpoint is not None
     assert (run.checkpoint / "weights").read_text() == "2.0"
+    assert run.checkpoint.name == "checkpoint_000002"
     assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 2
 
 

@@ -326,7 +326,7 @@ class TrainingRun:
                     if not stop_signals:
                         self._report_divergence(algorithm, error)
                     divergence.restore_learner_state(algorithm, good)
-                    self._iterations = algorithm.training_iteration
+                    algorithm._iteration = self._iterations  # RLlib has counted a diverged loss.
                     return
                 self._iterations = algorithm.training_iteration
                 seconds = before + time.monotonic() - began
