@@ -344,6 +344,17 @@ def test_a_resumed_run_draws_other_random_numbers(
     assert len(set(seeds)) == 3
 
 
+@pytest.mark.parametrize("field", ["num_env_runners", "num_learners"])
+def test_a_driver_that_waits_for_other_processes_is_no_sign_of_contention(
+    tmp_path: Path, field: str
+) -> None:
+    run = _run(tmp_path)
+    run.config.num_env_runners, run._cpu_fraction = 0, 0.5
+    assert "50% of a CPU" in run.cpu_contention_message()
+    setattr(run.config, field, 1)
+    assert run.cpu_contention_message() == ""
+
+
 def test_progress_shows_only_known_numbers() -> None:
     shown: list[str] = []
     run = SimpleNamespace(

@@ -216,10 +216,11 @@ class TrainingRun:
     def cpu_contention_message(self) -> str:
         """Return a message if training used less CPU time than expected, or "".
 
-        The limit is `_LOW_CPU_FRACTION` of one CPU. If env runners run in other processes, there is
-        no message.
+        The limit is `_LOW_CPU_FRACTION` of one CPU. If env runners or learners run in other
+        processes, there is no message.
         """
-        if self.config.num_env_runners or not self._cpu_fraction < _LOW_CPU_FRACTION:
+        others = self.config.num_env_runners or self.config.num_learners
+        if others or not self._cpu_fraction < _LOW_CPU_FRACTION:
             return ""
         return (
             f"the machine was busy: training used {self._cpu_fraction:.0%} of a CPU; "
