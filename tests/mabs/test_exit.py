@@ -117,9 +117,12 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(newest, checkpoint)
     (checkpoint / "champion.evaluation").unlink()
-    delivered = BattlesnakeLauncher().export_model(EXITConfig(), checkpoint, tmp_path / "model")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "champion.evaluation").write_bytes(b"of a run that --no-resume deleted")
+    delivered = BattlesnakeLauncher().export_model(EXITConfig(), checkpoint, model)
     assert delivered.model
-    assert not (tmp_path / "model").exists()
+    assert not list(model.iterdir())
 
 
 def test_each_champions_games_are_labelled_by_themselves() -> None:

@@ -113,12 +113,13 @@ class EXITConfig(StandaloneConfig):
         Returns:
             Text about the evaluation, and the next command.
         """
+        champion = model_dir / CHAMPION_FILE_NAME
         if not (checkpoint / CHAMPION_FILE_NAME).exists():
+            champion.unlink(missing_ok=True)  # --no-resume keeps the model of the deleted run.
             return (
                 "none: no network was as strong as the handcrafted weights yet",
                 "resume with the same command and more --minutes",
             )
-        champion = model_dir / CHAMPION_FILE_NAME
         Evaluation.load(checkpoint / CHAMPION_FILE_NAME).save(champion)
         return str(champion), f"battlesnake-gym runs {shlex.quote(str(model_dir.parent))}"
 
