@@ -73,7 +73,7 @@ def load_file(path: Path, option_name: str) -> ModuleType:
     if path in _loaded_modules:
         return _loaded_modules[path]
     if not path.is_file():
-        raise ExtensionError(f"{option_name} names {path}, which does not exist; fix or unset it")
+        raise ExtensionError(f"{option_name}: {path} does not exist; correct or omit the path")
     spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ExtensionError(
