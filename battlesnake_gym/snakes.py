@@ -381,9 +381,10 @@ def _load_python_factory(path: Path) -> StrategyFactory:
     from battlesnake_gym import api_snakes
 
     if not path.is_file():
-        raise ValueError(
-            f"{path} does not exist; `battlesnake-gym snakes new {path.name}` writes a snake"
-        )
+        remedy = f"`battlesnake-gym snakes new {path.name}` writes a snake"
+        if "+" in path.name:
+            remedy = "+RULES.py follows only policy.onnx or shipped"
+        raise ValueError(f"{path} does not exist; {remedy}")
     with capture_registrations() as found:
         module = extensions.load_file(path, "the snake")
     # A file listed in the environment variable has already run, and its names stay registered.

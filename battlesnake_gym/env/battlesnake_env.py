@@ -80,7 +80,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     ) -> None:
         self.opponents = check_opponents(opponents)
         self._draw = num_snakes is not None
-        seats = num_seats(self.opponents, num_snakes)
+        seats = num_seats(self.opponents, num_snakes, options)
         sizes = {"num_snakes": seats, "width": width, "height": height}
         self._game = SingleGame(sizes | options, self.opponents, render_mode)
         self.render_mode = render_mode

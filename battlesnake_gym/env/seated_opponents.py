@@ -318,14 +318,22 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
     return tuple(opponents)
 
 
-def num_seats(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
-    """Return the number of seats of a game.
+def num_seats(
+    opponents: Sequence[Opponent], num_snakes: int | None, options: Mapping[str, Any]
+) -> int:
+    """Return the number of seats of a game with one learner, which plays at random seats.
 
     If ``num_snakes`` is None, the seats are for the learner and all opponents.
 
     Raises:
-        ValueError: If ``num_snakes`` is not an integer, or more than 1 without opponents.
+        ValueError: If ``num_snakes`` is not an integer, or more than 1 without opponents, or if the
+            rewards in ``options`` depend on the seat.
     """
+    if isinstance(rewards := options.get("rewards"), Sequence) and not isinstance(rewards, str):
+        raise ValueError(
+            f"rewards must not be a list, because the learner plays at random seats, got "
+            f"{rewards!r:.60}; give the learner's rewards alone"
+        )
     if num_snakes is None:
         return len(opponents) + 1
     if not isinstance(num_snakes, int | np.integer):

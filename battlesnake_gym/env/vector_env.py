@@ -197,7 +197,7 @@ class BattlesnakeVectorEnv(_BaseVectorEnv):
     ) -> None:
         self.opponents = check_opponents(opponents)
         self._draw = num_snakes is not None
-        num_snakes = num_seats(self.opponents, num_snakes)
+        num_snakes = num_seats(self.opponents, num_snakes, options)
         others = ("num_envs", "opponents", *_MODE_OPTIONS)
         config = EnvConfig.from_options({"num_snakes": num_snakes, **options}, others)
         games = VectorBattlesnake.from_config(config, num_envs)

@@ -64,6 +64,16 @@ def test_copies_and_pickles_continue_the_same_games(kind: str, frame_stack: int)
 
 
 @EVERY
+def test_rewards_by_seat_require_fixed_seats(kind: str) -> None:
+    rewards = ["winning", "survival", "winning"]
+    if kind in ("one learner", "learners"):
+        with pytest.raises(ValueError, match="rewards must not be a list"):
+            MAKE[kind](rewards=rewards)
+    else:
+        MAKE[kind](rewards=rewards)
+
+
+@EVERY
 def test_order_of_calls(kind: str) -> None:
     env, other = MAKE[kind](**SMALL), MAKE[kind](**SMALL)
     if kind == "one learner":
