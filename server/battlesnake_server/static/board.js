@@ -53,6 +53,11 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
+/** Returns a dot in a snake's color, for lists. */
+export const colorDot = (color) =>
+  element("svg", { class: "dot", viewBox: "0 0 10 10", "aria-hidden": "true" },
+    element("circle", { cx: 5, cy: 5, r: 5, fill: color }));
+
 export class BoardView {
   constructor(svg, game, { coordinates = false } = {}) {
     this.svg = svg;
@@ -444,7 +449,7 @@ function taper([x, y], half, [endX, endY], endHalf) {
     `L${at(x, y, -half)}z`;
 }
 
-function same(a, b) {
+export function same(a, b) {
   return a[0] === b[0] && a[1] === b[1];
 }
 

@@ -1,6 +1,6 @@
 // The page of live games, which shows the current position of each game.
 
-import { $, BoardView, element } from "./board.js";
+import { $, BoardView, colorDot, element } from "./board.js";
 import { html } from "./decision.js";
 
 const POLL_MS = 700;
@@ -12,9 +12,7 @@ let emptyPolls = NaN; // NaN until a game is live
 function makeCard(game) {
   const svg = element("svg", { class: "board thumbnail", "aria-hidden": "true" });
   const names = html("ul", "names", ...game.snakes.map(({ name, color }) => html("li", "",
-    element("svg", { class: "dot", viewBox: "0 0 10 10", "aria-hidden": "true" },
-      element("circle", { cx: 5, cy: 5, r: 5, fill: color })),
-    html("span", "", name))));
+    colorDot(color), html("span", "", name))));
   const turn = html("p", "pale");
   const link = html("a", "game", svg, html("div", "summary", names, turn));
   link.href = game.page;

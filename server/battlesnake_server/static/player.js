@@ -7,7 +7,7 @@
 //   player.openAnalysis();                         // opens the analysis of a complete game
 
 import { Analysis } from "./analysis.js";
-import { $, BoardView, CAUSES, element } from "./board.js";
+import { $, BoardView, CAUSES, colorDot } from "./board.js";
 import "./copy_button.js";
 import { ARROWS, html, renderDecision } from "./decision.js";
 import { Graph, MAX_POINTS } from "./graph.js";
@@ -261,8 +261,6 @@ export class Player {
   }
 
   makeCard(snake, index) {
-    const dot = element("svg", { class: "dot", viewBox: "0 0 10 10" },
-      element("circle", { cx: 5, cy: 5, r: 5, fill: snake.color }));
     const bar = html("i");
     bar.style.background = snake.color;
     const card = {
@@ -271,7 +269,7 @@ export class Player {
       winProbability: html("span", "win-probability"),
     };
     const button = html("button", "snake-card",
-      html("span", "name", dot, html("b", "", snake.name), card.winProbability, card.numbers),
+      html("span", "name", colorDot(snake.color), html("b", "", snake.name), card.winProbability, card.numbers),
       card.meter, card.fate, card.shout);
     button.type = "button";
     button.title = `Show view and decisions of ${snake.name} (${index + 1})`;

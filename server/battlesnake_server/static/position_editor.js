@@ -4,7 +4,7 @@
 // contain the position as the body of a /move request. Every change redraws the board and removes the
 // last response.
 
-import { $, BoardView, element } from "./board.js";
+import { $, BoardView, colorDot, element, same } from "./board.js";
 import { ARROWS, MOVES, html, renderDecision } from "./decision.js";
 import { post } from "./requests.js";
 
@@ -16,7 +16,6 @@ const HINTS = {
   snake: "Drag from the head to the tail to draw the snake; click the last segment to remove it.",
 };
 
-const same = (a, b) => a[0] === b[0] && a[1] === b[1];
 const key = (cell) => cell.join(",");
 
 class PositionEditor {
@@ -232,15 +231,12 @@ class PositionEditor {
   }
 
   toolIcon(tool) {
+    if (typeof tool === "number") return colorDot(this.snakes[tool].color);
     const icon = element("svg", { class: "dot", viewBox: "0 0 10 10", "aria-hidden": "true" });
     if (tool === "food") icon.append(element("circle", { class: "food", cx: 5, cy: 5, r: 4 }));
     else if (tool === "hazard") {
       icon.append(element("rect", { class: "hazard", width: 10, height: 10, rx: 2 }));
-    } else if (tool === "erase") {
-      icon.append(element("path", { class: "stroke", d: "M2 2l6 6M8 2l-6 6" }));
-    } else {
-      icon.append(element("rect", { width: 10, height: 10, rx: 5, fill: this.snakes[tool].color }));
-    }
+    } else icon.append(element("path", { class: "stroke", d: "M2 2l6 6M8 2l-6 6" }));
     return icon;
   }
 
@@ -275,9 +271,7 @@ class PositionEditor {
     remove.type = "button";
     remove.setAttribute("aria-label", `remove ${snake.name}`);
     remove.addEventListener("click", () => this.removeSnake(index));
-    const dot = element("svg", { class: "dot", viewBox: "0 0 10 10", "aria-hidden": "true" },
-      element("circle", { cx: 5, cy: 5, r: 5, fill: snake.color }));
-    return html("li", "", dot, html("b", "", snake.name),
+    return html("li", "", colorDot(snake.color), html("b", "", snake.name),
       number("health", snake.health, 1, 100, (value) => { snake.health = value; this.changed(); }),
       number("length", snake.body.length, 0, 200, (value) => this.resize(snake, value)),
       remove);
