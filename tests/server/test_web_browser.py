@@ -416,6 +416,11 @@ def test_draw_position_with_keys(editor: Browser) -> None:
     assert re.match("column 1, row 3: .*a$", editor.text("#announcement"))
 
 
+def test_the_size_is_shown_as_clamped(editor: Browser) -> None:
+    editor.enter("#width", 40)
+    assert editor.run("document.getElementById('width').value") == "25"
+
+
 def test_query_snake(editor: Browser) -> None:
     click(editor, "#query")
     editor.wait("document.getElementById('error').innerText.startsWith('you ')")

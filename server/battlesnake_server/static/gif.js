@@ -11,14 +11,17 @@ const LAST_FRAME_CS = 300;
 const MAX_COLORS = 256;
 const MAX_CODE_BITS = 12;
 
-/** Saves the frames as a file of the browser. */
-export async function saveGif(frames, game, name) {
+/** Saves a blob as a file of the browser. */
+export function saveFile(blob, name) {
   const saved = document.createElement("a");
-  saved.href = URL.createObjectURL(await encodeGif(frames, game));
+  saved.href = URL.createObjectURL(blob);
   saved.download = name;
   saved.click();
   setTimeout(() => URL.revokeObjectURL(saved.href), 60000);
 }
+
+/** Saves the frames as a file of the browser. */
+export const saveGif = async (frames, game, name) => saveFile(await encodeGif(frames, game), name);
 
 async function encodeGif(frames, game) {
   const style = await (await fetch(new URL("style.css", import.meta.url))).text();

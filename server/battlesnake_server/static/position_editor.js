@@ -6,7 +6,8 @@
 
 import { $, BoardView, colorDot, element, same } from "./board.js";
 import { ARROWS, MOVES, html, renderDecision } from "./decision.js";
-import { post } from "./requests.js";
+import { saveFile } from "./gif.js";
+import { check, post, readJson } from "./requests.js";
 
 const OFFSETS = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 const HINTS = {
@@ -50,7 +51,6 @@ class PositionEditor {
       }))
       .filter((snake) => !snake.dead);
     if (position.scenario) this.showScenario(position.scenario);
-    for (const id of ["width", "height", "turn", "damage", "ruleset"]) $(id).value = this[id];
     this.changed();
   }
 
@@ -188,6 +188,7 @@ class PositionEditor {
     if (!this.snakes.some((snake) => snake.id === this.you && snake.body.length)) {
       this.you = this.snakes.find((snake) => snake.body.length)?.id ?? null;
     }
+    for (const id of ["width", "height", "turn", "damage", "ruleset"]) $(id).value = this[id];
     $("response").replaceChildren();
     $("error").textContent = "";
     this.showTools();
@@ -277,10 +278,8 @@ class PositionEditor {
       remove);
   }
 
-  async post(path, sent) {
-    const response = await post(`${$("editor").dataset.address}/${path}`, sent);
-    if (!response.ok) throw new Error((await response.json()).error);
-    return response;
+  post(path, sent) {
+    return post(`${$("editor").dataset.address}/${path}`, sent);
   }
 
   /** Runs an action; shows the error message if the action fails. */
@@ -297,10 +296,10 @@ class PositionEditor {
     const { numChanges } = this;
     $("query").disabled = true;
     await this.attempt(async () => {
-      const response = await (await this.post("ask", {
+      const response = await readJson(this.post("ask", {
         snake: $("snake").value.trim(), milliseconds: Number($("milliseconds").value),
         board: this.toRequest(),
-      })).json();
+      }));
       if (numChanges !== this.numChanges) return;
       const { next } = response;
       this.draw(next);
@@ -316,19 +315,15 @@ class PositionEditor {
 
   async scenarioText() {
     const allowed = [...$("allowed").querySelectorAll("input:checked")].map((box) => box.value);
-    const response = await this.post("scenario", {
+    const response = await check(this.post("scenario", {
       name: $("name").value, note: $("note").value, allowed, board: this.toRequest(),
-    });
+    }));
     return response.text();
   }
 
   async save() {
-    const text = await this.scenarioText();
-    const link = html("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-    link.download = `${$("name").value.trim().replace(/[^\w-]+/g, "-") || "scenario"}.txt`;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    const file = new Blob([await this.scenarioText()], { type: "text/plain" });
+    saveFile(file, `${$("name").value.trim().replace(/[^\w-]+/g, "-") || "scenario"}.txt`);
   }
 
   listen() {
@@ -361,7 +356,7 @@ class PositionEditor {
       save: () => this.attempt(() => this.save()),
       show: () => this.attempt(async () => { $("text").value = await this.scenarioText(); }),
       read: () => this.attempt(async () => {
-        this.open(await (await this.post("read", { text: $("text").value })).json());
+        this.open(await readJson(this.post("read", { text: $("text").value })));
       }),
     };
     for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
@@ -383,8 +378,7 @@ class PositionEditor {
     $("builtin").addEventListener("change", () => this.attempt(async () => {
       const number = $("builtin").value;
       $("builtin").value = "";
-      const response = await fetch(`${$("editor").dataset.address}/shipped/${number}`);
-      this.open(await response.json());
+      this.open(await readJson(fetch(`${$("editor").dataset.address}/shipped/${number}`)));
     }));
   }
 

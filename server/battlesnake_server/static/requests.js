@@ -5,12 +5,15 @@ export const post = (address, body = {}) => fetch(address, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
 });
 
-/** Returns the JSON of a request's response; throws the server's message if the request was rejected. */
-export async function readJson(request) {
+/** Returns a request's response; throws the server's message if the request was rejected. */
+export async function check(request) {
   const response = await request;
-  const sent = await response.json();
-  if (!response.ok) throw new Error(sent.error);
-  return sent;
+  if (response.ok) return response;
+  const { error } = await response.json().catch(() => ({})); // an error page is not JSON
+  throw new Error(error ?? `the server responded with status ${response.status}`);
 }
+
+/** Returns the JSON of a request's response; see `check`. */
+export const readJson = async (request) => (await check(request)).json();
 
 export const sleep = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
