@@ -139,6 +139,12 @@ export class BoardView {
     return x >= 0 && y >= 0 && x < this.game.width && y < this.game.height;
   }
 
+  /** Returns a cell, or the cell at the opposite edge for a cell beyond an edge of a wrapped board. */
+  wrap([x, y]) {
+    const { width, height, ruleset } = this.game;
+    return ruleset?.startsWith("wrapped") ? [(x + width) % width, (y + height) % height] : [x, y];
+  }
+
   /** Returns the center of a cell in SVG coordinates, where y grows downward. */
   center([x, y]) {
     return [x + 0.5, this.game.height - y - 0.5];
@@ -368,10 +374,10 @@ export class BoardView {
       const [right, up] = OFFSETS[moves[0]];
       let d = `M${headX + 0.5 * right} ${headY - 0.5 * up}`; // from the edge of the head's cell
       for (const move of moves) {
-        const [x, y] = [cell[0] + OFFSETS[move][0], cell[1] + OFFSETS[move][1]];
-        const wrapped = [(x + this.game.width) % this.game.width,
-          (y + this.game.height) % this.game.height];
-        d += `${same(wrapped, [x, y]) ? "L" : "M"}${this.center(wrapped).join(" ")}`;
+        const next = [cell[0] + OFFSETS[move][0], cell[1] + OFFSETS[move][1]];
+        const wrapped = this.wrap(next);
+        if (!this.contains(wrapped)) break; // the snake hits a wall
+        d += `${same(wrapped, next) ? "L" : "M"}${this.center(wrapped).join(" ")}`;
         cell = wrapped;
       }
       const [x, y] = this.center(cell);
@@ -393,7 +399,7 @@ export class BoardView {
     return Object.entries(OFFSETS).flatMap(([move, [dx, dy]]) => {
       const score = next.scores[move];
       if (score === undefined && !vetoed.has(move) && move !== next.move) return [];
-      const cell = [head[0] + dx, head[1] + dy];
+      const cell = this.wrap([head[0] + dx, head[1] + dy]);
       if (vetoed.has(move) && !this.contains(cell)) return [];
       const [x, y] = this.center(cell);
       const kind = move === next.move ? "chosen" : vetoed.has(move) ? "vetoed" : "other";

@@ -199,7 +199,7 @@ class PositionEditor {
   /** Draws the position, with the queried snake's decision `next`. */
   draw(next = null) {
     const shown = this.snakes.filter((snake) => snake.body.length);
-    const game = { width: this.width, height: this.height, snakes: shown };
+    const game = { width: this.width, height: this.height, ruleset: this.ruleset, snakes: shown };
     const view = new BoardView(this.board, game);
     const hazards = [...this.hazards].map(([place, layers]) => [...place.split(",").map(Number), layers]);
     view.select(shown.findIndex((snake) => snake.id === this.you));
