@@ -400,6 +400,27 @@ def test_playback_stops_at_the_end(player: Browser) -> None:
     assert player.run("document.body.classList.contains('playing')") is False
 
 
+def test_space_bars_within_one_frame_play_at_the_usual_speed(player: Browser) -> None:
+    player.enter("#speed", 1)
+    started = time.monotonic()
+    player.run("[1, 2, 3].forEach(() => document.getElementById('play').click())")
+    player.wait("document.getElementById('turn').innerText.startsWith('2')")
+    assert time.monotonic() - started > 1.9
+
+
+def test_playback_continues_into_later_chunks(
+    quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story().save(tmp_path / "story.jsonl.gz")
+    monkeypatch.setattr(frame_stream, "_FIRST_CHUNK_BYTES", 1)
+    app = replay_pages.create_app([tmp_path])
+    app.before_request(lambda: time.sleep(2) if "since" in request.args else None)
+    with web_site.serving(app) as address:
+        quiet.open(f"{address}/replay/story.jsonl.gz", "document.querySelector('#board .snake')")
+        quiet.press(" ")
+        quiet.wait("document.getElementById('turn').innerText.startsWith('6')")
+
+
 def test_cards_show_health_latency_shouts_and_deaths(player: Browser) -> None:
     player.press("ArrowRight")
     ann, naughty, cleo = player.each(".snake-card", "part.innerText")
@@ -454,11 +475,12 @@ def test_address_leads_to_its_turn_while_chunks_load(
     with web_site.serving(app) as address:
         for milliseconds in (0, 100, 200, 400, 800):
             slow[0] = milliseconds / 1000
-            for wanted in random.sample(range(replay.last.turn), links):
-                whole = f"document.getElementById('scrub').max === '{replay.last.turn}'"
-                quiet.open(f"{address}/replay/long.jsonl#turn={wanted}", whole)
+            for linked in (*random.sample(range(replay.last.turn), links), turns + 7):
+                whole = f"document.getElementById('scrub').max === '{turns}'"
+                quiet.open(f"{address}/replay/long.jsonl#turn={linked}", whole)
                 time.sleep(0.3)  # the address is written a moment later
                 ends = quiet.run("[location.hash, document.getElementById('copy').dataset.copy]")
+                wanted = min(linked, turns)
                 assert [quiet.turn(), *ends] == [wanted, *[f"#turn={wanted}"] * 2], milliseconds
 
 

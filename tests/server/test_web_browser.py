@@ -18,6 +18,7 @@ from battlesnake_gym.draw import customization
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game
+from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis import scenarios
 from tests.processes import fetch_json, until
 from tests.server import web_site
@@ -164,6 +165,34 @@ def test_live_game_is_streamed_to_its_end(quiet: Browser, site: str, pages: Page
     assert quiet.text("#turn") == "3 / 4"
     quiet.press("1")
     assert quiet.text("#decision p")
+
+
+def test_a_game_that_the_server_lost_is_over(quiet: Browser, site: str, pages: Pages) -> None:
+    web_site.announce(pages.broadcast, "gone", 1)
+    quiet.open(f"{site}/game/gone", "document.querySelectorAll('#board .snake').length === 2")
+    timeline = pages.broadcast._timelines.pop("gone")
+    timeline.release()
+    quiet.wait("document.getElementById('outcome').innerText.endsWith('in this arena')")
+    quiet.complaints()  # the browser notes the refusal itself
+    assert not quiet.run("document.body.classList.contains('live')")
+
+
+@pytest.mark.parametrize(
+    ("ruleset", "cells", "left"), [("standard", 1, 4.06), ("wrapped", 4, 0.06)]
+)
+def test_expected_line_ends_at_a_wall(
+    quiet: Browser, site: str, pages: Pages, ruleset: str, cells: int, left: float
+) -> None:
+    board = Board.from_text(f"ruleset={ruleset}\n. . . A\n. . B ^\n. . ^ ^\nA: health=9")
+    decision = Decision("right", scores={"right": 1.0}, line={"a": ("right", "right", "down")})
+    turn = Turn({"a": "right", "b": "up"}, decisions={"a": decision})
+    for event in (board, turn, None):
+        pages.broadcast.publish_event(f"line {ruleset}", event)
+    quiet.open(f"{site}/game/line {ruleset}#snake=1", "document.querySelector('#board .line')")
+    path = quiet.run("document.querySelector('#board .line').getAttribute('d')")
+    assert len(re.findall("[ML]", path)) == cells
+    score = quiet.run("document.querySelector('#board .value rect').x.baseVal.value")
+    assert score == pytest.approx(left)
 
 
 def test_expected_line_is_drawn(quiet: Browser, site: str, game: str) -> None:

@@ -1,7 +1,7 @@
 // The page of one game of the arena: streams a live game and sends the keyboard player's moves.
 
 import { $ } from "./board.js";
-import { fetchMore, openPlayer } from "./player.js";
+import { fetchMore, openPlayer, showMessage } from "./player.js";
 import { post, sleep } from "./requests.js";
 
 const RETRY_MS = 2000; // delay in ms after a failed request
@@ -15,8 +15,9 @@ async function streamGame(player, address) {
     const [started, last] = [performance.now(), player.last];
     try {
       const response = await fetch(`${address}?since=${player.last}&wait`);
-      if (!response.ok) return;
-      player.grow(await response.json());
+      if (response.status >= 500) throw new Error(); // the server restarts
+      const sent = await response.json();
+      player.grow(response.ok ? sent : { from: last + 1, frames: [], over: true, problem: sent.error });
       if (player.last === last && performance.now() - started < POLL_MS) await sleep(POLL_MS);
     } catch {
       await sleep(RETRY_MS);
@@ -28,7 +29,7 @@ async function streamGame(player, address) {
 function outcome(player, frame, atEnd, seated) {
   const { game } = player;
   const { death } = frame.snakes[OWN_SEAT];
-  if (!game.over || !atEnd) {
+  if (!atEnd) {
     if (seated && death) return `You were eliminated on turn ${death.turn}`;
     if (seated) return "Your turn: arrow keys, or swipe";
     return game.over ? "" : "live";
@@ -112,19 +113,18 @@ async function main() {
       document.body.classList.toggle("live", !game.over);
       if (game.over) $("stop")?.remove();
       const dead = Boolean(frame.snakes[OWN_SEAT].death);
-      if (player.steer && (dead || (game.over && atEnd))) leaveSeat(player);
+      if (player.steer && (dead || atEnd)) leaveSeat(player);
     };
     player.onShow = showOutcome;
     if (!game.over && showLatest) player.go(player.last);
     if (!game.over || fresh) player.play();
-    player.grow({ from: game.frames.length, frames: [] });
-    await fetchMore(player, root.dataset.game);
+    player.refresh();
     await streamGame(player, root.dataset.game);
+    await fetchMore(player, root.dataset.game);
     player.openAnalysis();
   } catch (error) {
     root.hidden = true;
-    $("message").hidden = false;
-    $("message").textContent = `This game cannot be shown: ${error.message}`;
+    showMessage(`This game cannot be shown: ${error.message}`);
   }
 }
 

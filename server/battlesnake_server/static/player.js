@@ -36,6 +36,7 @@ export class Player {
     this.names = Object.fromEntries(game.snakes.map((snake) => [snake.id, snake.name]));
     this.position = 0; // in frames; fractions lie between two frames
     this.playing = false;
+    this.request = 0; // id of the requested animation frame
     this.pendingFrame = null; // index of the frame in the address until the frame has arrived
     this.shownFrame = null; // the frame that the panels show
     this.steer = null;
@@ -82,13 +83,19 @@ export class Player {
     game.deaths = update.deaths ?? game.deaths;
     game.over = update.over ?? game.over;
     game.problem = update.problem ?? game.problem;
+    game.more = update.more ?? game.more;
     this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
     for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
     $("scrub").max = this.last;
     this.shownFrame = null;
-    if (!update.more) this.drawLengths();
-    if (this.pendingFrame !== null && this.pendingFrame <= this.last) this.goToAddress();
+    if (!game.more) this.drawLengths();
+    if (this.pendingFrame !== null && (this.pendingFrame <= this.last || !game.more)) this.goToAddress();
     else if (!this.playing) this.show();
+  }
+
+  /** Whether the game is over and the last of its frames has arrived. */
+  get isComplete() {
+    return this.game.over && !this.game.more;
   }
 
   /** Redraws the current frame after new information has arrived. */
@@ -148,15 +155,16 @@ export class Player {
   }
 
   play() {
+    this.pause();
     this.pendingFrame = null;
     this.analysis.branch = null;
-    if (this.index === this.last && this.game.over !== false) this.position = 0;
+    if (this.index === this.last && this.isComplete) this.position = 0;
     this.playing = true;
     document.body.classList.add("playing");
     $("play").setAttribute("aria-label", "pause");
     let previous = null;
     const tick = (now) => {
-      if (!this.playing) return;
+      this.request = requestAnimationFrame(tick);
       if (previous !== null) {
         const catchUp = this.steer ? 10 * (this.last - this.position) : 0; // shows the effect of a key immediately
         const turns = ((now - previous) / 1000) * Math.max(this.speed, catchUp);
@@ -164,13 +172,13 @@ export class Player {
       }
       previous = now;
       this.show();
-      if (this.position >= this.last && this.game.over !== false) this.pause();
-      else requestAnimationFrame(tick);
+      if (this.position >= this.last && this.isComplete) this.pause();
     };
-    requestAnimationFrame(tick);
+    this.request = requestAnimationFrame(tick);
   }
 
   pause() {
+    cancelAnimationFrame(this.request);
     this.playing = false;
     document.body.classList.remove("playing");
     $("play").setAttribute("aria-label", "play");
@@ -253,7 +261,7 @@ export class Player {
     this.addressTimer = setTimeout(() => {
       if (this.pendingFrame === null) history.replaceState(null, "", fragment);
     }, 200);
-    this.onShow(frame, this.index === this.last);
+    this.onShow(frame, this.isComplete && this.index === this.last);
   }
 
   get selectedId() {
@@ -366,7 +374,9 @@ export class Player {
     const { saveGif } = await import("./gif.js");
     const { frames } = this.game;
     $("gif").disabled = true;
-    await saveGif(frames.slice(0, this.index + 1), this.game, `battlesnake-${frames[this.index].turn}.gif`)
+    const shown = frames.slice(0, this.index + 1).map((_, index) => this.seen(index));
+    await saveGif(shown, this.game, `battlesnake-${frames[this.index].turn}.gif`)
+      .catch((error) => showMessage(`The GIF could not be created: ${error.message}`))
       .finally(() => { $("gif").disabled = false; });
   }
 
@@ -388,12 +398,13 @@ export class Player {
 
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key; // Caps Lock may be on
     if (event.target.closest("select")) return;
     if (event.key === " " && event.target.closest("button")) return;
     if (event.target.closest("input, textarea") && event.target.id !== "scrub") return;
-    if (this.steer && STEERING[event.key] && !event.shiftKey) {
+    if (this.steer && STEERING[key] && !event.shiftKey) {
       event.preventDefault();
-      this.steer(STEERING[event.key]);
+      this.steer(STEERING[key]);
       return;
     }
     const step = event.shiftKey ? 10 : 1;
@@ -410,7 +421,7 @@ export class Player {
       Escape: () => (this.analysis.branch ? this.analysis.leave() : this.select(null)),
     };
     const digit = Number.parseInt(event.key, 10);
-    const action = digit >= 1 ? () => this.select(digit - 1) : actions[event.key];
+    const action = digit >= 1 ? () => this.select(digit - 1) : actions[key];
     if (!action) return;
     event.preventDefault();
     action();
@@ -421,6 +432,12 @@ export class Player {
 function formatMs(text) {
   const value = Number(text);
   return value < 10 ? value.toFixed(1) : value.toFixed(0);
+}
+
+/** Shows a message above the board. */
+export function showMessage(text) {
+  $("message").hidden = false;
+  $("message").textContent = text;
 }
 
 /** Shows the game at the address of `root` after its first chunk; returns the player. */
@@ -435,13 +452,10 @@ export async function openPlayer(root) {
 export async function fetchMore(player, address) {
   while (player.game.more) {
     try {
-      const chunk = await readJson(fetch(`${address}?since=${player.game.frames.length}`));
-      player.game.more = chunk.more;
-      player.grow(chunk);
+      player.grow(await readJson(fetch(`${address}?since=${player.game.frames.length}`)));
     } catch (error) {
-      $("message").hidden = false;
-      $("message").textContent = `The rest of this game cannot be shown: ${error.message}`;
-      player.game.more = false;
+      showMessage(`The rest of this game cannot be shown: ${error.message}`);
+      player.grow({ from: player.game.frames.length, frames: [], more: false });
     }
   }
 }

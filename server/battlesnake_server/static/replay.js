@@ -2,7 +2,7 @@
 // starts the analysis if the visitor may start analyses.
 
 import { $ } from "./board.js";
-import { fetchMore, openPlayer } from "./player.js";
+import { fetchMore, openPlayer, showMessage } from "./player.js";
 
 async function main() {
   const root = $("player");
@@ -16,8 +16,7 @@ async function main() {
     if (!$("analyze").hidden) player.analysis.start();
   } catch (error) {
     root.hidden = true;
-    $("message").hidden = false;
-    $("message").textContent = `This game cannot be shown: ${error.message}`;
+    showMessage(`This game cannot be shown: ${error.message}`);
   }
 }
 
