@@ -351,7 +351,10 @@ def test_a_key_shows_what_a_snake_sees(quiet: Browser, folder: Path) -> None:
         assert count(".food") == 0
         quiet.press("3")
         assert (count(".snake"), count(".food")) == (2, 0)
-        quiet.press("Escape")
+        quiet.run("document.getElementById('if-on').click()")
+        quiet.wait("document.body.classList.contains('in-branch')")
+        assert count(".fog") == 1
+        quiet.press("Escape", "Escape")
         assert (count(".snake"), count(".fog"), count(".food")) == (3, 0, 1)
         quiet.open(f"{address}/replay/deep/story.jsonl.gz#turn=1&snake=2")
         quiet.wait("document.querySelectorAll('#board .snake').length === 1")

@@ -313,6 +313,11 @@ def test_a_player_sees_only_its_own_view(quiet: Browser, site: str) -> None:
     quiet.press("Escape", "2")
     assert quiet.run("document.querySelectorAll('#board .fog').length") == 1
     assert "?" in quiet.text("#snakes li:nth-child(2) .health")
+    assert "seen" in quiet.text("#snakes li:nth-child(2) .length")
+    quiet.press("ArrowUp")
+    quiet.wait("document.getElementById('turn').innerText === '1 / 1'")
+    lengths = quiet.each("#lengths polyline", "part.getAttribute('points')")
+    assert [bool(points) for points in lengths] == [True, False]
 
 
 def test_form_validates_and_adds_snakes(quiet: Browser, site: str) -> None:

@@ -224,13 +224,14 @@ export class Player {
     const fraction = this.position - index;
     const { branch } = this.analysis;
     if (this.shownFrame !== index) this.analysis.show(branch?.frame ?? frames[index]);
-    if (branch) this.view.draw(branch.frame);
-    else if (fraction === 0 || prefersReducedMotion.matches || this.speed > MAX_SMOOTH_SPEED) this.view.draw(this.seen(index));
-    else this.view.draw(this.seen(index + 1), this.seen(index), fraction);
+    const shown = branch ? this.view.limit(branch.frame, branch.frame) : this.seen(index);
+    const still = branch || fraction === 0 || prefersReducedMotion.matches || this.speed > MAX_SMOOTH_SPEED;
+    if (still) this.view.draw(shown);
+    else this.view.draw(this.seen(index + 1), shown, fraction);
     for (const graph of [this.lengths, this.analysis.graph]) graph.moveCursor(this.position);
     if (this.shownFrame === index) return;
     this.shownFrame = index;
-    this.showFrame(branch?.frame ?? this.seen(index));
+    this.showFrame(shown);
   }
 
   /** Shows the panels, which change only between turns. */
@@ -296,7 +297,7 @@ export class Player {
     card.numbers.replaceChildren(
       html("span", "latency", death ? "" : latency),
       html("span", "move", death ? "" : move),
-      html("span", "length", `${snake.body.length}`, html("small", "", " long")),
+      html("span", "length", `${snake.body.length}`, html("small", "", snake.health === null ? " seen" : " long")),
       html("span", "health", death ? "" : String(snake.health ?? "?")));
     card.bar.style.width = `${death ? 0 : snake.health ?? 0}%`;
     card.meter.classList.toggle("low", (snake.health ?? 100) <= 25);
@@ -353,8 +354,10 @@ export class Player {
       for (const { body } of all) longest = Math.max(longest, body.length);
     }
     const step = Math.ceil(frames.length / MAX_POINTS);
+    const own = this.steer && this.game.view_radius !== null ? this.view.selected : null;
     const curves = snakes.map(({ color }, i) => {
       const points = [];
+      if (own !== null && i !== own) return { points, color }; // the player sees only its own view
       frames.forEach((frame, x) => {
         const { body, death } = frame.snakes[i];
         if (x % step && x < frames.length - 1) return;
