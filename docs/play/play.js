@@ -446,10 +446,8 @@ function seek(turn) {
   go(turn);
 }
 $("scrub").addEventListener("input", () => seek(Number($("scrub").value)));
-$("graph").addEventListener("click", ({ clientX }) => {
-  const { a: scale, e: left } = $("graph").getScreenCTM();
-  const turn = Math.round((clientX - left) / scale);
-  if (state.mistakes) seek(Math.min(Math.max(turn, 0), state.moves.length));
+$("graph").addEventListener("click", (event) => {
+  if (state.mistakes) seek(Math.min(Math.max(graph.turnAt(event), 0), state.moves.length));
 });
 for (const id of ["who", "size", "ruleset", "opponents", "strength"]) {
   $(id).addEventListener("change", () => startGame(newGame()));

@@ -108,14 +108,32 @@ def test_win_probabilities_lines_and_mistakes(page: Browser) -> None:
     assert page.turn() == 4
 
 
-def test_click_into_the_graph(page: Browser) -> None:
+def test_turns_without_analysis_have_no_win_probabilities(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/replay/started.jsonl.gz")
+    quiet.wait("document.querySelector('.win-probability').innerText === '≈ 50%'")
+    quiet.press("End", "ArrowLeft")
+    assert quiet.each(".win-probability", "part.textContent") == ["", ""]
+
+
+@pytest.mark.parametrize(("x", "turn"), [(0.45, 0), (6, 6), (11.55, 12)])
+def test_click_into_the_graph(page: Browser, x: float, turn: int) -> None:
     assert page.run("document.querySelectorAll('#graph polyline').length") == 2
     page.run(
-        "(box => document.getElementById('graph').dispatchEvent(new MouseEvent('click',"
-        " {bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + 5})))"
-        "(document.getElementById('graph').getBoundingClientRect())"
+        "(graph => graph.dispatchEvent(new MouseEvent('click', {bubbles: true,"
+        " clientX: graph.getScreenCTM().e + graph.getScreenCTM().a * arguments[0]})))"
+        "(document.getElementById('graph'))",
+        x,
     )
-    assert page.turn() == 6
+    assert page.turn() == turn
+
+
+def test_a_branch_that_arrives_late_is_dropped(page: Browser) -> None:
+    page.run("['if-on', 'forward'].forEach((id) => document.getElementById(id).click())")
+    loaded = "performance.getEntriesByType('resource').some(({name}) => name.includes('?if='))"
+    page.wait(loaded)
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.turn() == 1
+    assert not page.run("document.body.classList.contains('in-branch')")
 
 
 def test_branch_and_return(page: Browser, folder: Path, site: str) -> None:

@@ -29,7 +29,7 @@ export class Analysis {
     this.addressed = player.addressedBranch(); // branch in the address of the opened page
     this.branch = null; // {turn, groups, frame, snakes, over}: moves that differ from the game
     $("analyze").addEventListener("click", () => this.start());
-    $("graph").addEventListener("click", (event) => this.pick(event));
+    $("graph").addEventListener("click", (event) => player.go(this.graph.turnAt(event)));
     for (const move of MOVES) {
       $(`if-${move}`).addEventListener("click", () => this.attempt(() => this.playMove(move)));
     }
@@ -221,7 +221,7 @@ export class Analysis {
     const step = Math.ceil(span / MAX_POINTS);
     const curves = game.snakes.flatMap(({ id, color }) => {
       const parts = [[]];
-      for (let turn = first; turn <= first + span; turn += step) {
+      for (let turn = first + (span % step); turn <= first + span; turn += step) {
         const probability = this.positions.get(turn)?.snakes[id]?.win_probability ??
           (turn === this.last + 1 ? this.finalScores?.[id] : undefined);
         if (probability === undefined) parts.push([]);
@@ -231,12 +231,6 @@ export class Analysis {
     });
     this.graph.draw(span, curves, this.mistakes.filter(({ annotation }) => annotation === "??")
       .map(({ turn }) => ({ class: "blunder", x: turn - first })));
-    this.graphSpan = span;
-  }
-
-  pick(event) {
-    const box = $("graph").getBoundingClientRect();
-    this.player.go(((event.clientX - box.left) / box.width) * this.graphSpan);
   }
 
   async attempt(action) {

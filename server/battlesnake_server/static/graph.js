@@ -24,6 +24,12 @@ export class Graph {
       this.cursor);
   }
 
+  /** Returns the turn at the position of a pointer event. */
+  turnAt({ clientX }) {
+    const { a: scale, e: left } = this.svg.getScreenCTM();
+    return Math.round((clientX - left) / scale);
+  }
+
   moveCursor(x) {
     this.cursor.setAttribute("x1", x);
     this.cursor.setAttribute("x2", x);
