@@ -66,6 +66,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = root / "known.jsonl.gz"
     played().save(path)
     analyzed(path).save(analysis_path(path))
+    started = analyzed(path)
+    for turn in range(3, 12):
+        del started.positions[turn]
+    (root / "started.jsonl.gz").write_bytes(path.read_bytes())
+    started.save(analysis_path(root / "started.jsonl.gz"))
     played(seed=8, turns=4).save(root / "unknown.jsonl")
     crowd = Replay(Board.new(19, 19, 8, game=Game(seed=2)))
     crowd.append({snake.id: "up" for snake in crowd.last.snakes})

@@ -115,7 +115,7 @@ export class Analysis {
     const probabilities = this.winProbabilities(frame);
     const assessments = this.assessments(frame) ?? {};
     $("win-probabilities").hidden = !probabilities;
-    if (probabilities) this.showWinProbabilities(probabilities);
+    this.showWinProbabilities(probabilities ?? {});
     const selected = game.snakes[view.selected]?.id;
     view.hints = selected && assessments[selected]
       ? assessments[selected].candidates.map((candidate, rank) => ({ index: view.selected, rank, ...candidate }))
