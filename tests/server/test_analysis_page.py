@@ -178,6 +178,13 @@ def test_analyze_button(
     monkeypatch.setattr(analysis_queue, "_ANALYSIS_NICE_INCREMENT", 0)
     browser.look()
     browser.open(f"{site}/replay/unknown.jsonl", "!document.getElementById('analyze').hidden")
+    browser.complaints()
+    with monkeypatch.context() as full:
+        full.setattr(analysis_queue, "_MAX_QUEUED", -1)
+        browser.run("document.getElementById('analyze').click()")
+        browser.wait("document.getElementById('analysis-state').innerText.includes('try again')")
+    assert len(browser.complaints()) == 1  # the browser notes the refusal itself
+    browser.wait("!document.getElementById('analyze').hidden")
     browser.run("document.getElementById('analyze').click()")
     browser.wait("!document.getElementById('win-probabilities').hidden", 300)
     browser.wait("document.querySelectorAll('#graph polyline').length > 0")

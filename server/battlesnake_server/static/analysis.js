@@ -42,11 +42,7 @@ export class Analysis {
   async open() {
     this.panel.hidden = false;
     await this.showAddressed(this.addressed);
-    try {
-      await this.poll(await readJson(fetch(this.panel.dataset.address)));
-    } catch (error) {
-      this.showStatus(error.message);
-    }
+    await this.follow(fetch(this.panel.dataset.address));
   }
 
   /** Shows a branch of an address, if the address has one. */
@@ -56,6 +52,11 @@ export class Analysis {
 
   async start() {
     $("analyze").hidden = true;
+    await this.follow(post(this.panel.dataset.address));
+  }
+
+  /** Shows the analysis of a response, and polls a running analysis; offers the button again after an error. */
+  async follow(request) {
     try {
       await this.poll(await readJson(post(this.panel.dataset.address)));
     } catch (error) {
@@ -281,6 +282,7 @@ export class Analysis {
 
   async showBranch(turn, groups) {
     this.player.pause();
+    const { branch, player: { position } } = this;
     const address = this.player.turnAddress.replace("/0/FORM", `/${turn}/frame`);
     const sent = await readJson(fetch(`${address}?if=${groups.join("-")}`));
     this.branch = { turn, ...sent, groups: sent.moves.split("-") };
