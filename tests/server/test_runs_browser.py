@@ -75,6 +75,26 @@ def test_charts_share_range_and_pointer(quiet: Browser, site: str) -> None:
     assert legend(quiet)["training minutes"] == "3"
 
 
+def test_arrow_keys_reach_every_point(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/run/long", "document.querySelectorAll('line-chart canvas').length >= 4")
+    found = quiet.run("""(chart => { chart.focus();
+        return JSON.parse(chart.dataset.chart).curves[0][3].toReversed().map((y) => {
+            chart.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowLeft'}));
+            return [chart.parentElement.querySelectorAll('.legend b')[1].textContent,
+                y.toLocaleString('en', {maximumSignificantDigits: 4})]; });
+        })(document.querySelector('line-chart'))""")
+    assert all(shown == value for shown, value in found), found
+
+
+def test_a_lost_connection_is_shown_until_it_returns(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/run/long", "document.querySelectorAll('line-chart canvas').length >= 4")
+    quiet.run("[window.kept = fetch, window.fetch = () => Promise.reject()].length")
+    status = "document.getElementById('live-status').textContent"
+    quiet.wait(f"{status} === 'the server does not respond'")
+    quiet.run("[window.fetch = kept].length")
+    quiet.wait(f"{status} === ''")
+
+
 SCALE = "document.querySelectorAll('line-chart')[1].plot.scales.x"
 
 
@@ -116,10 +136,12 @@ def test_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None:
     zoom(quiet)
     quiet.wait(f"{SCALE}.min > 0")
     zoomed = quiet.run(SCALE)["min"]
+    quiet.run("document.querySelector('select[name=span]').focus()")
     training_runs.append(folder / "on", 7)
     training_runs.played(7).save(folder / "on" / "games" / "iteration-000007.jsonl.gz")
     quiet.wait("document.body.innerText.includes('7 iterations')")
     quiet.wait(f"{SCALE}.min === {zoomed}")
+    assert quiet.run("document.activeElement.name") == "span"
     quiet.wait("document.querySelector('svg.thumbnail').children.length > 0")
 
 

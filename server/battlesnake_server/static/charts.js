@@ -33,7 +33,7 @@ customElements.define("line-chart", class extends HTMLElement {
       const at = cursor.left >= 0 ? posToVal(cursor.left, "x") : last;
       place.textContent = VALUE.format(at);
       curves.forEach(([, , x, y], i) => {
-        const index = x.findLastIndex((one) => one <= at);
+        const index = x.findLastIndex((one) => one <= at + 1e-9 * this.end); // rounding of posToVal
         values[i].textContent = index < 0 ? "–" : (stacked ? PERCENT : VALUE).format(y[index]);
       });
     };

@@ -5,23 +5,25 @@
 //
 // Scripts that draw into the section listen for the document's "live" event and draw again.
 
-import { post } from "./requests.js";
+import { post, readJson } from "./requests.js";
 
 const POLL_MS = 5000;
-const FOCUSABLE = "a, button, input, [tabindex]";
+const FOCUSABLE = "a, button, input, select, [tabindex]";
+const NO_RESPONSE = "the server does not respond";
 let lastJson = "";
 
 const part = () => document.querySelector("[data-live]");
-const showStatus = (text) => {
-  const status = document.getElementById("live-status");
-  if (status) status.textContent = text;
-};
+const status = document.getElementById("live-status");
 
 async function send(button) {
   if (button.dataset.confirm && !window.confirm(button.dataset.confirm)) return;
-  const response = await post(button.dataset.post, JSON.parse(button.dataset.body));
-  showStatus(response.ok ? "" : (await response.json()).error);
-  if (response.ok) await poll();
+  try {
+    await readJson(post(button.dataset.post, JSON.parse(button.dataset.body)));
+    status.textContent = "";
+    await poll();
+  } catch (error) {
+    status.textContent = error.message;
+  }
 }
 
 async function poll() {
@@ -40,9 +42,12 @@ async function poll() {
 
 async function pollForever() {
   try {
-    if (!document.hidden) await poll();
+    if (!document.hidden) {
+      await poll();
+      if (status.textContent === NO_RESPONSE) status.textContent = "";
+    }
   } catch {
-    showStatus("the server does not respond");
+    status.textContent = NO_RESPONSE;
   }
   setTimeout(pollForever, POLL_MS);
 }
