@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,11 +184,26 @@ def test_a_browser_sees_it_play(quiet: Browser) -> None:
         assert quiet.text("#moves") == "2"
         assert quiet.text("#address") == f"{address}/"
         assert quiet.text("#share") == "100.0%"
+        assert re.fullmatch("median at most .* ms, 95th percentile .*", quiet.text("#latency"))
         quiet.open(f"{address}/any/base/", "document.querySelectorAll('#board .snake').length")
         played(client, 0, end=True)
         quiet.wait("document.getElementById('caption').textContent.startsWith('Last game')")
         quiet.wait("document.querySelectorAll('#board .value').length > 0")
         assert quiet.run("document.documentElement.scrollWidth <= innerWidth")
+        quiet.run("[window.fetch = () => Promise.reject()].length")
+        quiet.wait("document.getElementById('note').textContent.includes('not respond')")
+
+
+def test_a_rival_of_the_same_color_is_drawn_in_another_color(quiet: Browser) -> None:
+    app = create_app({"SNAKE": "hungry"})
+    board = Board.new(11, 11, ["it", "you"], game=Game(seed=4, id="g"))
+    board.snake("it").customizations = {"color": "#888888"}
+    app.test_client().post("/move", json=board.to_api("you"))
+    with serving(app) as address:
+        quiet.open(address, "document.querySelectorAll('#board .snake').length === 2")
+        colors = quiet.each("#board .snake", "part.getAttribute('fill')")
+        assert colors[0] == "#888888"
+        assert len(set(colors)) == 2
 
 
 def test_the_example_game_of_a_policy_has_its_board_size(make_policy: Callable[..., Path]) -> None:

@@ -15,29 +15,30 @@ new BoardView($("portrait"), { width: 6, height: 1, snakes: [customization] }).d
 });
 
 function show() {
+  $("note").textContent = game.note;
   if (!game.frames[turn]) return;
   view.select(game.over || game.view_radius !== null ? game.you : null);
   const frame = view.limit(game.frames[turn], game.frames[turn - 1]);
   view.draw(frame);
-  $("note").textContent = game.note;
   const last = game.frames.at(-1).turn;
   $("caption").textContent = !game.over ? `Live: turn ${frame.turn}`
     : `${game.id ? "Last game" : "No game yet; this is a sample game"}: ` +
       `turn ${frame.turn} of ${last}`;
   $("snakes").replaceChildren(...frame.snakes.map((snake, i) => {
     const fate = snake.death ? `eliminated on turn ${snake.death.turn}`
-      : `length ${snake.body.length}, health ${snake.health ?? "?"}`;
+      : snake.health === null ? `${snake.body.length} visible segments`
+        : `length ${snake.body.length}, health ${snake.health}`;
     return snakeItem(game.snakes[i].color, `${game.snakes[i].name}: ${fate}`);
   }));
 }
 
 function showStatistics({ num_moves, strategy, latency_percentiles_ms, games }) {
-  const bound = (ms) => (ms === null ? "more than 2.5 s" : `${ms} ms`);
+  const bound = (ms) => (ms === null ? "above 2.5 s" : `at most ${ms} ms`);
   $("moves").textContent = num_moves.toLocaleString("en");
   $("games").textContent = games;
   $("share").textContent = num_moves ? `${(100 * strategy).toFixed(1)}%` : "–";
   const [median, high] = latency_percentiles_ms.map(bound);
-  $("latency").textContent = num_moves ? `half within ${median}, 95% within ${high}` : "–";
+  $("latency").textContent = num_moves ? `median ${median}, 95th percentile ${high}` : "–";
 }
 
 /** Returns the snake's moves before the shown turn of the sample game, as first letters. */
@@ -57,7 +58,9 @@ async function poll() {
     showStatistics(statistics);
     if (update.version !== game.version && update.frames.length) {
       game = update;
-      Object.assign(game.snakes[game.you], customization);
+      const own = game.snakes[game.you];
+      const taken = game.snakes.some((snake) => snake !== own && snake.color === customization.color);
+      Object.assign(own, customization, taken && { color: own.color });
       view = new BoardView($("board"), game);
       turn = game.over ? Math.min(moves ? shown : 0, game.frames.length - 1) : game.frames.length - 1;
     } else {
@@ -65,11 +68,15 @@ async function poll() {
       game.note = update.note;
       if (!game.over) turn = game.frames.length - 1;
     }
-    show();
   } catch {
-    $("caption").textContent = "The snake does not respond.";
+    game.note = "The snake does not respond.";
   }
-  setTimeout(poll, POLL_MS);
+  show();
+}
+
+async function pollForever() {
+  if (!document.hidden) await poll();
+  setTimeout(pollForever, POLL_MS);
 }
 
 setInterval(() => {
@@ -78,4 +85,4 @@ setInterval(() => {
   if (turn < game.frames.length) show();
 }, REPLAY_TURN_MS);
 $("address").textContent = location.origin + (basePath || "/");
-poll();
+pollForever();
