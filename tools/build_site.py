@@ -40,7 +40,7 @@ SHARED_FILES = ("board.js", "copy_button.js", "gif.js", "graph.js", "style.css",
 The other pages belong to the live snake and to the arena.
 """
 
-_PUZZLE_FILES = ("puzzles.js", "decision.js")
+_PUZZLE_FILES = ("puzzles.js", "decision.js", "requests.js")
 
 _PREVIEW_ADDRESS = "../../_static/preview.png"
 

@@ -32,6 +32,7 @@ function request(message) {
   worker ??= new Worker(new URL("worker.js", import.meta.url), { type: "module" });
   return new Promise((resolve, reject) => {
     worker.onmessage = ({ data }) => (data.error ? reject(new Error(data.error)) : resolve(data));
+    worker.onerror = ({ message }) => reject(new Error(message ?? "this browser may lack WebAssembly"));
     worker.postMessage(message);
   });
 }

@@ -209,3 +209,16 @@ def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
         quiet.wait("/Correct.* after /.test(document.getElementById('verdict').textContent)")
         assert quiet.text("#verdict").count("after") == 1
         assert "after 3 turns" not in quiet.text("#verdict")
+        quiet.run("location.hash = '#2'")
+        quiet.wait("document.getElementById('name').textContent === 'Puzzle 2'")
+        other = quiet.driver.current_window_handle
+        quiet.driver.switch_to.new_window("tab")
+        quiet.open(f"{site}#1")
+        quiet.run("localStorage.setItem('puzzle-answers', '[]')")
+        quiet.driver.close()
+        quiet.driver.switch_to.window(other)
+        quiet.wait("document.getElementById('count').textContent.includes('0 of 0')")
+        made.clear()  # as after a restart with other puzzles
+        quiet.run("document.querySelector('[data-move=right]').click()")
+        quiet.wait("document.getElementById('verdict').textContent.includes('status 404')")
+        quiet.complaints()  # the browser notes the refusal itself

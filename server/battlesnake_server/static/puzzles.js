@@ -2,20 +2,25 @@
 
 import { $, BoardView, snakeItem, yourCause } from "./board.js";
 import { ARROWS } from "./decision.js";
+import { readJson } from "./requests.js";
 
 const KEYS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 const puzzles = JSON.parse($("puzzles").textContent);
 const FRAME_MS = 300; // duration of a turn that is played out
 const MAX_TURNS = 30; // maximum number of turns that are played out
 const RATING_STEP = 32; // largest change of the visitor's rating per puzzle (the K factor of Elo)
-let rating = Number(localStorage.getItem("puzzle-rating")) || 1200;
 let view = null;
 let playing = null; // timer of the turns that are played out
 let numReplies = 0; // number of answers and of shown puzzles; older turns are not played out
-// Name of the puzzle -> whether the first move was correct. The browser stores the answers.
-const firstAnswers = new Map(JSON.parse(localStorage.getItem("puzzle-answers") ?? "[]"));
-const numbered = Number(location.hash.slice(1)) || puzzles.findIndex(({ name }) => !firstAnswers.has(name)) + 1;
-let index = Math.min(Math.max(numbered - 1, 0), puzzles.length - 1);
+let rating;
+let firstAnswers; // name of the puzzle -> whether the first move was correct
+let index = 0;
+
+/** Loads the rating and the answers, which the browser stores for all of its tabs. */
+function loadAnswers() {
+  rating = Number(localStorage.getItem("puzzle-rating")) || 1200;
+  firstAnswers = new Map(JSON.parse(localStorage.getItem("puzzle-answers") ?? "[]"));
+}
 
 /** Returns the rating of a puzzle: 1000, 1400 or 1800 for grade 1, 2 or 3. */
 function ratingOf({ note }) {
@@ -78,8 +83,7 @@ function rate(right) {
 /** Returns the frames after a move; the search plays all snakes. */
 async function framesAfter(puzzle, move) {
   if (puzzle.source) return (await import("./frames.js")).playOut(puzzle, move, MAX_TURNS);
-  const response = await fetch(`puzzle/${puzzles.indexOf(puzzle)}/${move}?turns=${MAX_TURNS}`);
-  return response.json();
+  return readJson(fetch(`puzzle/${puzzles.indexOf(puzzle)}/${move}?turns=${MAX_TURNS}`));
 }
 
 /** Returns the fate of the puzzle's snake, with the number of turns. */
@@ -97,9 +101,15 @@ async function playOut(move) {
   const puzzle = puzzles[index];
   numReplies += 1;
   const number = numReplies;
-  const frames = await framesAfter(puzzle, move);
+  let [frames, text] = [[], ""];
+  try {
+    frames = await framesAfter(puzzle, move);
+    text = fate(puzzle, frames);
+  } catch (error) {
+    text = `The next turns cannot be shown: ${error.message}.`;
+  }
   if (number !== numReplies) return;
-  $("verdict").textContent += ` ${fate(puzzle, frames)}`;
+  $("verdict").textContent += ` ${text}`;
   clearInterval(playing);
   let turn = 0;
   playing = setInterval(() => {
@@ -129,21 +139,33 @@ function answer(move) {
   playOut(move);
 }
 
-function step(by) {
-  index = Math.min(Math.max(index + by, 0), puzzles.length - 1);
+function goTo(target) {
+  index = Math.min(Math.max(target, 0), puzzles.length - 1);
   show();
+}
+
+/** Shows the puzzle in the address, or the first puzzle without an answer. */
+function openAddress() {
+  const number = Number.parseInt(location.hash.slice(1), 10);
+  goTo((number || puzzles.findIndex(({ name }) => !firstAnswers.has(name)) + 1) - 1);
 }
 
 for (const button of $("answers").children) {
   button.addEventListener("click", () => answer(button.dataset.move));
 }
-$("previous").addEventListener("click", () => step(-1));
-$("next").addEventListener("click", () => step(1));
+$("previous").addEventListener("click", () => goTo(index - 1));
+$("next").addEventListener("click", () => goTo(index + 1));
+addEventListener("hashchange", openAddress);
+addEventListener("storage", () => {
+  loadAnswers();
+  showCount();
+});
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (KEYS[event.key]) answer(KEYS[event.key]);
-  else if (event.key === " " && !event.target.closest("button")) step(1);
+  else if (event.key === " " && !event.target.closest("button")) goTo(index + 1);
   else return;
   event.preventDefault();
 });
-show();
+loadAnswers();
+openAddress();
