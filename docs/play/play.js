@@ -41,6 +41,7 @@ const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module
 const state = {
   view: null, game: null, past: [], moves: [], keys: [], over: false, busy: false, replaying: null,
   index: 0, assessments: new Map(), requested: new Set(), decisions: {}, mistakes: null, reviewing: false,
+  settings: null, rejection: "",
 };
 const current = () => state.past.at(-1);
 const atEnd = () => state.index === state.past.length - 1;
@@ -52,6 +53,7 @@ function strengthOf(seat) {
   if (seat === 0 && $("who").value in PLAYERS) return $("who").value;
   return $("strength").value === "mixed" ? MIXED[(seat + 2) % 3] : $("strength").value;
 }
+const readSettings = () => Object.fromEntries(SETTINGS.map((id) => [id, $(id).value]));
 const players = () => Object.fromEntries(LOOKS.map((_, seat) => [seat, PLAYERS[strengthOf(seat)]]));
 const isLimited = () => state.game.view_radius !== null;
 /** Returns the name of the snake that plays a seat, with a number if several seats have this name. */
@@ -78,18 +80,25 @@ function startGame(game, moves = []) {
   clearInterval(state.replaying);
   const strengths = LOOKS.slice(0, game.snakes).flatMap((_, seat) => (isYou(seat) ? [] : [strengthOf(seat)]));
   if (game.view_radius !== null && !strengths.every((strength) => PLAYERS[strength].builtin)) {
-    fail("With a view radius, only rule-based snakes play here: choose another opponent.");
+    reject("With a view radius, only rule-based snakes play here: choose another opponent.");
     return;
   }
   if (strengths.includes("policy") && !LEARNED_RULES.includes(game.ruleset)) {
-    fail(`The policy was not trained for ${game.ruleset}: choose other rules or another opponent.`);
+    reject(`The policy was not trained for ${game.ruleset}: choose other rules or another opponent.`);
     return;
   }
   Object.assign(state, {
     game, moves, past: [], keys: [], over: false, busy: true, assessments: new Map(), requested: new Set(),
-    mistakes: null, reviewing: false,
+    mistakes: null, reviewing: false, settings: readSettings(), rejection: "",
   });
   worker.postMessage({ start: game, moves });
+}
+
+/** Restores the settings of the shown game, and shows why the visitor's settings were rejected. */
+function reject(reason) {
+  for (const id of SETTINGS) $(id).value = state.settings[id];
+  state.rejection = reason;
+  $("status").textContent = reason;
 }
 
 /** Shows an earlier turn of the game and waits for the move of the visitor. */
@@ -101,9 +110,8 @@ function goBack(turn) {
 
 /** Returns the address fragment that reproduces the game up to a turn. */
 function linkTo(turn) {
-  const settings = SETTINGS.map((id) => [id, $(id).value]);
   const moves = state.moves.slice(0, turn).flat().map((move) => LETTERS[move]).join("");
-  return `#${new URLSearchParams([...settings, ["seed", state.game.seed], ["moves", moves]])}`;
+  return `#${new URLSearchParams({ ...state.settings, seed: state.game.seed, moves })}`;
 }
 
 /** Starts the game that the address fragment describes, or a new game. */
@@ -115,7 +123,7 @@ function openAddress() {
   const moves = [...params.get("moves")].map((letter) => LETTERS.indexOf(letter));
   const damaged = SETTINGS.some((id) => !$(id).value) || !Number.isInteger(game.seed) ||
     moves.includes(-1) || moves.length % game.snakes;
-  if (damaged) return fail("This link is damaged; press “New game”.");
+  if (damaged) return reject("This link is damaged; press “New game”.");
   const turns = Array.from({ length: moves.length / game.snakes }, (_, turn) =>
     moves.slice(turn * game.snakes, (turn + 1) * game.snakes));
   return startGame(game, turns);
@@ -150,6 +158,7 @@ function step() {
 
 /** Queues a direction. If an earlier turn is shown, the game resumes from that turn. */
 function press(move) {
+  state.rejection = "";
   if (current() && !atEnd()) goBack(state.index);
   if (state.keys.length < MAX_QUEUED_KEYS) state.keys.push(move);
   if (waits()) step();
@@ -270,11 +279,6 @@ function result() {
   return others.every(({ death }) => death?.turn === you.death.turn) ? 0.5 : 0;
 }
 
-function fail(error) {
-  $("status").textContent = error;
-  state.over = true;
-}
-
 /** Returns a frame as the visitor sees it. */
 const seen = (index) => state.view.limit(state.past[index], state.past[index - 1]);
 
@@ -335,6 +339,7 @@ function statusText() {
   const cause = death && !watching() ? `you ${yourCause(death.cause)}.` : "";
   const hint = isWide.matches ? " Enter: new game." : "";
   if (state.over) return `${cause && `Y${cause.slice(1)} `}${verdict(current())}${hint}`;
+  if (state.rejection) return state.rejection;
   return cause ? `You are out: ${cause}` : (waits() ? `Your move: arrow keys, ${isWide.matches ? "W A S D, a " : ""}swipe or buttons.` : "");
 }
 
@@ -364,7 +369,8 @@ worker.onmessage = ({ data }) => {
   if (data.moves && !current()) return; // The turn belongs to the previous game.
   state.busy = false;
   if (data.error) {
-    fail(data.error);
+    $("status").textContent = data.error;
+    Object.assign(state, { over: true, reviewing: false });
     return;
   }
   if (data.past) {
@@ -457,4 +463,5 @@ isWide.addEventListener("change", unfoldSettings);
 addEventListener("hashchange", openAddress);
 for (const name of Object.keys(PLAYERS)) $("who").add(new Option(name));
 unfoldSettings();
+state.settings = readSettings();
 openAddress();

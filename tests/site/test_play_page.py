@@ -254,6 +254,12 @@ def test_a_visitor_sees_only_the_view(quiet: Browser, page: str) -> None:
     assert quiet.run("document.getElementById('win-probabilities').hidden")
     chosen(quiet, "strength", "champion")
     quiet.wait("document.getElementById('status').textContent.includes('rule-based')")
+    link = quiet.run("document.getElementById('copy').dataset.copy")
+    assert "strength=hungry" in link, "the game keeps its settings"
+    quiet.press(to_the_wall()[1])
+    quiet.wait(is_turn(2))
+    quiet.open(page.partition("#")[0] + quiet.run("document.getElementById('copy').dataset.copy"))
+    quiet.wait(is_turn(2))
 
 
 def test_a_visitor_plays_a_game(browser: Browser, page: str) -> None:
@@ -553,6 +559,12 @@ def test_the_bar_and_the_status_belong_to_the_shown_turn(quiet: Browser, page: s
 def test_a_damaged_link_is_refused(quiet: Browser, page: str) -> None:
     quiet.open(linked(page) + "udx")
     quiet.wait("document.getElementById('status').textContent.includes('damaged')")
+    quiet.run("document.getElementById('new').click()")
+    quiet.wait(is_turn(0))
+    quiet.open(linked(page).replace("gentle", "perfect"))
+    quiet.wait("document.getElementById('status').textContent.includes('damaged')")
+    quiet.run("document.getElementById('new').click()")
+    quiet.wait(is_turn(0))
 
 
 def test_it_plays_itself_where_one_watches(browser: Browser, page: str) -> None:
