@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from flask import Blueprint, abort, render_template, request
+from flask import Blueprint, abort, render_template
 
 from battlesnake_server.arena.ratings import CI_95_Z_SCORE
 from battlesnake_server.arena.results import History
@@ -36,7 +36,7 @@ def show(name: str) -> str:
         name=name, line=line, ratings=_build_rating_chart(games.ratings),
         against=against, openings=_find_common_openings(games),
         killers=games.killers.most_common(), endings=ENDING_LABELS,
-        choices=list_tournaments(), chosen=tournament, page=request.path,
+        choices=list_tournaments(), chosen=tournament,
     )  # fmt: skip
 
 
