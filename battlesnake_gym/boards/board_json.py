@@ -32,7 +32,6 @@ from battlesnake_gym.boards import hidden_segments, json_fields
 from battlesnake_gym.boards.elimination_tracker import EliminationTracker
 from battlesnake_gym.boards.json_fields import MAX_INT32, BoardError
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
-from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.rules.state import (
     MAX_HEALTH,
     START_LENGTH,
@@ -137,13 +136,13 @@ def request_to_dict(game: Game, state: State, you: Snake | None) -> dict[str, An
         "board": {
             "height": state.height,
             "width": state.width,
-            "snakes": [snake_to_dict(snake) for snake in state.living],
+            "snakes": [_snake_to_dict(snake) for snake in state.living],
             "food": _food_to_dicts(game, state),
             "hazards": _cells_to_dicts(state.hazards),
         },
     }
     if you is not None:
-        body["you"] = snake_to_dict(you)
+        body["you"] = _snake_to_dict(you)
     return body
 
 
@@ -186,7 +185,7 @@ def game_to_dict(game: Game) -> dict[str, Any]:
     }
 
 
-def snake_to_dict(snake: Snake) -> dict[str, Any]:
+def _snake_to_dict(snake: Snake) -> dict[str, Any]:
     """Return the JSON object of a snake, as in ``board.snakes`` and ``you``."""
     customizations = snake.customizations
     return {
@@ -408,9 +407,9 @@ class _RequestReader:
         snake = self._read_attributes(value, path, snake_id, body)
         snake.health = min(health, MAX_HEALTH)
         if health <= 0:
-            eliminate(snake, "out-of-health", state.turn)
+            snake.eliminate("out-of-health", state.turn)
         elif not all(map(state.inside, body)):
-            eliminate(snake, "wall-collision", state.turn)
+            snake.eliminate("wall-collision", state.turn)
         return snake
 
     def _read_attributes(
@@ -536,12 +535,12 @@ def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:
 def _eliminate_if_colliding(snake: Snake, state: State) -> None:
     """Eliminate an unlisted ``snake`` whose head is on a body segment of any snake."""
     if snake.head in snake.body[1:] and len(set(snake.body)) > 1:
-        eliminate(snake, "snake-self-collision", state.turn)
+        snake.eliminate("snake-self-collision", state.turn)
         return
     for other in state.snakes:
         if other.alive and snake.head in other.body:
             cause = "head-collision" if snake.head == other.head else "snake-collision"
-            eliminate(snake, cause, state.turn, other.id)
+            snake.eliminate(cause, state.turn, other.id)
             return
 
 

@@ -20,7 +20,7 @@ is eliminated, but the position does not show which opponent.
 
 from __future__ import annotations
 
-from battlesnake_gym.rules.stages import eliminate, find_collision
+from battlesnake_gym.rules.stages import find_collision
 from battlesnake_gym.rules.state import State
 
 _MAX_COMPARED_SNAKES = 64
@@ -66,7 +66,7 @@ class EliminationTracker:
         self._record_bodies(state, you_id)
         for snake in state.snakes:
             if snake.alive and hash(snake.id) in self._eliminated:
-                eliminate(snake, ASSUMED_CAUSE, state.turn)
+                snake.eliminate(ASSUMED_CAUSE, state.turn)
         if len(state.snakes) <= _MAX_COMPARED_SNAKES:
             _eliminate_collided_snakes(state, you_id)
 
@@ -105,10 +105,10 @@ def _eliminate_collided_snakes(state: State, you_id: str | None) -> None:
     others = [snake for snake in players if snake.id != you_id]
     for snake in others:
         if not yours.isdisjoint(snake.body):
-            eliminate(snake, "snake-collision", state.turn, you_id or "")
+            snake.eliminate("snake-collision", state.turn, you_id or "")
     moved = [snake for snake in others if snake.alive and len(set(snake.body)) > 1]
     longest_first = sorted(moved, key=lambda snake: -snake.length)
     collisions = [(snake, *find_collision(snake, longest_first)) for snake in moved]
     for snake, cause, by in collisions:
         if cause:
-            eliminate(snake, cause, state.turn, by)
+            snake.eliminate(cause, state.turn, by)

@@ -130,7 +130,7 @@ def damage_on_hazards(game: Game, state: State, moves: Moves) -> None:
         if layers and snake.head not in state.food:
             snake.health = max(0, _health_after_layers(game, snake.health, layers))
             if not snake.health:
-                eliminate(snake, "hazard", state.turn + 1)
+                snake.eliminate("hazard", state.turn + 1)
 
 
 def _health_after_layers(game: Game, health: int, layers: int) -> int:
@@ -159,13 +159,6 @@ def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
     return MAX_HEALTH if food else _health_after_layers(game, health - 1, layers)
 
 
-def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:
-    """Mark ``snake`` as eliminated on ``turn`` by the snake with the id ``by``."""
-    snake.eliminated_cause = cause
-    snake.eliminated_by = by
-    snake.eliminated_on = turn
-
-
 def feed(game: Game, state: State, moves: Moves) -> None:
     """Feed snakes with the head on food: restore the health, and add one segment.
 
@@ -176,15 +169,10 @@ def feed(game: Game, state: State, moves: Moves) -> None:
         eaters = [snake for snake in state.living if snake.head == cell]
         for snake in eaters:
             snake.health = MAX_HEALTH
-            grow(snake)
+            snake.grow()
         if not eaters:
             left.append(cell)
     state.food = left
-
-
-def grow(snake: Snake) -> None:
-    """Add one segment on the cell of the last segment."""
-    snake.body.append(snake.body[-1])
 
 
 def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
@@ -194,15 +182,15 @@ def eliminate_losers(game: Game, state: State, moves: Moves) -> None:
     turn = state.turn + 1
     for snake in state.living:
         if snake.health <= 0:
-            eliminate(snake, "out-of-health", turn)
+            snake.eliminate("out-of-health", turn)
         elif not all(map(state.inside, snake.body)):
-            eliminate(snake, "wall-collision", turn)
+            snake.eliminate("wall-collision", turn)
     players = state.living
     longest_first = sorted(players, key=lambda snake: -snake.length)
     collisions = [(snake, find_collision(snake, longest_first)) for snake in players]
     for snake, (cause, by) in collisions:
         if cause:
-            eliminate(snake, cause, turn, by)
+            snake.eliminate(cause, turn, by)
 
 
 def find_collision(snake: Snake, longest_first: list[Snake]) -> tuple[str, str]:
@@ -233,7 +221,7 @@ def always_grow(game: Game, state: State, moves: Moves) -> None:
     for snake in state.snakes:
         snake.health = MAX_HEALTH
         if snake.body[-2:] != [snake.body[-1]] * 2:
-            grow(snake)
+            snake.grow()
 
 
 def royale_hazards(game: Game, state: State) -> list[Point]:

@@ -141,6 +141,16 @@ class Snake:
         """Number of segments, including stacked segments."""
         return len(self.body)
 
+    def grow(self) -> None:
+        """Add one segment on the cell of the last segment."""
+        self.body.append(self.body[-1])
+
+    def eliminate(self, cause: str, turn: int, by: str = "") -> None:
+        """Mark the snake as eliminated on ``turn`` by the snake with the id ``by``."""
+        self.eliminated_cause = cause
+        self.eliminated_by = by
+        self.eliminated_on = turn
+
 
 @dataclass(slots=True)
 class State:

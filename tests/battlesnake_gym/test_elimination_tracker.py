@@ -98,7 +98,9 @@ def request_of_the_arena(board: Board, you: Snake) -> dict[str, Any]:
     """A request of arena.battlesnake.com: eliminated snakes are listed without a mark."""
     game = replace(board.game, id=f"{board.game.id} at the arena", map="")
     body = board_json.request_to_dict(game, board, you)
-    body["board"]["snakes"] = [board_json.snake_to_dict(one) for one in board.snakes]
+    body["board"]["snakes"] = [
+        board_json.request_to_dict(game, board, one)["you"] for one in board.snakes
+    ]
     for one in [*body["board"]["snakes"], body["you"]]:
         one["latency"] = "0"
     return body

@@ -12,7 +12,6 @@ from battlesnake_gym.boards.elimination_tracker import ASSUMED_CAUSE
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import MOVES, Settings, Snake
-from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.builtin_snakes import hungry_snake
 from battlesnake_heuristics.rating.match import MatchSettings, play_game
@@ -141,7 +140,7 @@ class FeaturedGame:
         listed = {snake.id: snake for snake in board.snakes}
         for snake in self._snakes:
             if snake.alive and snake.id not in listed:
-                eliminate(snake, ASSUMED_CAUSE, board.turn)
+                snake.eliminate(ASSUMED_CAUSE, board.turn)
         board.snakes = self._snakes = [listed.get(snake.id, snake) for snake in self._snakes]
         turn = decision and Turn({board.you.id: decision.move}, decisions={board.you.id: decision})
         plain = json.dumps(replay_json.frame(board))

@@ -14,7 +14,6 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.elimination_tracker import ASSUMED_CAUSE
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.boards.limited_view import VIEW_RADIUS_KEY
-from battlesnake_gym.rules.stages import eliminate
 from battlesnake_gym.snakes import Decision, StrategyFactory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
@@ -146,7 +145,7 @@ class LiveSnake:
                 last = Board.from_api(body, tracker=session.eliminations, errors=errors)
                 listed = json_fields.objects(body["board"], "snakes", "board")
                 if last.you.alive and all(snake.get("id") != last.you_id for snake, _ in listed):
-                    eliminate(last.you, ASSUMED_CAUSE, last.turn)
+                    last.you.eliminate(ASSUMED_CAUSE, last.turn)
             self.featured_game.end(key, last)
         self.sessions.delete(key)
         self._ponderer.cancel(key)
