@@ -85,6 +85,48 @@ class Grid:
             x, y = min(x, self.width - x), min(y, self.height - y)
         return x + y
 
+    def first_reached_by_turn(
+        self, fronts: Sequence[int], lengths: Sequence[int], taken: Callable[[int], int]
+    ) -> Iterator[list[int]]:
+        """Yield, for each future turn, the cells that each snake reaches first.
+
+        All snakes expand simultaneously. If several snakes reach a cell on the same turn, the
+        strictly longest of these snakes owns the cell. If the longest snakes have equal length, no
+        snake owns the cell.
+
+        Args:
+            fronts: For each snake, the set of cells that the snake can enter on the next turn.
+            lengths: Length of each snake.
+            taken: Function that returns the set of blocked cells after a number of future turns.
+
+        Yields:
+            For each snake, the set of cells that the snake reaches first on that turn.
+
+        >>> row = Grid(6, 1)
+        >>> [
+        ...     list(map(bin, cells))
+        ...     for cells in row.first_reached_by_turn([0b10, 0b10000], [3, 3], lambda turns: 0)
+        ... ]
+        [['0b10', '0b10000'], ['0b101', '0b101000']]
+        """
+        fronts = list(fronts)
+        stronger = [
+            [j for j, other in enumerate(lengths) if j != i and other >= length]
+            for i, length in enumerate(lengths)
+        ]
+        settled = turns = 0
+        while any(fronts):
+            won = fronts.copy()
+            for i, others in enumerate(stronger):
+                for j in others:
+                    won[i] &= ~fronts[j]
+            yield won
+            turns += 1
+            for front in fronts:
+                settled |= front
+            free = ~(settled | taken(turns + 1))
+            fronts = [self.spread(cells) & free for cells in won]
+
 
 def cell_indices(cells: int) -> list[int]:
     """Return the indices ``y * width + x`` of the cells of a set, in order.
@@ -103,47 +145,3 @@ def cell_indices(cells: int) -> list[int]:
 def grid(width: int, height: int, wrapped: bool = False) -> Grid:
     """Return a cached `Grid` of this board size."""
     return Grid(width, height, wrapped)
-
-
-def first_reached_by_turn(
-    grid: Grid, fronts: Sequence[int], lengths: Sequence[int], taken: Callable[[int], int]
-) -> Iterator[list[int]]:
-    """Yield, for each future turn, the cells that each snake reaches first.
-
-    All snakes expand simultaneously. If several snakes reach a cell on the same turn, the strictly
-    longest of these snakes owns the cell. If the longest snakes have equal length, no snake owns
-    the cell.
-
-    Args:
-        grid: Size of the board.
-        fronts: For each snake, the set of cells that the snake can enter on the next turn.
-        lengths: Length of each snake.
-        taken: Function that returns the set of blocked cells after a number of future turns.
-
-    Yields:
-        For each snake, the set of cells that the snake reaches first on that turn.
-
-    >>> row = Grid(6, 1)
-    >>> [
-    ...     list(map(bin, cells))
-    ...     for cells in first_reached_by_turn(row, [0b10, 0b10000], [3, 3], lambda turns: 0)
-    ... ]
-    [['0b10', '0b10000'], ['0b101', '0b101000']]
-    """
-    fronts = list(fronts)
-    stronger = [
-        [j for j, other in enumerate(lengths) if j != i and other >= length]
-        for i, length in enumerate(lengths)
-    ]
-    settled = turns = 0
-    while any(fronts):
-        won = fronts.copy()
-        for i, others in enumerate(stronger):
-            for j in others:
-                won[i] &= ~fronts[j]
-        yield won
-        turns += 1
-        for front in fronts:
-            settled |= front
-        free = ~(settled | taken(turns + 1))
-        fronts = [grid.spread(cells) & free for cells in won]

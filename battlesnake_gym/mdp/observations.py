@@ -36,7 +36,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.boards.grid import cell_indices, first_reached_by_turn, grid
+from battlesnake_gym.boards.grid import cell_indices, grid
 from battlesnake_gym.boards.limited_view import HIDDEN_POINT, limit_state
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown_name_message
@@ -502,7 +502,7 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
 
     exits = [shape.spread(shape.bit(snake.head)) & ~blocked_cells(1) for snake in snakes]
     planes = np.zeros((len(_TERRITORY_PLANES), state.height * state.width), np.uint8)
-    for turn, won in enumerate(first_reached_by_turn(shape, exits, lengths, blocked_cells)):
+    for turn, won in enumerate(shape.first_reached_by_turn(exits, lengths, blocked_cells)):
         planes[0][cell_indices(won[0])] = _territory_value(turn)
         planes[1][cell_indices(functools.reduce(or_, won[1:], 0))] = _territory_value(turn)
     for move, plane in zip(MOVES, planes[2:], strict=True):
@@ -510,7 +510,7 @@ def _territory_planes(state: State, own: Snake) -> Bytes:
         if not shape.bit(target) & exits[0]:
             continue
         fronts = [shape.bit(target), *exits[1:]]
-        for turn, won in enumerate(first_reached_by_turn(shape, fronts, lengths, blocked_cells)):
+        for turn, won in enumerate(shape.first_reached_by_turn(fronts, lengths, blocked_cells)):
             plane[cell_indices(won[0])] = _territory_value(turn)
     return planes.reshape(-1, state.height, state.width)
 

@@ -95,12 +95,12 @@ class EngineFrames:
         with at_line(self.name, 1):
             if not self.positions:
                 raise BoardError("the game has no frames")
-            found = rule_inference.collect_evidence(self.positions)
-            head = sent if sent is not None else rule_inference.infer_game(found, self.positions)
+            found = rule_inference.RuleEvidence.collect(self.positions)
+            head = sent if sent is not None else found.infer_game(self.positions)
             solo = len(self.positions[0].snakes) < 2
             named = {**head, "id": head.get("id") or self.name}
             game = board_json.parse_game(named, UNKNOWN_SEED, solo)
-            rule_inference.check_rules(game, found)
+            found.check(game)
             settings = game.settings.to_dict()
             for key in settings:
                 limits.read_number(settings, key, "game.ruleset.settings")

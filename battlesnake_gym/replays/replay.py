@@ -276,7 +276,7 @@ class Replay:
             "info": self.info,
         }
         numbered = enumerate(self.turns, self.first.turn + 1)
-        body = [{"turn": number, **turn_json.turn_to_dict(turn)} for number, turn in numbered]
+        body = [{"turn": number, **turn.to_dict()} for number, turn in numbered]
         return [head, *body, {"end": turn_json.result_to_dict(self._last)}]
 
     @staticmethod
@@ -425,7 +425,7 @@ class Replay:
         number, last = next(numbered, (1, None))
         for following, line in numbered:
             with at_line(name, number):
-                turn = turn_json.read_turn(last or {}, self._last.turn + 1)
+                turn = Turn.from_dict(last or {}, self._last.turn + 1)
                 turn.play(self._last)
                 self._meter.count(self._last)
                 self.turns.append(turn)

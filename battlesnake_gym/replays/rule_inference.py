@@ -1,9 +1,9 @@
 """Inference of the rules of a game from its frames.
 
-Some engines do not send the rules. `collect_evidence` examines how snakes grow, where heads move,
-where hazards appear and how much damage they cause. `infer_game` converts the evidence to a
-``game`` object of the API, or raises an error if the frames are ambiguous. `check_rules` raises an
-error if the frames contradict given rules.
+Some engines do not send the rules. `RuleEvidence.collect` examines how snakes grow, where heads
+move, where hazards appear and how much damage they cause. `RuleEvidence.infer_game` converts the
+evidence to a ``game`` object of the API, or raises an error if the frames are ambiguous.
+`RuleEvidence.check` raises an error if the frames contradict given rules.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REMEDY = "give --ruleset, and --map if the game has a map"
 
 
 @dataclass(frozen=True, slots=True)
-class _RuleEvidence:
+class RuleEvidence:
     """Evidence about the rules in the frames of a game.
 
     Attributes:
@@ -51,34 +51,92 @@ class _RuleEvidence:
     damage: int | None
     every: int | None
 
+    @classmethod
+    def collect(cls, frames: Sequence[State]) -> RuleEvidence:
+        """Collect the evidence in the frames of a game.
 
-def collect_evidence(frames: Sequence[State]) -> _RuleEvidence:
-    """Collect the evidence in the frames of a game.
+        Args:
+            frames: Positions, one per turn, with only the living snakes.
+        """
+        unfed = [step for step in _snake_steps(frames) if step[2].head not in step[0].food]
+        costs = {
+            (snake.health - 1 - after.health) // layers
+            for before, snake, after in unfed
+            if (layers := before.hazards.count(after.head))
+        }
+        changed = [b.turn for a, b in itertools.pairwise(frames) if a.hazards != b.hazards]
+        return cls(
+            # A snake with segments stacked since the start unfolds before the body grows.
+            grows=frozenset(
+                len(after.body) > len(snake.body)
+                for _, snake, after in unfed
+                if len(set(snake.body[-3:])) > 1
+            ),
+            crosses=any(
+                distance(snake.head, after.head) > 1 for _, snake, after in _snake_steps(frames)
+            ),
+            hazards=_classify_hazards(frames),
+            damage=costs.pop() if len(costs) == 1 else None,
+            every=math.gcd(*changed) or None,
+        )
 
-    Args:
-        frames: Positions, one per turn, with only the living snakes.
-    """
-    unfed = [step for step in _snake_steps(frames) if step[2].head not in step[0].food]
-    costs = {
-        (snake.health - 1 - after.health) // layers
-        for before, snake, after in unfed
-        if (layers := before.hazards.count(after.head))
-    }
-    changed = [b.turn for a, b in itertools.pairwise(frames) if a.hazards != b.hazards]
-    return _RuleEvidence(
-        # A snake with segments stacked since the start unfolds before the body grows.
-        grows=frozenset(
-            len(after.body) > len(snake.body)
-            for _, snake, after in unfed
-            if len(set(snake.body[-3:])) > 1
-        ),
-        crosses=any(
-            distance(snake.head, after.head) > 1 for _, snake, after in _snake_steps(frames)
-        ),
-        hazards=_classify_hazards(frames),
-        damage=costs.pop() if len(costs) == 1 else None,
-        every=math.gcd(*changed) or None,
-    )
+    def infer_game(self, frames: Sequence[State]) -> dict[str, Any]:
+        """Infer the rules from the evidence, and return the ``game`` object of the API.
+
+        Raises:
+            BoardError: If the frames are ambiguous.
+        """
+        if len(self.grows) != 1:
+            reason = (
+                "the growth of the snakes fits no ruleset"
+                if self.grows
+                else "no snake survives long enough"
+            )
+            raise BoardError(f"the frames do not show the rules: {reason}; {_REMEDY}")
+        (grows,) = self.grows
+        plain = not (grows or self.crosses)
+        ruleset = "constrictor" if grows else "standard"
+        if self.crosses:
+            ruleset = "wrapped_constrictor" if grows else "wrapped"
+        if self.hazards == "trails":
+            return build_game_object(ruleset, "snail_mode", hazard_damage_per_turn=self.damage)
+        if self.hazards == "shrinking" and plain:
+            return build_game_object(
+                "royale", hazard_damage_per_turn=self.damage, shrink_every_n_turns=self.every
+            )
+        if self.hazards:
+            raise BoardError(f"the frames do not show which map the hazards belong to; {_REMEDY}")
+        if plain and len(frames[0].snakes) == 1:
+            return build_game_object("solo")
+        if plain and frames[-1].turn < Settings().shrink_every_n_turns:
+            raise BoardError(
+                f"a game of {frames[-1].turn} turns without hazards may be standard or royale; "
+                f"{_REMEDY}"
+            )
+        return build_game_object(ruleset)
+
+    def check(self, played: Game) -> None:
+        """Check that the frames are consistent with the rules of a game.
+
+        Raises:
+            BoardError: If the frames contradict the rules.
+        """
+        name = played.ruleset
+        if name not in RULESETS:
+            raise BoardError(f"the ruleset {name!r} is not one of {', '.join(RULESETS)}; {_REMEDY}")
+        wrong = ""
+        if self.grows and self.grows != {grows_always(played)}:
+            wrong = (
+                "a snake grows without food"
+                if True in self.grows
+                else "no snake grows without food"
+            )
+        elif self.crosses and not wraps(played):
+            wrong = "a snake crosses an edge of the board"
+        elif self.hazards and name != "royale" and played.map in ("", "standard"):
+            wrong = "there are hazards"
+        if wrong:
+            raise BoardError(f"the game is not {name!r}, because {wrong} in its frames; {_REMEDY}")
 
 
 def _snake_steps(frames: Sequence[State]) -> Iterator[tuple[State, Snake, Snake]]:
@@ -134,42 +192,6 @@ def add_pending_trails(frames: Sequence[State]) -> Sequence[State]:
     return [replace(frame, hazards=frame.hazards + pending_trails(frame)) for frame in frames]
 
 
-def infer_game(found: _RuleEvidence, frames: Sequence[State]) -> dict[str, Any]:
-    """Infer the rules from the evidence, and return the ``game`` object of the API.
-
-    Raises:
-        BoardError: If the frames are ambiguous.
-    """
-    if len(found.grows) != 1:
-        reason = (
-            "the growth of the snakes fits no ruleset"
-            if found.grows
-            else "no snake survives long enough"
-        )
-        raise BoardError(f"the frames do not show the rules: {reason}; {_REMEDY}")
-    (grows,) = found.grows
-    plain = not (grows or found.crosses)
-    ruleset = "constrictor" if grows else "standard"
-    if found.crosses:
-        ruleset = "wrapped_constrictor" if grows else "wrapped"
-    if found.hazards == "trails":
-        return build_game_object(ruleset, "snail_mode", hazard_damage_per_turn=found.damage)
-    if found.hazards == "shrinking" and plain:
-        return build_game_object(
-            "royale", hazard_damage_per_turn=found.damage, shrink_every_n_turns=found.every
-        )
-    if found.hazards:
-        raise BoardError(f"the frames do not show which map the hazards belong to; {_REMEDY}")
-    if plain and len(frames[0].snakes) == 1:
-        return build_game_object("solo")
-    if plain and frames[-1].turn < Settings().shrink_every_n_turns:
-        raise BoardError(
-            f"a game of {frames[-1].turn} turns without hazards may be standard or royale; "
-            f"{_REMEDY}"
-        )
-    return build_game_object(ruleset)
-
-
 def build_game_object(
     ruleset: str, board_map: str = "standard", **settings: int | None
 ) -> dict[str, Any]:
@@ -191,25 +213,3 @@ def game_object_of_mode(mode: str) -> dict[str, Any] | None:
     """
     known = RULES_BY_MODE.get(mode.lower().replace("_", " "))
     return build_game_object(*known) if known else None
-
-
-def check_rules(played: Game, found: _RuleEvidence) -> None:
-    """Check that the frames are consistent with the rules of a game.
-
-    Raises:
-        BoardError: If the frames contradict the rules.
-    """
-    name = played.ruleset
-    if name not in RULESETS:
-        raise BoardError(f"the ruleset {name!r} is not one of {', '.join(RULESETS)}; {_REMEDY}")
-    wrong = ""
-    if found.grows and found.grows != {grows_always(played)}:
-        wrong = (
-            "a snake grows without food" if True in found.grows else "no snake grows without food"
-        )
-    elif found.crosses and not wraps(played):
-        wrong = "a snake crosses an edge of the board"
-    elif found.hazards and name != "royale" and played.map in ("", "standard"):
-        wrong = "there are hazards"
-    if wrong:
-        raise BoardError(f"the game is not {name!r}, because {wrong} in its frames; {_REMEDY}")

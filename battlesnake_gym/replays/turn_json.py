@@ -45,6 +45,51 @@ class Turn:
     decisions: dict[str, Decision] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the turn to a JSON object.
+
+        The object contains the moves and all fields that differ from their defaults.
+        """
+        defaults = dataclasses.asdict(Turn(moves={}))
+        written = dataclasses.asdict(self)
+        return {
+            k: _to_json_value(v) for k, v in written.items() if k == "moves" or v != defaults[k]
+        }
+
+    @classmethod
+    def from_dict(cls, line: Mapping[str, Any], expected: int) -> Turn:
+        """Parse the line of a turn.
+
+        Args:
+            line: JSON object of the line.
+            expected: Number of the turn, which the line must contain.
+
+        Raises:
+            BoardError: If a field is invalid.
+        """
+        number = json_fields.integer(line, "turn", "")
+        if number != expected:
+            raise BoardError(
+                f"turn must be {expected}, got {number}; lines are missing or misplaced"
+            )
+        decisions = json_fields.child(line, "decisions", "")
+        return cls(
+            moves=_read_texts(line, "moves", ""),
+            snakes=_read_snakes(line, "") if "snakes" in line else None,
+            food=_read_cells(line, "food", "") if "food" in line else None,
+            hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
+            inferred=_read_inferred(line),
+            latency=_read_numbers(line, "latency", ""),
+            shouts=_read_texts(line, "shouts", ""),
+            decisions={
+                name: read_decision(
+                    json_fields.child(decisions, name, "decisions"), f"decisions.{name}"
+                )
+                for name in decisions
+            },
+            problems=_read_texts(line, "problems", ""),
+        )
+
     def play(self, board: Board) -> None:
         """Play this turn on ``board``, in place."""
         board.advance(self.moves)
@@ -69,16 +114,6 @@ def state_to_dict(state: Board) -> dict[str, Any]:
     written: dict[str, Any] = _to_json_value(dataclasses.asdict(state))
     del written["game"], written["you_id"], written["new_food"]  # The turns determine new food.
     return written
-
-
-def turn_to_dict(turn: Turn) -> dict[str, Any]:
-    """Convert a turn to a JSON object.
-
-    The object contains the moves and all fields that differ from their defaults.
-    """
-    defaults = dataclasses.asdict(Turn(moves={}))
-    written = dataclasses.asdict(turn)
-    return {k: _to_json_value(v) for k, v in written.items() if k == "moves" or v != defaults[k]}
 
 
 def result_to_dict(board: Board) -> dict[str, Any]:
@@ -224,38 +259,6 @@ def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, f
                 f"{location} must be a number, got {json_fields.format_value(value)}"
             ) from None
     return numbers
-
-
-def read_turn(line: Mapping[str, Any], expected: int) -> Turn:
-    """Parse the line of a turn.
-
-    Args:
-        line: JSON object of the line.
-        expected: Number of the turn, which the line must contain.
-
-    Raises:
-        BoardError: If a field is invalid.
-    """
-    number = json_fields.integer(line, "turn", "")
-    if number != expected:
-        raise BoardError(f"turn must be {expected}, got {number}; lines are missing or misplaced")
-    decisions = json_fields.child(line, "decisions", "")
-    return Turn(
-        moves=_read_texts(line, "moves", ""),
-        snakes=_read_snakes(line, "") if "snakes" in line else None,
-        food=_read_cells(line, "food", "") if "food" in line else None,
-        hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
-        inferred=_read_inferred(line),
-        latency=_read_numbers(line, "latency", ""),
-        shouts=_read_texts(line, "shouts", ""),
-        decisions={
-            name: read_decision(
-                json_fields.child(decisions, name, "decisions"), f"decisions.{name}"
-            )
-            for name in decisions
-        },
-        problems=_read_texts(line, "problems", ""),
-    )
 
 
 def _read_inferred(line: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from operator import or_
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.grid import first_reached_by_turn, grid
+from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import is_visible
 from battlesnake_gym.boards.sightings import Sightings
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake
@@ -196,6 +196,6 @@ class View:
             fronts[0] = first
         lengths = [snake.length for snake in snakes]
         owned = [0] * len(snakes)
-        for won in first_reached_by_turn(self.grid, fronts, lengths, self.blocked_cells):
+        for won in self.grid.first_reached_by_turn(fronts, lengths, self.blocked_cells):
             owned = [cells | more for cells, more in zip(owned, won, strict=True)]
         return owned
