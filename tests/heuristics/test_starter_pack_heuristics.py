@@ -12,7 +12,6 @@ from battlesnake_gym.mdp import masks
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.starter_pack_heuristics import (
     register_starter_pack,
-    starter_pack_arguments,
 )
 
 OLD = """
@@ -65,8 +64,18 @@ def old(tmp_path: Path) -> Path:
     return tmp_path / "battlesnake_heuristics.py"
 
 
-def test_it_sees_what_the_pack_s_endpoint_showed() -> None:
-    array, number, turn, health, request = starter_pack_arguments(Board.from_text(CORNER))
+def test_it_sees_what_the_pack_s_endpoint_showed(old: Path) -> None:
+    seen: list[Any] = []
+
+    def run(*given: Any, action: object) -> tuple[int, str]:
+        seen.extend(given)
+        return 0, ""
+
+    with snakes.capture_registrations():
+        (rule,) = register_starter_pack(old, "mine")
+    rule.heuristics.run = run  # type: ignore[attr-defined]
+    policy_rules.apply_policy_rules({}, Board.from_text(CORNER), [rule])
+    array, number, turn, health, request = seen
     assert array.shape == (21, 21, 3)
     assert (array[7] == -1).all()
     assert array[8, 8:13, 1].tolist() == [5, 1, 0, 0, 0], "row 0 is at the bottom"

@@ -68,7 +68,7 @@ class _StarterPackRule:
         The step does nothing if an earlier step ruled out that move.
         """
         values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
-        given = starter_pack_arguments(view.board)
+        given = _starter_pack_arguments(view.board)
         number, log = self.heuristics.run(*given, action=np.array([values]))
         vetoed: tuple[str, ...] = ()
         if (chosen := MOVES[int(number)]) in verdict.remaining:
@@ -77,7 +77,7 @@ class _StarterPackRule:
         verdict.reasons.append(snakes.Reason(self.name, vetoed, note=log.strip()))
 
 
-def starter_pack_arguments(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
+def _starter_pack_arguments(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
     """Return the arguments of the starter pack's methods, except the policy's values."""
     border = max((21 - board.height) // 2, 1)
     inside = np.zeros((board.height, board.width, 3))
@@ -123,7 +123,7 @@ def register_starter_pack(path: str | Path, name: str) -> list[PipelineStep]:
     rules = [getattr(heuristics, key) for key, made in marked.items() if "negative" in made]
 
     def compute_mask(game: Game, state: State, snake_id: str) -> list[bool]:
-        given = starter_pack_arguments(Board.from_state(state, game, snake_id))
+        given = _starter_pack_arguments(Board.from_state(state, game, snake_id))
         return [bool(move) for move in np.all([rule(*given) for rule in rules], axis=0)]
 
     if rules:
