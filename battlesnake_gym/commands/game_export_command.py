@@ -85,7 +85,7 @@ def parser() -> Parser:
 def _save_animation(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     """Write a GIF or MP4 file; that of an analyzed game includes a win probability bar."""
     game_analysis = load_module("battlesnake_heuristics.analysis.game_analysis", "")
-    analysis = game_analysis.load_current_analysis(options.source)
+    analysis = game_analysis.GameAnalysis.load_current(options.source)
     save = animation.save_gif if output.suffix == ".gif" else animation.save_mp4
     save(
         replay.boards(),

@@ -14,7 +14,6 @@ from battlesnake_heuristics.analysis.game_analysis import (
     GameAnalysis,
     analysis_path,
     analyze_game,
-    load_current_analysis,
 )
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.search.evaluation import load_builtin
@@ -116,7 +115,7 @@ def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> 
         "the end comes first"
     )
     assert analysis.is_complete
-    again = load_current_analysis(path)
+    again = GameAnalysis.load_current(path)
     assert again is not None
     assert again.header_to_dict() == analysis.header_to_dict()
     assert again.mistakes == analysis.mistakes
@@ -194,9 +193,9 @@ def test_the_analysis_of_another_game_is_not_taken(tmp_path: Path) -> None:
     played(turns=3).save(path)
     analyze_game(path, 100)
     played(seed=6, turns=3).save(path)
-    assert load_current_analysis(path) is None
+    assert GameAnalysis.load_current(path) is None
     analysis_path(path).write_bytes(b"no analysis")
-    assert load_current_analysis(path) is None
+    assert GameAnalysis.load_current(path) is None
     assert analyze_game(path, 100).is_complete
 
 
@@ -205,7 +204,7 @@ def test_several_processes_find_as_much(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played(turns=6).save(path)
     assert analyze_game(path, 100, jobs=2).is_complete
-    assert game_analysis.load_current_analysis(path) is not None
+    assert GameAnalysis.load_current(path) is not None
 
 
 def test_a_solo_game_is_refused(tmp_path: Path) -> None:

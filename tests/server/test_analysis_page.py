@@ -188,7 +188,7 @@ def test_analyze_button(
     browser.run("document.getElementById('analyze').click()")
     browser.wait("!document.getElementById('win-probabilities').hidden", 300)
     browser.wait("document.querySelectorAll('#graph polyline').length > 0")
-    found = game_analysis.load_current_analysis(folder / "unknown.jsonl")
+    found = game_analysis.GameAnalysis.load_current(folder / "unknown.jsonl")
     assert found is not None
     assert browser.complaints() == []
 

@@ -14,7 +14,7 @@ from battlesnake_gym.commands import game_export_command
 from battlesnake_gym.common.untrusted_text import replace_unsafe
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import scenarios
-from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
+from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_server.commands import (
     game_analyze_command,
@@ -39,11 +39,11 @@ def game() -> Path:
 
 
 def test_a_survivor_has_no_loss() -> None:
-    assert analyze_loss(lost(), "b") is None
+    assert LossAnalysis.from_replay(lost(), "b") is None
 
 
 def test_the_better_moves_are_the_scores_of_the_mistake() -> None:
-    told = analyze_loss(lost(), "a")
+    told = LossAnalysis.from_replay(lost(), "a")
     assert told is not None
     assert told.mistake is not None
     assert told.better_moves == {told.mistake.better_move: told.mistake.best_win_probability}
@@ -118,15 +118,6 @@ def test_a_directory_is_grouped_by_type_of_death(
     assert re.search(r"itself.* 2\b", told.out)
     assert re.search(r"'mine'.* 'a'", told.err)
     assert len(scenarios.load("kept.txt")) == 2
-
-
-def test_an_unknown_name_is_rejected(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 0 would say that the snake passes everything."""
-    assert game_coach_command.main([".", "--snake", "minne"]) == 2
-    assert re.search(r"'minne'.* mine", capsys.readouterr().err)
-    Path("empty").mkdir()
-    assert game_coach_command.main(["empty", "--snake", "mine"]) == 2
-    assert "empty" in capsys.readouterr().err
 
 
 HOSTILE_NAME = "mi\ud83dne \x1b]0;title\x07\r\n\u2028<&"

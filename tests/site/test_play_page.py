@@ -25,7 +25,7 @@ from battlesnake_gym.draw import customization
 from battlesnake_gym.engine.state_words import pack_state
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game, Settings
-from battlesnake_heuristics.analysis.loss_analysis import analyze_loss
+from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis
 from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
 from battlesnake_heuristics.search.evaluation import load_builtin
 from battlesnake_heuristics.search.search import Search
@@ -523,7 +523,7 @@ def test_page_and_coach_name_the_same_move(quiet: Browser, page: str, games: int
             continue
         replay, letters = lost
         address = linked(page, opponents=opponents).replace("seed=5", f"seed={seed}") + letters
-        verdict, loss = page_review(quiet, address), analyze_loss(replay, "snake_0")
+        verdict, loss = page_review(quiet, address), LossAnalysis.from_replay(replay, "snake_0")
         assert loss is not None
         if (mistake := loss.mistake) is None:
             assert verdict == "No single move lost the game."

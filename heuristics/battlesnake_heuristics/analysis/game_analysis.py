@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import itertools
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays.json_lines import ReplayError, read_lines, write_lines
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_gym.rules.state import MOVES
 from battlesnake_heuristics.analysis.mistakes import (
     MoveAssessment,
     Samples,
@@ -44,7 +42,6 @@ from battlesnake_heuristics.search.search import unsupported_reason
 
 _FORMAT_VERSION = 6
 
-MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 _SAVE_TIME_RATIO = 30
 """Minimum ratio of the analysis time to the time of saving the analysis."""
 
@@ -59,6 +56,21 @@ class AnalyzedPosition:
     assessments: dict[str, SnakeAssessment]
     moves: dict[str, str]
     mistakes: list[MoveAssessment] = field(default_factory=list)
+
+    def to_dict(self, turn: int) -> dict[str, Any]:
+        """Convert the position to one line of the analysis file.
+
+        The line contains each move of a principal variation as its first letter.
+        """
+        return {
+            "turn": turn,
+            "moves": self.moves,
+            "snakes": {name: one.to_dict() for name, one in self.assessments.items()},
+            "mistakes": [
+                dataclasses.asdict(mistake) | {"annotation": mistake.annotation}
+                for mistake in self.mistakes
+            ],
+        }
 
 
 def _builtin_evaluation_id() -> str:
@@ -116,7 +128,10 @@ class GameAnalysis:
         """Write the analysis file atomically."""
         write_lines(
             path,
-            [self.header_to_dict(), *itertools.starmap(position_to_dict, self.positions.items())],
+            [
+                self.header_to_dict(),
+                *(position.to_dict(turn) for turn, position in self.positions.items()),
+            ],
         )
 
     def header_to_dict(self) -> dict[str, Any]:
@@ -158,6 +173,20 @@ class GameAnalysis:
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ReplayError(f"{path.name} is a damaged analysis ({error})") from error
 
+    @classmethod
+    def load_current(cls, game: Path) -> GameAnalysis | None:
+        """Load the saved analysis of a game.
+
+        The result is None if the analysis is missing or outdated. An analysis is outdated if the
+        game file or the evaluation has changed.
+        """
+        try:
+            found = cls.load(analysis_path(game))
+        except (OSError, ReplayError):
+            return None
+        current = file_sha256(game), _builtin_evaluation_id()
+        return found if (found.game, found.evaluation_id) == current else None
+
 
 def analysis_path(game: Path) -> Path:
     """Return the path of the analysis file of a recorded game.
@@ -172,20 +201,6 @@ def file_sha256(game: Path) -> str:
     """Return the SHA-256 hash of a game file in hexadecimal."""
     with game.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def load_current_analysis(game: Path) -> GameAnalysis | None:
-    """Load the saved analysis of a game.
-
-    The result is None if the analysis is missing or outdated. An analysis is outdated if the game
-    file or the evaluation has changed.
-    """
-    try:
-        found = GameAnalysis.load(analysis_path(game))
-    except (OSError, ReplayError):
-        return None
-    is_current = found.game == file_sha256(game) and found.evaluation_id == _builtin_evaluation_id()
-    return found if is_current else None
 
 
 def analyze_game(
@@ -269,7 +284,7 @@ def _load_or_start(path: Path, replay: Replay, nodes: int, view_radius: int | No
 
     The saved analysis must have the same assumed ``view_radius``.
     """
-    existing = load_current_analysis(path)
+    existing = GameAnalysis.load_current(path)
     if existing and existing.nodes >= nodes and existing.view_radius == view_radius:
         return existing
     if replay.game.is_solo or not replay.turns:
@@ -306,66 +321,12 @@ def _analyze_turn(nodes: int, turn: _Turn) -> tuple[int, AnalyzedPosition]:
     return board.turn, AnalyzedPosition(assessments, moves, mistakes)
 
 
-def position_to_dict(turn: int, position: AnalyzedPosition) -> dict[str, Any]:
-    """Convert a position to one line of the analysis file.
-
-    The line contains each move of a principal variation as its first letter.
-    """
-    return {
-        "turn": turn,
-        "moves": position.moves,
-        "snakes": {
-            name: assessment_to_dict(assessment)
-            for name, assessment in position.assessments.items()
-        },
-        "mistakes": [
-            dataclasses.asdict(mistake) | {"annotation": mistake.annotation}
-            for mistake in position.mistakes
-        ],
-    }
-
-
-def assessment_to_dict(assessment: SnakeAssessment) -> dict[str, Any]:
-    """Convert an assessment to a JSON object."""
-    return {
-        "win_probability": round(assessment.win_probability, 4),
-        "candidates": [
-            {
-                "move": candidate.move,
-                "win_probability": round(candidate.win_probability, 4),
-                "value": round(candidate.value, 2),
-                "line": {
-                    name: "".join(move[0] for move in line) for name, line in candidate.line.items()
-                },
-            }
-            for candidate in assessment.candidates
-        ],
-    }
-
-
 def _position_from_dict(line: dict[str, Any]) -> tuple[int, AnalyzedPosition]:
     """Convert a line of the analysis file to a turn and a position."""
-    assessments = {name: _assessment_from_dict(value) for name, value in line["snakes"].items()}
+    assessments = {name: SnakeAssessment.from_dict(value) for name, value in line["snakes"].items()}
     mistakes = [_mistake_from_dict(value) for value in line["mistakes"]]
     position = AnalyzedPosition(assessments, dict(line["moves"]), mistakes)
     return json_fields.integer(line, "turn", ""), position
-
-
-def _assessment_from_dict(value: dict[str, Any]) -> SnakeAssessment:
-    """Convert a JSON object to an assessment."""
-    candidates = [
-        CandidateMove(
-            candidate["move"],
-            candidate["win_probability"],
-            candidate["value"],
-            {
-                name: tuple(MOVES_BY_LETTER[at] for at in line)
-                for name, line in candidate["line"].items()
-            },
-        )
-        for candidate in value["candidates"]
-    ]
-    return SnakeAssessment(value["win_probability"], tuple(candidates))
 
 
 def _mistake_from_dict(value: dict[str, Any]) -> MoveAssessment:

@@ -21,7 +21,7 @@ from battlesnake_heuristics.search.search import network_inputs
 
 
 @dataclass(frozen=True, slots=True)
-class InputAttribution:
+class _InputAttribution:
     """The contribution of one network input to the win probability.
 
     Attributes:
@@ -41,7 +41,7 @@ class InputAttribution:
 
 def attribute_inputs(
     evaluation: Evaluation, board: Board, others: Sequence[Board]
-) -> list[InputAttribution]:
+) -> list[_InputAttribution]:
     """Compute the attributions of all inputs, sorted by decreasing absolute value.
 
     Args:
@@ -65,7 +65,7 @@ def attribute_inputs(
     names = [("board", one) for one in BOARD_INPUTS.values()]
     names += [(group, one) for group in INPUT_GROUPS for one in SNAKE_INPUTS.values()]
     found = [
-        InputAttribution(group, one, int(value), int(mean), float(now - other))
+        _InputAttribution(group, one, int(value), int(mean), float(now - other))
         for (group, one), value, mean, other in zip(names, row, baseline, without, strict=True)
     ]
     return sorted(found, key=lambda one: -abs(one.attribution))

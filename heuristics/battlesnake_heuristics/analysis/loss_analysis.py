@@ -1,7 +1,7 @@
 """Analysis of a lost game: the move that lost the largest expected score.
 
-`analyze_loss` selects the worst mistake that `analysis.mistakes` finds. This mistake often precedes
-the fatal collision by many turns.
+`LossAnalysis.from_replay` selects the worst mistake that `analysis.mistakes` finds. This mistake
+often precedes the fatal collision by many turns.
 """
 
 from __future__ import annotations
@@ -39,6 +39,35 @@ class LossAnalysis:
     better_moves: Mapping[str, float] = field(default_factory=dict)
     recorded: Decision | None = None
 
+    @classmethod
+    def from_replay(cls, replay: Replay, snake_id: str) -> LossAnalysis | None:
+        """Analyze how a snake lost a game.
+
+        Returns:
+            The analysis, or None if the snake survived.
+        """
+        snake = replay.last.snake(snake_id)
+        if snake.alive:
+            return None
+        eliminated = cls(snake_id, snake.eliminated_on, snake.eliminated_cause)
+        mistakes = find_mistakes(replay, [snake_id])
+        if not mistakes:
+            return eliminated
+        mistake = mistakes[0]
+        better_moves = {
+            move: score
+            for move, score in sorted(mistake.scores.items(), key=lambda item: -item[1])
+            if move != mistake.move and score > mistake.best_win_probability - MISTAKE_LOSS
+        }
+        turn = replay.turns[mistake.turn - replay.first.turn]
+        return dataclasses.replace(
+            eliminated,
+            mistake=mistake,
+            board=replay.board(mistake.turn),
+            better_moves=better_moves,
+            recorded=turn.decisions.get(snake_id),
+        )
+
     @property
     def loss(self) -> float:
         """The win probability that the snake lost by the mistake, in [0, 1]."""
@@ -72,32 +101,3 @@ _CAUSE_PHRASES = {
     "hazard": "died of hazards",
 }
 """Causes of elimination as phrases in English."""
-
-
-def analyze_loss(replay: Replay, snake_id: str) -> LossAnalysis | None:
-    """Analyze how a snake lost a game.
-
-    Returns:
-        The analysis, or None if the snake survived.
-    """
-    snake = replay.last.snake(snake_id)
-    if snake.alive:
-        return None
-    eliminated = LossAnalysis(snake_id, snake.eliminated_on, snake.eliminated_cause)
-    mistakes = find_mistakes(replay, [snake_id])
-    if not mistakes:
-        return eliminated
-    mistake = mistakes[0]
-    better_moves = {
-        move: score
-        for move, score in sorted(mistake.scores.items(), key=lambda item: -item[1])
-        if move != mistake.move and score > mistake.best_win_probability - MISTAKE_LOSS
-    }
-    turn = replay.turns[mistake.turn - replay.first.turn]
-    return dataclasses.replace(
-        eliminated,
-        mistake=mistake,
-        board=replay.board(mistake.turn),
-        better_moves=better_moves,
-        recorded=turn.decisions.get(snake_id),
-    )

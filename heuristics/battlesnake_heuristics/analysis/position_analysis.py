@@ -28,9 +28,11 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.limited_view import is_visible
+from battlesnake_gym.rules.state import MOVES
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis.mistakes import Samples
 from battlesnake_heuristics.analysis.win_probability import win_probabilities
@@ -44,6 +46,8 @@ ANALYSIS_NODES = 10_000
 _MAX_CANDIDATES = 3
 MAX_LINE_TURNS = 20
 """Maximum number of turns in a line."""
+
+MOVES_BY_LETTER = {move[0]: move for move in MOVES}
 
 Line = dict[str, tuple[str, ...]]
 """The principal variation: the moves of each snake by id."""
@@ -75,6 +79,41 @@ class SnakeAssessment:
 
     win_probability: float
     candidates: tuple[CandidateMove, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the assessment to a JSON object."""
+        return {
+            "win_probability": round(self.win_probability, 4),
+            "candidates": [
+                {
+                    "move": candidate.move,
+                    "win_probability": round(candidate.win_probability, 4),
+                    "value": round(candidate.value, 2),
+                    "line": {
+                        name: "".join(move[0] for move in line)
+                        for name, line in candidate.line.items()
+                    },
+                }
+                for candidate in self.candidates
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> SnakeAssessment:
+        """Convert a JSON object to an assessment."""
+        candidates = [
+            CandidateMove(
+                candidate["move"],
+                candidate["win_probability"],
+                candidate["value"],
+                {
+                    name: tuple(MOVES_BY_LETTER[at] for at in line)
+                    for name, line in candidate["line"].items()
+                },
+            )
+            for candidate in value["candidates"]
+        ]
+        return cls(value["win_probability"], tuple(candidates))
 
 
 class PositionAnalyzer:

@@ -35,7 +35,7 @@ from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.analysis import scenarios
-from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis, analyze_loss
+from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
@@ -151,7 +151,8 @@ def _iter_losses(
 ) -> Iterator[tuple[Path, Replay, LossAnalysis]]:
     """Yield the analysis of each game that the snake lost."""
     for path, replay, snake_id in games:
-        if not replay.game.is_solo and (loss := analyze_loss(replay, snake_id)) is not None:
+        loss = None if replay.game.is_solo else LossAnalysis.from_replay(replay, snake_id)
+        if loss is not None:
             yield path, replay, loss
 
 

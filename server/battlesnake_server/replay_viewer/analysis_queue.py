@@ -16,12 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from battlesnake_heuristics.analysis import game_analysis
-from battlesnake_heuristics.analysis.game_analysis import (
-    GameAnalysis,
-    analysis_path,
-    position_to_dict,
-)
+from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_server.file_cache import cache_by_file
 from battlesnake_server.replay_viewer.replay_library import assumed_view_radius
@@ -100,7 +95,7 @@ class AnalysisQueue:
             "done": len(positions),
             "since": since,
             "turns": [
-                position_to_dict(turn, position)
+                position.to_dict(turn)
                 for turn, position in positions[since : since + _MAX_TURNS_PER_RESPONSE]
             ],
             "mistakes": [_mistake_to_dict(mistake) for mistake in analysis.mistakes],
@@ -149,7 +144,7 @@ def _load_analysis(path: Path, game: Path, view_radius: int | None) -> GameAnaly
     An analysis with another view radius counts as missing.
     """
     with contextlib.suppress(OSError):
-        found = game_analysis.load_current_analysis(game)
+        found = GameAnalysis.load_current(game)
         assumed = assumed_view_radius(game, view_radius)
         return found if found and found.view_radius == assumed else None
     return None

@@ -18,9 +18,8 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_heuristics.analysis.game_analysis import MOVES_BY_LETTER, assessment_to_dict
 from battlesnake_heuristics.analysis.mistakes import MISTAKE_LOSS, Samples, sample_positions
-from battlesnake_heuristics.analysis.position_analysis import PositionAnalyzer
+from battlesnake_heuristics.analysis.position_analysis import MOVES_BY_LETTER, PositionAnalyzer
 from battlesnake_heuristics.analysis.scenarios import Scenario
 from battlesnake_heuristics.search.search import unsupported_reason
 from battlesnake_server import replay_json
@@ -130,9 +129,7 @@ def describe_branch(boards: Sequence[Board], groups: str) -> dict[str, Any]:
         "frame": replay_json.frame(after),
         "moves": played,
         "over": after.is_over(),
-        "snakes": {
-            name: assessment_to_dict(assessment) for name, assessment in assessments.items()
-        },
+        "snakes": {name: one.to_dict() for name, one in assessments.items()},
     }
 
 
