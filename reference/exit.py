@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo
+from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt
 from battlesnake_heuristics.search import evaluation, self_play
 from battlesnake_heuristics.search.quantization import FloatLayers, quantize
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
@@ -275,7 +275,7 @@ def passes_sprt(
         pairs[play_pair(candidate, champion, (2, 4)[number % 2], seed + number)] += 1
         if (verdict := test.decide(pairs)) is not None:
             return verdict == "H1"
-    return estimate_elo(pairs).elo > (test.elo0 + test.elo1) / 2
+    return EloEstimate.from_pairs(pairs).elo > (test.elo0 + test.elo1) / 2
 
 
 def play_pair(

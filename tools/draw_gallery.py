@@ -97,7 +97,7 @@ def _draw_customization(part: str, name: str) -> str:
 
 def _iter_snake_figures() -> Iterable[tuple[str, str, str]]:
     """Draw a face and the Elo of each built-in snake, with links to games on the playable page."""
-    placements = {rung.name: asdict(rung) for rung in ladder.load(2).rungs} | {
+    placements = {rung.name: asdict(rung) for rung in ladder.Ladder.load(2).rungs} | {
         one["snake"]: one for one in json.loads(_PLACEMENTS.read_text())
     }
     for number, name in enumerate(snakes.names()):

@@ -14,7 +14,6 @@ from battlesnake_heuristics.rating.ladder import (
     Placement,
     PlacementRun,
     Rung,
-    load,
     run_placement,
 )
 from battlesnake_heuristics.rating.sprt import expected_score
@@ -31,7 +30,7 @@ def played(random: np.random.Generator, difference: float, pairs: int) -> list[i
 
 def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
     for count in (2, 4):
-        rungs = load(count).rungs
+        rungs = Ladder.load(count).rungs
         assert tuple(rung.name for rung in rungs) == ladder.RUNG_NAMES
         for rung in rungs:
             snakes.make(rung.name)
@@ -42,7 +41,7 @@ def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
         assert elo["safe-random"] < elo["tree"]
         assert elo["minimax-2026@10"] < elo["minimax-2026@400"] < elo["minimax-2026@50000"]
     with pytest.raises(ValueError, match=r"\b2\b.* 4\b.* 3\b"):
-        load(3)
+        Ladder.load(3)
 
 
 def simulated(elo: float, rungs: Ladder, interval: float, seed: int) -> PlacementRun:
@@ -93,4 +92,4 @@ def test_a_snake_is_placed_in_this_process() -> None:
     )
     assert now == told[-1]
     assert now.games == 2 * len(told)
-    assert now.high < {rung.name: rung.elo for rung in load(2).rungs}["tree"]
+    assert now.high < {rung.name: rung.elo for rung in Ladder.load(2).rungs}["tree"]

@@ -9,10 +9,10 @@ import pytest
 
 from battlesnake_heuristics.rating.sprt import (
     PAIR_SCORES,
+    EloEstimate,
     Sprt,
     _log_density_ratio,
     elo_difference,
-    estimate_elo,
     expected_score,
 )
 
@@ -81,13 +81,13 @@ def test_intervals_hold_the_truth_nineteen_times_in_twenty(score: float, pairs: 
     played = random.multinomial(pairs, of_mean("decided", score), 2000)
     held = 0
     for counts in played:
-        seen = estimate_elo(counts)
+        seen = EloEstimate.from_pairs(counts)
         held += seen.low <= elo_difference(score) <= seen.high
     assert held / len(played) > 0.93
 
 
 def test_winning_everything_says_at_least_so_much() -> None:
-    seen = estimate_elo([0, 0, 0, 0, 20])
+    seen = EloEstimate.from_pairs([0, 0, 0, 0, 20])
     assert seen.elo == math.inf
     assert 200 < seen.low < 400
     assert seen.high == math.inf

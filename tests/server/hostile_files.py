@@ -34,7 +34,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "policy": lambda path: policy_file.check(b"", path.read_bytes(), path),
     "replay": Replay.load,
     "replay.gz": Replay.load,
-    "league": league_config.load_league_config,
+    "league": league_config.LeagueConfig.load,
 }
 """Loader per kind of file; for a policy only its JSON file, which describes an empty network."""
 

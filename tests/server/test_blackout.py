@@ -19,7 +19,7 @@ from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.rule_based.preferences import known_food
 from battlesnake_server.arena.database import Tournament, open_database
-from battlesnake_server.arena.league_config import parse_league_config
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.commands import ladder_command
 from battlesnake_server.live.app import create_app
 from battlesnake_server.strategy_loader import PolicySnake
@@ -45,10 +45,10 @@ def test_ladder_games_have_the_view_radius(
 
 def test_a_league_file_sets_the_view_radius() -> None:
     plan = {"name": "Night", "snakes": {"a": "hungry", "b": "cautious"}}
-    league = parse_league_config({**plan, "boards": [{"view_radius": 5}]}, Path())
+    league = LeagueConfig.parse({**plan, "boards": [{"view_radius": 5}]}, Path())
     assert league.boards[0].settings == Settings(view_radius=5)
     with pytest.raises(BoardError, match=r"boards\[0\]\.view_radius must be .* at least 0.*-1"):
-        parse_league_config({**plan, "boards": [{"view_radius": -1}]}, Path())
+        LeagueConfig.parse({**plan, "boards": [{"view_radius": -1}]}, Path())
 
 
 def test_the_example_game_of_a_page_has_the_view_radius() -> None:

@@ -28,7 +28,6 @@ from battlesnake_server.arena.players import LocalPlayer
 from battlesnake_server.arena.tournament import (
     Entrant,
     generate_schedule,
-    local_strategy_factory,
     open_players,
     parse_entrants,
     play_scheduled_game,
@@ -151,7 +150,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
         "boards": [{"width": 11, "height": 11, "max_turns": 300}],
         "timeout": 10_000,
     }
-    plan = league_config.parse_league_config(told, folder)
+    plan = league_config.LeagueConfig.parse(told, folder)
     sources = {member.name: member.source for member in plan.entrants}
     setup = plan.game_settings(plan.boards[0], ["mine", "other"], sources)
     for fixture in generate_schedule(2, 2, count, plan.seed):
@@ -265,7 +264,7 @@ def test_nothing_runs_before_the_snake_is_chosen(
     roster = Roster([f"guest={path}"])
     assert opened.customization == {}
     assert ran == []
-    local_strategy_factory(roster.find("guest", "snake"))
+    roster.find("guest", "snake").strategy_factory()
     assert len(ran) == 1
 
 
@@ -469,7 +468,7 @@ def test_the_same_moves_everywhere(
     moves = played(build, bodies)
     assert len(set(moves)) == 4
 
-    assert played(local_strategy_factory(Entrant(str(path), "mine")), bodies) == moves, "the arena"
+    assert played(Entrant(str(path), "mine").strategy_factory(), bodies) == moves, "the arena"
     address = serve("--snake", str(path))
     assert over_http(address, "/move", bodies) == moves, "serve"
     with zipfile.ZipFile(path) as archive:
@@ -483,11 +482,6 @@ def test_the_same_moves_everywhere(
         assert over_http(address, "/move", bodies) == moves, "the image's command"
     for replay, seed in in_a_league(path, tmp_path, count):
         assert_the_league_plays(build, replay, seed)
-
-
-def test_pack_names_the_option_for_a_built_in_snake(capsys: pytest.CaptureFixture[str]) -> None:
-    assert pack_command.main(["hungry"]) == 2
-    assert "give --snake hungry" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("code", ["lambda seed: {}[0]", "lambda seed: lambda *board: {}[0]"])

@@ -32,12 +32,9 @@ from battlesnake_server.arena.database import (
 )
 from battlesnake_server.arena.league import (
     League,
-    end_season,
-    load_league_snakes,
-    load_seasons,
-    set_benched,
+    Season,
 )
-from battlesnake_server.arena.league_config import parse_league_config
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.commands import arena_command
 from battlesnake_server.web import create_app
@@ -160,7 +157,7 @@ def test_a_database_of_version_0_1_is_converted(
     with Session(engine) as session:
         (tournament,) = session.scalars(select(Tournament))
         assert (tournament.settings["num_snakes"], tournament.settings["nodes"]) == (2, 5)
-        row = load_league_snakes(session, "Club", ["hungry"])["hungry"]
+        row = LeagueSnake.load_all(session, "Club", ["hungry"])["hungry"]
         assert (row.failures, row.reason, row.cooldown_until) == (
             2, "no answer", datetime(2026, 11, 27, 12),
         )  # fmt: skip
@@ -171,11 +168,11 @@ def test_only_the_rows_of_the_given_snakes_are_loaded(engine: Engine) -> None:
     loaded: list[str] = []
     with Session(engine) as session:
         for name in ("hungry", "tree", "cautious"):
-            set_benched(session, "Club", name, True)
+            LeagueSnake.get_or_create(session, "Club", name).set_benched(True)
         session.commit()
         session.expunge_all()
         event.listen(session, "loaded_as_persistent", lambda _, row: loaded.append(row.snake))
-        rows = load_league_snakes(session, "Club", iter(["tree", "new"]))
+        rows = LeagueSnake.load_all(session, "Club", iter(["tree", "new"]))
         benched = [(name, row.benched) for name, row in rows.items()]
         assert benched == [("tree", True), ("new", False)]
     assert loaded == ["tree"]
@@ -220,7 +217,7 @@ def test_the_pages_read_and_write_the_database(engine: Engine, tmp_path: Path) -
 
 def test_a_league_resumes_from_the_database(engine: Engine, url: str) -> None:
     board = {"width": 7, "height": 7, "max_turns": 8}
-    plan = parse_league_config(
+    plan = LeagueConfig.parse(
         {"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path()
     )
     sources = {entrant.name: entrant.source for entrant in plan.entrants}
@@ -235,12 +232,12 @@ def test_a_league_resumes_from_the_database(engine: Engine, url: str) -> None:
         else:
             league.run(play_here, games=2)
     with Session(engine) as session:
-        (season,) = load_seasons(session, url)
+        (season,) = Season.load_all(session, url)
         assert [game.number for game in load_games(engine, season.tournament)] == [0, 1]
         row = session.scalars(select(LeagueSnake).where(LeagueSnake.league == url)).one()
         assert (row.snake, row.reason, row.failures) == ("ä", "tired", 1)
-        set_benched(session, url, "b", True)
-        end_season(session, url, season.starts)
+        LeagueSnake.get_or_create(session, url, "b").set_benched(True)
+        season.end(session, url, season.starts)
         session.commit()
     assert league.season == season
     league.run_once(play_here)

@@ -19,7 +19,6 @@ from battlesnake_server import replay_json
 from battlesnake_server.arena import players
 from battlesnake_server.arena.tournament import (
     TournamentSettings,
-    list_missing_games,
     play_scheduled_game,
 )
 
@@ -84,7 +83,7 @@ def test_a_served_snake_tells_its_reasons(
     setup = TournamentSettings(
         (f"far={url}", "cautious"), GameSpec(2, 7, 7, max_turns=3), timeout=5000
     )
-    (scheduled,) = list_missing_games(setup, 1)
+    (scheduled,) = setup.missing_games(1)
     result = play_scheduled_game(setup, scheduled, tmp_path)
     assert result.replay is not None
     replay = Replay.load(result.replay)

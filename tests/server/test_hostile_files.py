@@ -191,7 +191,7 @@ def test_facts_are_short_and_flat(tmp_path: Path, facts: bytes, words: str) -> N
 def test_a_league_s_snake_may_be_called_what_no_file_is(tmp_path: Path) -> None:
     path = tmp_path / "league.yaml"
     path.write_text(f"name: x\nsnakes: {{a: {'x' * 5000}, b: hungry}}\n")
-    assert league_config.load_league_config(path).entrants[0].source == "x" * 5000
+    assert league_config.LeagueConfig.load(path).entrants[0].source == "x" * 5000
 
 
 def test_a_replay_s_error_is_short(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_files_are_not_read_further_than_they_may_be(
     with pytest.raises(ValueError, match="more than"):
         Evaluation.load(path)
     with pytest.raises(ValueError, match="more than"):
-        league_config.load_league_config(path)
+        league_config.LeagueConfig.load(path)
     monkeypatch.setattr(policy_file, "_MAX_MODEL_BYTES", 100)
     for model in (b"", ZEROS):  # the JSON file is too long, or the network is
         path.with_suffix(".onnx").write_bytes(model)
@@ -235,7 +235,7 @@ def test_a_league_s_file_is_flat(tmp_path: Path, text: str) -> None:
     path = tmp_path / "league.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match="YAML"):
-        league_config.load_league_config(path)
+        league_config.LeagueConfig.load(path)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_an_interrupted_ladder_reports_and_resumes() -> None:
 def test_a_resumed_ladder_plays_only_missing_pairs(engine: Engine) -> None:
     """Jobs in parallel store the pairs as they end, so an earlier pair can be missing."""
     setup = ladder_command._tournament_settings(ladder_command.parser().parse_args(["random"]))
-    rung = ladder.load(2).rungs[0]
+    rung = ladder.Ladder.load(2).rungs[0]
     first, resumed = (ladder_command._RungMatches(engine, setup, True) for _ in range(2))
     first.schedule_pair(rung)
     first.store_pair(rung, ladder_command._play_pair((rung, *first.schedule_pair(rung))))
@@ -78,7 +78,7 @@ def test_an_interruption_stores_no_half_of_a_pair(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = ladder_command._tournament_settings(ladder_command.parser().parse_args(["random"]))
-    rung = ladder.load(2).rungs[0]
+    rung = ladder.Ladder.load(2).rungs[0]
     matches = ladder_command._RungMatches(engine, setup, True)
     played = ladder_command._play_pair((rung, *matches.schedule_pair(rung)))
 

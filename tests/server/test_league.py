@@ -28,18 +28,14 @@ from battlesnake_server.arena.database import LeagueSnake, load_games
 from battlesnake_server.arena.league import (
     NUM_RECENT_OPPONENTS,
     League,
+    Season,
     StartGame,
-    end_season,
-    load_seasons,
     pair_entrants,
-    set_benched,
 )
 from battlesnake_server.arena.league_config import (
     EXAMPLE_LEAGUE_FILE,
     LeagueConfig,
     LeagueEntrant,
-    load_league_config,
-    parse_league_config,
 )
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.ratings import Ratings
@@ -57,9 +53,7 @@ SMALL = {"width": 7, "height": 7, "max_turns": 12}
 
 
 def plan_of(snakes: dict[str, Any], **more: Any) -> LeagueConfig:
-    return parse_league_config(
-        {"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path()
-    )
+    return LeagueConfig.parse({"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path())
 
 
 MakeLeague = Callable[[LeagueConfig, Any], League]
@@ -85,7 +79,7 @@ def run_until(league: League, clock: FastClock, hours: float, play: StartGame = 
 def bench(engine: Engine, benched: bool, *snakes: str) -> None:
     with Session(engine) as session:
         for snake in snakes:
-            set_benched(session, "Club", snake, benched)
+            LeagueSnake.get_or_create(session, "Club", snake).set_benched(benched)
         session.commit()
 
 
@@ -93,12 +87,12 @@ def test_the_example_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main.main(["league", "--print-example"]) == 0
     file = tmp_path / "league.yaml"
     file.write_text(capsys.readouterr().out)
-    plan = load_league_config(file)
+    plan = LeagueConfig.load(file)
     assert [entrant.name for entrant in plan.entrants] == ["hungry", "cautious", "search"]
     assert [(one.map, one.num_snakes) for one in plan.boards] == [("standard", 2), ("royale", 3)]
     text = re.sub(r"^  # (.*)", r"  \1", EXAMPLE_LEAGUE_FILE, flags=re.MULTILINE)
     file.write_text(text.replace("timeout: 500", "timeout: 4e2"))
-    plan = load_league_config(file)
+    plan = LeagueConfig.load(file)
     assert plan.entrants[-1] == LeagueEntrant("written", command="python my_snake.py --port {port}")
     assert plan.timeout == 400
 
@@ -108,7 +102,7 @@ def test_paths_are_relative_to_the_league_file(tmp_path: Path) -> None:
         (tmp_path / file).touch()
     sources = ["policy.onnx", "policy.onnx+my_rules.py", "snake.zip@9", "hungry", "minimax@9"]
     snakes = {f"snake {number}": source for number, source in enumerate(sources)}
-    plan = parse_league_config({"name": "A", "snakes": snakes}, tmp_path)
+    plan = LeagueConfig.parse({"name": "A", "snakes": snakes}, tmp_path)
     policy = tmp_path / "policy.onnx"
     assert [entrant.source for entrant in plan.entrants] == [
         f"{policy}",
@@ -211,7 +205,7 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
         for hour in range(1, 26):  # each hour, a new object restores its state from the database
             run_until(make_league(plan, clock), clock, hour, play)
     with Session(engine) as session:
-        second, first = load_seasons(session, "Club")
+        second, first = Season.load_all(session, "Club")
         assert session.scalars(select(LeagueSnake.cooldown_until)).all() == [None]
     assert (first.starts, first.ends - first.starts) == (BEGIN, second.ends - second.starts)
     assert second.starts == first.ends
@@ -269,12 +263,12 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
     assert checks == [1, 2, 4, 8, 16], "after 0, 1, 3, 7 and 15 minutes"
     assert log.count("system clock") == 1
     with Session(engine) as session:
-        (season,) = load_seasons(session, "Club")
+        (season,) = Season.load_all(session, "Club")
     bench(engine, True, "c")
     assert games_in(5) <= 1
     bench(engine, False, "c")
     with Session(engine) as session:
-        end_season(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
+        season.end(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
         session.commit()
     assert games_in(5) >= 4
     assert league.season.number == season.number + 1
@@ -443,7 +437,7 @@ def test_the_page_shows_the_season_and_obeys_the_token(
         assert (answer.status_code, len(answer.get_json()["error"]) > 10) == (400, True)
     assert operator.post("/league/season", json={}).status_code == 200
     with Session(engine) as session:
-        (season,) = load_seasons(session, "Club")
+        (season,) = Season.load_all(session, "Club")
     clock = FastClock()
     clock.time = max(season.ends, clock.time)
     league = healthy_league(club, engine, clock)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.common.run_dir import CSV_FILE, RUN_FILE
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server.arena.database import open_database
-from battlesnake_server.arena.league_config import parse_league_config
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.replay_viewer import replay_library
 from battlesnake_server.replay_viewer.replay_library import LibraryEntry
 from battlesnake_server.runs import report
@@ -277,7 +277,7 @@ VALUES = (None, "x", 1 << 60, b"caf\xe9", '{"league": "test"}')
 
 
 SNAKES = {"hungry": "hungry", "cautious": "cautious"}
-LEAGUE = parse_league_config({"name": "test", "snakes": SNAKES}, Path("test"))
+LEAGUE = LeagueConfig.parse({"name": "test", "snakes": SNAKES}, Path("test"))
 SEASON = '{"league": "test", "season": 1, "starts": "2026-03-02", "ends": "2026-03-03"}'
 
 

@@ -22,9 +22,7 @@ from battlesnake_server.arena.tournament import (
     Entrant,
     ScheduledGame,
     TournamentSettings,
-    check_local_snake,
     generate_schedule,
-    list_missing_games,
     play_scheduled_games,
 )
 from battlesnake_server.web.live_games import LiveGames
@@ -84,10 +82,10 @@ def test_stored_settings_have_the_form_of_earlier_databases() -> None:
 def test_a_policy_for_other_rules_may_play_with_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    check_local_snake(Entrant.parse("shipped"), [GameSpec(2)])
+    Entrant.parse("shipped").check_boards([GameSpec(2)])
     assert not capsys.readouterr().err
     limited = GameSpec(2, settings=Settings(view_radius=5))
-    check_local_snake(Entrant.parse("shipped"), [GameSpec(2), limited])
+    Entrant.parse("shipped").check_boards([GameSpec(2), limited])
     assert "shipped may play badly: the policy plays games with view_radius None, not 5" in (
         capsys.readouterr().err
     )
@@ -95,7 +93,7 @@ def test_a_policy_for_other_rules_may_play_with_a_warning(
 
 def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
     def outcomes(jobs: int) -> dict[ScheduledGame, tuple[int, int | None]]:
-        games = list_missing_games(SETUP, 2)
+        games = SETUP.missing_games(2)
         results = play_scheduled_games(SETUP, games, jobs, tmp_path if jobs == 1 else None)
         return {result.scheduled: (result.turns, result.winner) for result in results}
 

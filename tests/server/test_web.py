@@ -31,7 +31,6 @@ from battlesnake_server.arena.database import StoredGame, Tournament, find_tourn
 from battlesnake_server.arena.results import compute_standings, to_dicts
 from battlesnake_server.arena.tournament import (
     GameResult,
-    list_missing_games,
     play_scheduled_games,
     replay_path,
 )
@@ -324,7 +323,7 @@ def test_tournament_processes_announce_every_turn(tmp_path: Path) -> None:
     results = list(
         play_scheduled_games(
             web_site.SETUP,
-            list_missing_games(web_site.SETUP, 1),
+            web_site.SETUP.missing_games(1),
             2,
             tmp_path,
             broadcast.publish_event,

@@ -6,7 +6,7 @@ game pairs between the rungs. ``fit_elo`` of commit 076b2e78 fitted the Elo to t
 (Bradley and Terry 1952). `ANCHOR_NAME` has 1000 Elo by definition. Searching rungs use a fixed
 number of nodes, so their strength does not depend on the processor or its load.
 
->>> ladder = load(2)
+>>> ladder = Ladder.load(2)
 >>> [rung.name for rung in ladder.rungs][:3]
 ['safe-random', 'hungry', 'cautious']
 """
@@ -19,13 +19,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.snakes import StrategyFactory
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
-from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95, expected_score
+from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Z95, EloEstimate, expected_score
 
 _RUNG_NODES = (10, 30, 100, 400, 2_000, 10_000, 50_000)
 """Node limits per move of the searching rungs."""
@@ -64,24 +65,25 @@ class Ladder:
     num_snakes: int
     rungs: tuple[Rung, ...]
 
+    @classmethod
+    def load(cls, num_snakes: int) -> Ladder:
+        """Load the ladder for games of ``num_snakes`` snakes.
 
-def load(num_snakes: int) -> Ladder:
-    """Load the ladder for games of ``num_snakes`` snakes.
+        Args:
+            num_snakes: Snakes per game: 2 (duels) or 4.
 
-    Args:
-        num_snakes: Snakes per game: 2 (duels) or 4.
-
-    Raises:
-        ValueError: If there is no ladder for this number of snakes.
-    """
-    data = json.loads(
-        resources.files("battlesnake_heuristics.rating").joinpath("ladder.json").read_text()
-    )
-    if str(num_snakes) not in data["ladders"]:
-        raise ValueError(
-            f"num_snakes must be {' or '.join(data['ladders'])} for the ladder, got {num_snakes}"
+        Raises:
+            ValueError: If there is no ladder for this number of snakes.
+        """
+        data = json.loads(
+            resources.files("battlesnake_heuristics.rating").joinpath("ladder.json").read_text()
         )
-    return Ladder(num_snakes, tuple(Rung(**rung) for rung in data["ladders"][str(num_snakes)]))
+        if str(num_snakes) not in data["ladders"]:
+            raise ValueError(
+                f"num_snakes must be {' or '.join(data['ladders'])} for the ladder, "
+                f"got {num_snakes}"
+            )
+        return cls(num_snakes, tuple(Rung(**rung) for rung in data["ladders"][str(num_snakes)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,51 @@ class Placement:
     def __str__(self) -> str:
         suffix = f", {self.out_of_range} the ladder" if self.out_of_range else ""
         return f"{self.elo:.0f} Elo ({self.low:.0f} to {self.high:.0f}{suffix})"
+
+    def rung_scores(self) -> dict[str, tuple[float, float, float]]:
+        """Return the score and its 95% confidence interval (low, high), by rung."""
+        return {
+            rung: EloEstimate.from_pairs(pairs).score_with_interval
+            for rung, pairs in self.pairs.items()
+        }
+
+    def rung_table(self) -> str:
+        """Return the placement and the score against each rung as lines of text.
+
+        The weakest rung comes first.
+        """
+        scores = self.rung_scores()
+        rungs = sorted(Ladder.load(2).rungs, key=lambda rung: rung.elo)
+        lines = [
+            f"strength: {self} in {self.games} duels; scores (a draw counts half) and their "
+            "95% confidence intervals:",
+            f"  {'against':<20}   elo  games     score",
+        ]
+        for rung in rungs:
+            if rung.name in scores:
+                games = 2 * sum(self.pairs[rung.name])
+                rate, low, high = scores[rung.name]
+                lines.append(
+                    f"  {rung.name:<20}{rung.elo:>6.0f}  {games:>5}  {rate:>8.0%} "
+                    f"({low:.0%} to {high:.0%})"
+                )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the placement and its rung scores as a JSON-compatible dictionary."""
+        rungs = [
+            {"name": rung, "games": 2 * sum(self.pairs[rung]), "score": score}
+            | {"ci_low": low, "ci_high": high}
+            for rung, (score, low, high) in self.rung_scores().items()
+        ]
+        return {
+            "elo": self.elo,
+            "ci_low": self.low,
+            "ci_high": self.high,
+            "out_of_range": self.out_of_range,
+            "games": self.games,
+            "rungs": rungs,
+        }
 
 
 _PRIOR_ELO_SD = 700.0
@@ -254,7 +301,7 @@ def run_placement(
     Raises:
         ValueError: If there is no ladder for this number of snakes.
     """
-    run, spent_s = PlacementRun(rungs or load(settings.game_spec.num_snakes)), 0.0
+    run, spent_s = PlacementRun(rungs or Ladder.load(settings.game_spec.num_snakes)), 0.0
     while True:
         rung = run.next_rung()
         opponent = partial(snakes.make, rung.name)

@@ -55,9 +55,18 @@ class MatchSettings:
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, got {value}")
 
+    def limit_nodes(self, strategy: Strategy) -> Strategy:
+        """Limit a search to the node limit.
+
+        Any other strategy is returned unchanged.
+        """
+        if self.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
+            return FixedNodesSearch(strategy, self.nodes)
+        return strategy
+
 
 @dataclass(slots=True)
-class PlayedGame:
+class _PlayedGame:
     """A played game: its first and last position and the turns between them.
 
     ``cpu_ms`` contains, by seat, the CPU time of each move in milliseconds.
@@ -121,7 +130,7 @@ def play_game(
     sides: Sequence[int] = (),
     reasons: bool = False,
     on_update: Callable[[Board | Turn], None] | None = None,
-) -> PlayedGame:
+) -> _PlayedGame:
     """Play one game from the start position of ``seed``.
 
     Exceptions of strategies propagate to the caller.
@@ -140,11 +149,9 @@ def play_game(
         ValueError: If ``settings`` has another number of snakes than ``players``.
     """
     board = _start_board(settings.game_spec, seed, names, game_id)
-    played = PlayedGame(board.copy(), board, [], [[] for _ in players])
+    played = _PlayedGame(board.copy(), board, [], [[] for _ in players])
     strategies = {
-        snake.id: _wrap_with_cpu_timer(
-            limit_nodes(make(seed + seat), settings), played.cpu_ms[seat]
-        )
+        snake.id: _wrap_with_cpu_timer(settings.limit_nodes(make(seed + seat)), played.cpu_ms[seat])
         for seat, (snake, make) in enumerate(zip(board.snakes, players, strict=True))
     }
     seconds = None if settings.move_time_ms is None else settings.move_time_ms / 1000
@@ -162,16 +169,6 @@ def play_game(
                 break
     board.you_id = None
     return played
-
-
-def limit_nodes(strategy: Strategy, settings: MatchSettings) -> Strategy:
-    """Limit a search to the node limit in the settings.
-
-    Any other strategy is returned unchanged.
-    """
-    if settings.nodes is not None and isinstance(strategy, NodeLimitedStrategy):
-        return FixedNodesSearch(strategy, settings.nodes)
-    return strategy
 
 
 def _start_board(game_spec: GameSpec[int], seed: int, names: Sequence[str], game_id: str) -> Board:

@@ -14,7 +14,7 @@ distribution, A is ``elo1`` (H1) or ``elo0`` (H0) Elo stronger.
 >>> sprt = Sprt(elo0=0, elo1=20)
 >>> sprt.decide([10, 30, 120, 100, 60])
 'H1'
->>> estimate_elo([10, 30, 120, 100, 60])
+>>> EloEstimate.from_pairs([10, 30, 120, 100, 60])
 EloEstimate(score=0.633, elo=94.6, low=73.6, high=114.9, pairs=320)
 """
 
@@ -169,30 +169,40 @@ class EloEstimate:
     high: float
     pairs: int
 
+    @classmethod
+    def from_pairs(cls, pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
+        """Estimate the Elo difference of a match from the numbers of pairs by outcome.
+
+        The confidence interval follows Agresti and Coull (1998), with pairs instead of games. The
+        method adds one won and one lost pair before the computation of the mean and the standard
+        error. A match without a loss therefore has a finite lower bound.
+        """
+        counts = np.asarray(pairs, np.float64)
+        total = counts.sum()
+        if not total:
+            return cls(0.5, 0.0, -math.inf, math.inf, 0)
+        careful = counts + np.array([1, 0, 0, 0, 1])
+        mean = float(careful @ PAIR_SCORES / careful.sum())
+        variance = float(careful @ (PAIR_SCORES - mean) ** 2 / careful.sum())
+        error = Z95 * math.sqrt(variance / careful.sum())
+        score = float(counts @ PAIR_SCORES / total)
+        low, middle, high = (
+            round(elo_difference(value), 1)
+            for value in (mean - error, score, min(1.0, mean + error))
+        )
+        return cls(round(score, 3), middle, low, high, int(total))
+
     def __str__(self) -> str:
         return f"{self.elo:+.0f} Elo ({self.low:+.0f} to {self.high:+.0f})"
 
+    @property
+    def score_with_interval(self) -> tuple[float, float, float]:
+        """The score and its 95% confidence interval (low, high), in [0, 1].
 
-def estimate_elo(pairs: Sequence[int] | NDArray[np.int64]) -> EloEstimate:
-    """Estimate the Elo difference of a match from the numbers of pairs by outcome.
-
-    The confidence interval follows Agresti and Coull (1998), with pairs instead of games. The
-    function adds one won and one lost pair before the computation of the mean and the standard
-    error. A match without a loss therefore has a finite lower bound.
-    """
-    counts = np.asarray(pairs, np.float64)
-    total = counts.sum()
-    if not total:
-        return EloEstimate(0.5, 0.0, -math.inf, math.inf, 0)
-    careful = counts + np.array([1, 0, 0, 0, 1])
-    mean = float(careful @ PAIR_SCORES / careful.sum())
-    variance = float(careful @ (PAIR_SCORES - mean) ** 2 / careful.sum())
-    error = Z95 * math.sqrt(variance / careful.sum())
-    score = float(counts @ PAIR_SCORES / total)
-    low, middle, high = (
-        round(elo_difference(value), 1) for value in (mean - error, score, min(1.0, mean + error))
-    )
-    return EloEstimate(round(score, 3), middle, low, high, int(total))
+        >>> EloEstimate.from_pairs([0, 1, 2, 5, 12]).score_with_interval
+        (0.85, 0.704, 0.933)
+        """
+        return self.score, round(expected_score(self.low), 3), round(expected_score(self.high), 3)
 
 
 def wilson_interval(fraction: float, games: int) -> tuple[float, float]:

@@ -158,8 +158,8 @@ def main(argv: list[str] | None = None) -> int:
             figures["opponents"] = opponents
         else:
             placement = _place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
-            text = ladder_evaluator.rung_table(placement)
-            figures = ladder_evaluator.placement_to_dict(placement)
+            text = placement.rung_table()
+            figures = placement.to_dict()
     except (ValueError, OSError) as error:
         options.error(str(error))
     figures = {"policy": str(arguments.policy), **figures}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -196,6 +196,10 @@ class Seat(Base):
     game: Mapped[StoredGame] = relationship(back_populates="seats")
 
 
+_EXPIRED_COOLDOWN_END = datetime(1970, 1, 1)
+"""Cooldown end in the past, for snakes whose health check is due now."""
+
+
 class LeagueSnake(Base):
     """Table row with the state of a snake in a standing league.
 
@@ -222,6 +226,39 @@ class LeagueSnake(Base):
         if self.benched:
             return "benched"
         return "healthy" if self.cooldown_until is None else "cooldown"
+
+    @classmethod
+    def load_all(
+        cls, session: Session, league: str, names: Iterable[str]
+    ) -> dict[str, LeagueSnake]:
+        """Load the rows of snakes, keyed by name.
+
+        The row of a snake without a stored row is new, and the snake is healthy.
+        """
+        names = list(names)
+        stored = session.scalars(select(cls).where(cls.league == league, cls.snake.in_(names)))
+        rows = {row.snake: row for row in stored}
+        return {
+            name: rows.get(name)
+            or cls(league=league, snake=name, benched=False, failures=0, reason="")
+            for name in names
+        }
+
+    @classmethod
+    def get_or_create(cls, session: Session, league: str, snake: str) -> LeagueSnake:
+        """Return the row of a snake, and create the row if it is missing."""
+        row = cls.load_all(session, league, [snake])[snake]
+        session.add(row)
+        return row
+
+    def set_benched(self, benched: bool) -> None:
+        """Bench or unbench the snake.
+
+        An unbenched snake plays again after its next successful health check. The caller commits.
+        """
+        self.benched = benched
+        if not benched:
+            self.cooldown_until = _EXPIRED_COOLDOWN_END
 
 
 def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:

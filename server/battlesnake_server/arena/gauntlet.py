@@ -25,15 +25,11 @@ from battlesnake_heuristics.rating.match import use_cpu_clock
 from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import StoredGame
-from battlesnake_server.arena.guarded_strategy import (
-    GuardedStrategy,
-    fallback_problem,
-    make_strategy,
-)
+from battlesnake_server.arena.guarded_strategy import GuardedStrategy
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.players import Body, HttpPlayer, LocalPlayer, MoveResponse, Player
 from battlesnake_server.arena.results import Standings
-from battlesnake_server.arena.tournament import Entrant, local_strategy_factory
+from battlesnake_server.arena.tournament import Entrant
 
 LEAGUE_ONLY_FIELDS = ("games_per_hour", "season_days", "health_check_minutes")
 """Fields of a league file that a gauntlet rejects."""
@@ -51,6 +47,41 @@ class _Matchup:
 
     names: tuple[str, ...]
     board: GameSpec[int]
+
+    def summarize(
+        self, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
+    ) -> dict[str, Any]:
+        """Return a summary of the matchup as a dict for JSON output.
+
+        ``mean_move_ms`` is CPU time if ``clock`` is ``cpu``, and response time otherwise.
+        """
+        ours, *opponents = self.names
+        repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
+        histories = Standings(games).histories
+        wins, board = histories[ours].wins, self.board
+        low, high = wilson_interval(wins / len(games), len(games))
+        return {
+            "snake": ours,
+            "opponents": {name: histories[name].wins for name in opponents},
+            "repositories": [repositories[name] for name in opponents if repositories[name]],
+            "board": f"{board.width}x{board.height} {board.ruleset} on {board.map}",
+            "clock": clock,
+            "timeout": plan.timeout,
+            "mean_move_ms": {
+                name: round(float(np.mean(list(histories[name].latencies.elements()))), 2)
+                for name in self.names
+            },
+            "games": len(games),
+            "wins": wins,
+            "ci_low": round(low, 3),
+            "ci_high": round(high, 3),
+            "draws": histories[ours].draws,
+            "failed_moves": {
+                name: dict(problems)
+                for name in self.names
+                if (problems := histories[name].problems)
+            },
+        }
 
 
 def iter_matchups(plan: LeagueConfig) -> Iterator[_Matchup]:
@@ -123,9 +154,7 @@ class _EqualCpuPlayer(LocalPlayer):
         board = Board.from_api(body, tracker=self._session.eliminations)
         with use_cpu_clock(True):
             decision = self._guard(board, float(np.mean(used)) if used else None)
-        milliseconds = 1000 * (time.process_time() - began)
-        problem, error = fallback_problem(decision)
-        return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
+        return MoveResponse.from_decision(decision, 1000 * (time.process_time() - began))
 
 
 @contextlib.asynccontextmanager
@@ -155,48 +184,9 @@ async def open_equal_cpu_players(
                 opponents[entrant.label] = await stack.enter_async_context(player)
         yield [
             opponents.get(entrant.label)
-            or _EqualCpuPlayer(
-                make_strategy(local_strategy_factory(entrant), seed),
-                timeout,
-                list(opponents.values()),
-            )
+            or _EqualCpuPlayer(entrant.make_strategy(seed), timeout, list(opponents.values()))
             for entrant in seated
         ]
-
-
-def summarize_matchup(
-    matchup: _Matchup, games: Sequence[StoredGame], plan: LeagueConfig, clock: str
-) -> dict[str, Any]:
-    """Return a summary of a matchup as a dict for JSON output.
-
-    ``mean_move_ms`` is CPU time if ``clock`` is ``cpu``, and response time otherwise.
-    """
-    ours, *opponents = matchup.names
-    repositories = {entrant.name: entrant.repository for entrant in plan.entrants}
-    histories = Standings(games).histories
-    wins = histories[ours].wins
-    low, high = wilson_interval(wins / len(games), len(games))
-    board = matchup.board
-    return {
-        "snake": ours,
-        "opponents": {name: histories[name].wins for name in opponents},
-        "repositories": [repositories[name] for name in opponents if repositories[name]],
-        "board": f"{board.width}x{board.height} {board.ruleset} on {board.map}",
-        "clock": clock,
-        "timeout": plan.timeout,
-        "mean_move_ms": {
-            name: round(float(np.mean(list(histories[name].latencies.elements()))), 2)
-            for name in matchup.names
-        },
-        "games": len(games),
-        "wins": wins,
-        "ci_low": round(low, 3),
-        "ci_high": round(high, 3),
-        "draws": histories[ours].draws,
-        "failed_moves": {
-            name: dict(problems) for name in matchup.names if (problems := histories[name].problems)
-        },
-    }
 
 
 def format_table(lines: Sequence[dict[str, Any]]) -> str:

@@ -44,9 +44,6 @@ _MIN_CLOCK_CHANGE_S = 60.0
 Smaller changes are normal clock corrections.
 """
 
-_EXPIRED_COOLDOWN_END = datetime(1970, 1, 1)
-"""Cooldown end in the past, for snakes whose health check is due now."""
-
 _LEAGUE_POLL_INTERVAL_S = 2.0
 """Maximum interval between two iterations of the league, in seconds.
 
@@ -133,6 +130,26 @@ class Season:
         starts, ends = (datetime.fromisoformat(row.settings[name]) for name in ("starts", "ends"))
         return cls(row.id, row.settings["season"], starts, ends, row.settings.get("ended", False))
 
+    @classmethod
+    def load_all(cls, session: Session, league: str) -> list[Season]:
+        """Return all seasons of a league, the latest first."""
+        rows = session.scalars(select(Tournament).order_by(Tournament.id.desc()))
+        found = []
+        for row in rows:
+            if row.settings and row.settings.get("league") == league:
+                with contextlib.suppress(KeyError, TypeError, ValueError):  # Skip a damaged row.
+                    found.append(cls.from_row(row))
+        return found
+
+    def end(self, session: Session, league: str, now: datetime) -> None:
+        """End the season at the time ``now``, after which the league starts the next season.
+
+        The caller commits.
+        """
+        row = session.get_one(Tournament, self.tournament)
+        ended = replace(self, ends=min(self.ends, now), ended=True)
+        row.settings = ended.tournament_settings(league)
+
     def tournament_settings(self, league: str) -> dict[str, object]:
         """Return the season as a dict for `Tournament.settings`."""
         return {
@@ -141,66 +158,6 @@ class Season:
             "starts": self.starts.isoformat(timespec="seconds"),
             "ends": self.ends.isoformat(timespec="seconds"),
         } | ({"ended": True} if self.ended else {})
-
-
-def load_seasons(session: Session, league: str) -> list[Season]:
-    """Return all seasons of a league, the latest first."""
-    rows = session.scalars(select(Tournament).order_by(Tournament.id.desc()))
-    found = []
-    for row in rows:
-        if row.settings and row.settings.get("league") == league:
-            with contextlib.suppress(KeyError, TypeError, ValueError):  # Skip a damaged row.
-                found.append(Season.from_row(row))
-    return found
-
-
-def end_season(session: Session, league: str, now: datetime) -> None:
-    """End the current season at the time ``now``.
-
-    The league then starts the next season. The caller commits.
-    """
-    season = load_seasons(session, league)[0]
-    row = session.get_one(Tournament, season.tournament)
-    row.settings = replace(season, ends=min(season.ends, now), ended=True).tournament_settings(
-        league
-    )
-
-
-def _get_or_create_league_snake(session: Session, league: str, snake: str) -> LeagueSnake:
-    """Return the database row of a snake, and create the row if it is missing."""
-    row = load_league_snakes(session, league, [snake])[snake]
-    session.add(row)
-    return row
-
-
-def set_benched(session: Session, league: str, snake: str, benched: bool) -> None:
-    """Bench or unbench a snake.
-
-    An unbenched snake plays again after its next successful health check. The caller commits.
-    """
-    row = _get_or_create_league_snake(session, league, snake)
-    row.benched = benched
-    if not benched:
-        row.cooldown_until = _EXPIRED_COOLDOWN_END
-
-
-def load_league_snakes(
-    session: Session, league: str, names: Iterable[str]
-) -> dict[str, LeagueSnake]:
-    """Load the rows of snakes, keyed by name.
-
-    The row of a snake without a stored row is new, and the snake is healthy.
-    """
-    names = list(names)
-    stored = session.scalars(
-        select(LeagueSnake).where(LeagueSnake.league == league, LeagueSnake.snake.in_(names))
-    )
-    rows = {row.snake: row for row in stored}
-    return {
-        name: rows.get(name)
-        or LeagueSnake(league=league, snake=name, benched=False, failures=0, reason="")
-        for name in names
-    }
 
 
 class League:
@@ -281,7 +238,7 @@ class League:
     def _load_or_create_season(self) -> Season:
         """Return the latest stored season, or create the first season."""
         found = with_retries(
-            self._engine, lambda session: load_seasons(session, self.plan.name)[:1]
+            self._engine, lambda session: Season.load_all(session, self.plan.name)[:1]
         )
         if found:
             return found[0]
@@ -352,7 +309,8 @@ class League:
     def _load_league_snakes(self) -> dict[str, LeagueSnake]:
         """Load the rows of the entrants, keyed by name."""
         return with_retries(
-            self._engine, lambda session: load_league_snakes(session, self.plan.name, self._sources)
+            self._engine,
+            lambda session: LeagueSnake.load_all(session, self.plan.name, self._sources),
         )
 
     def _next_health_check(self, row: LeagueSnake) -> datetime | None:
@@ -390,7 +348,7 @@ class League:
         now = self._clock.now()
 
         def write(session: Session) -> timedelta:
-            row = _get_or_create_league_snake(session, self.plan.name, name)
+            row = LeagueSnake.get_or_create(session, self.plan.name, name)
             cooldown = _cooldown_duration(row.failures)
             row.failures += 1
             row.cooldown_until, row.reason = now + cooldown, reason[:200]
@@ -402,7 +360,7 @@ class League:
     def _limit_cooldowns(self, session: Session) -> None:
         """Limit the remaining time of each cooldown to one full cooldown."""
         now = self._clock.now()
-        for row in load_league_snakes(session, self.plan.name, self._sources).values():
+        for row in LeagueSnake.load_all(session, self.plan.name, self._sources).values():
             if row.cooldown_until is not None:
                 latest = now + _cooldown_duration(max(0, row.failures - 1))
                 row.cooldown_until = min(row.cooldown_until, latest)

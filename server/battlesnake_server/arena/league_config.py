@@ -113,61 +113,56 @@ class LeagueConfig:
             **other_fields,
         )
 
+    @classmethod
+    def load(cls, path: Path, rejected_fields: Sequence[str] = ()) -> LeagueConfig:
+        """Load a league file.
 
-def load_league_config(path: Path, rejected_fields: Sequence[str] = ()) -> LeagueConfig:
-    """Load a league file.
+        Args:
+            path: The YAML file.
+            rejected_fields: Names of fields that the calling command does not support.
 
-    Args:
-        path: The YAML file.
-        rejected_fields: Names of fields that the calling command does not support.
+        Raises:
+            ValueError: If a field is invalid; the message names the field.
+            OSError: If the file cannot be read.
+        """
+        try:
+            return cls.parse(read_yaml(path), path.parent, rejected_fields)
+        except YamlError as error:
+            raise BoardError(
+                f"{sanitize_text(str(error), 500)}; see battlesnake-gym league --print-example"
+            ) from error
+        except ValueError as error:
+            raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
 
-    Raises:
-        ValueError: If a field is invalid; the message names the field.
-        OSError: If the file cannot be read.
-    """
-    try:
-        return parse_league_config(read_yaml(path), path.parent, rejected_fields)
-    except YamlError as error:
-        raise BoardError(
-            f"{sanitize_text(str(error), 500)}; see battlesnake-gym league --print-example"
-        ) from error
-    except ValueError as error:
-        raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
+    @classmethod
+    def parse(
+        cls, content: object, folder: Path, rejected_fields: Sequence[str] = ()
+    ) -> LeagueConfig:
+        """Build a league from the parsed content of a league file.
 
-
-def parse_league_config(
-    content: object, folder: Path, rejected_fields: Sequence[str] = ()
-) -> LeagueConfig:
-    """Build a league from the parsed content of a league file.
-
-    Relative paths in the content are resolved in ``folder``.
-    """
-    if not isinstance(content, Mapping):
-        raise BoardError(
-            f"a league file must be a mapping, got {format_value(content)}; see battlesnake-gym "
-            "league --print-example"
+        Relative paths in the content are resolved in ``folder``.
+        """
+        if not isinstance(content, Mapping):
+            raise BoardError(
+                f"a league file must be a mapping, got {format_value(content)}; see "
+                "battlesnake-gym league --print-example"
+            )
+        defaults: dict[str, Any] = {field.name: field.default for field in fields(cls)}
+        excluded = {"entrants", *rejected_fields}
+        _check_keys(content, [name for name in defaults if name not in excluded] + ["snakes"])
+        snakes = mapping(content.get("snakes"), "snakes")
+        entrants = tuple(_parse_entrant(name, value, folder) for name, value in snakes.items())
+        if len(entrants) < 2:
+            raise BoardError(f"snakes: a league needs at least 2 snakes, got {len(entrants)}")
+        boards = tuple(
+            _parse_board(board, f"boards[{number}]", len(entrants))
+            for number, board in enumerate(items(content, "boards", "") or [{}])
         )
-    excluded = {"entrants", *rejected_fields}
-    _check_keys(
-        content,
-        [field.name for field in fields(LeagueConfig) if field.name not in excluded] + ["snakes"],
-    )
-    snakes = mapping(content.get("snakes"), "snakes")
-    entrants = tuple(_parse_entrant(name, value, folder) for name, value in snakes.items())
-    if len(entrants) < 2:
-        raise BoardError(f"snakes: a league needs at least 2 snakes, got {len(entrants)}")
-    boards = tuple(
-        _parse_board(board, f"boards[{number}]", len(entrants))
-        for number, board in enumerate(items(content, "boards", "") or [{}])
-    )
-    numbers = {
-        name: bounded_integer(content, name, "", 1, high, getattr(_DEFAULT_CONFIG, name))
-        for name, high in _MAX_NUMBERS.items()
-    }
-    return LeagueConfig(string(content, "name", ""), entrants, boards, **numbers)
-
-
-_DEFAULT_CONFIG = LeagueConfig("", (), ())
+        numbers = {
+            name: bounded_integer(content, name, "", 1, high, defaults[name])
+            for name, high in _MAX_NUMBERS.items()
+        }
+        return cls(string(content, "name", ""), entrants, boards, **numbers)
 
 
 def _parse_entrant(name: object, value: object, folder: Path) -> LeagueEntrant:

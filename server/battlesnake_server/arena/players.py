@@ -58,7 +58,7 @@ Longer texts are truncated.
 _MAX_REDIRECTS = 5
 
 
-class InvalidResponseError(ValueError):
+class _InvalidResponseError(ValueError):
     """Error raised if a snake's response is invalid."""
 
 
@@ -90,6 +90,12 @@ class MoveResponse:
     shout: str = ""
     decision: Decision | None = None
     error: str = ""
+
+    @classmethod
+    def from_decision(cls, decision: Decision, milliseconds: float) -> MoveResponse:
+        """Build the response of a strategy in this process."""
+        problem, error = fallback_problem(decision)
+        return cls(decision.move, milliseconds, problem, decision.shout, decision, error)
 
 
 class Player(Protocol):
@@ -180,7 +186,7 @@ class HttpPlayer:
                 decision = parse_decision(content)
             else:
                 problem = "status"
-        except InvalidResponseError:
+        except _InvalidResponseError:
             problem = "answer"
         except _REQUEST_ERRORS as error:
             problem = _classify_error(error)
@@ -330,23 +336,23 @@ def parse_move(content: bytes) -> tuple[str, str]:
     """Parse the move and the shout from a response body.
 
     Raises:
-        InvalidResponseError: If the official engine would reject the response.
+        _InvalidResponseError: If the official engine would reject the response.
 
     >>> parse_move(b'{"move": "up", "shout": "hi", "more": 1}')
     ('up', 'hi')
     >>> parse_move(b'{"move": "UP"}')
     Traceback (most recent call last):
-    battlesnake_server.arena.players.InvalidResponseError: no move in b'{"move": "UP"}'
+    battlesnake_server.arena.players._InvalidResponseError: no move in b'{"move": "UP"}'
     """
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InvalidResponseError(f"no JSON in {content[:60]!r}") from error
+        raise _InvalidResponseError(f"no JSON in {content[:60]!r}") from error
     if not isinstance(answer, dict) or answer.get("move") not in MOVES:
-        raise InvalidResponseError(f"no move in {content[:60]!r}")
+        raise _InvalidResponseError(f"no move in {content[:60]!r}")
     shout = answer.get("shout")
     if shout is not None and not isinstance(shout, str):
-        raise InvalidResponseError(f"shout must be text, got {shout!r:.60}")
+        raise _InvalidResponseError(f"shout must be text, got {shout!r:.60}")
     return answer["move"], sanitize_text(shout or "", MAX_SHOUT_CHARS)
 
 
@@ -455,9 +461,7 @@ class LocalPlayer:
             # A busy machine can delay the end of the strategy beyond the timeout. The snake must
             # then play the fallback move.
             decision = choose_fallback_move(board, TIMEOUT_NOTE)
-        milliseconds = 1000 * seconds
-        problem, error = fallback_problem(decision)
-        return MoveResponse(decision.move, milliseconds, problem, decision.shout, decision, error)
+        return MoveResponse.from_decision(decision, 1000 * seconds)
 
 
 async def request_single_move(

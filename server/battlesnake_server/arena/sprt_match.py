@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from battlesnake_heuristics.rating.match import assign_sides, side0_points
-from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo, pair_outcome
+from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt, pair_outcome
 from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.tournament import TournamentSettings
 
@@ -58,20 +58,34 @@ class MatchScore:
             first += 2
         return counts
 
+    def is_over(self, sprt: Sprt, max_games: int | None) -> bool:
+        """Return whether the match is over.
+
+        A match ends when the test has decided, or the maximum number of games has been played.
+        """
+        pairs = self.pair_counts
+        return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (max_games or sys.maxsize)
+
+    def show_progress(self, sprt: Sprt, bar: tqdm[Any], settings: TournamentSettings) -> None:
+        """Show the current result on the progress bar.
+
+        If the bar is disabled, a line is printed whenever the number of pairs has doubled.
+        """
+        pairs = self.pair_counts
+        ratio = float(sprt.log_likelihood_ratios(pairs))
+        text = f"{EloEstimate.from_pairs(pairs)}, LLR {ratio:.2f} of {_format_llr_bounds(sprt)}"
+        if settings.has_search_limit:
+            text += f", {format_games_per_cpu_hour(len(self.points), self.total_move_ms)}"
+        if not bar.disable:
+            bar.set_postfix_str(text)
+        elif sum(pairs).bit_count() == 1 and len(self.points) == 2 * sum(pairs):
+            sys.stderr.write(f"{2 * sum(pairs)} games: {text}\n")
+
 
 def _side_0_score(game: StoredGame) -> float:
     """Return the score of side 0 in a game of a match: 0, 1/2 or 1."""
     eliminated_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
     return side0_points(assign_sides(len(eliminated_on), game.number), eliminated_on)
-
-
-def is_over(score: MatchScore, sprt: Sprt, max_games: int | None) -> bool:
-    """Return whether the match is over.
-
-    A match ends when the test has decided, or the maximum number of games has been played.
-    """
-    pairs = score.pair_counts
-    return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (max_games or sys.maxsize)
 
 
 def format_games_per_cpu_hour(games: int, milliseconds: float) -> str:
@@ -83,24 +97,6 @@ def format_games_per_cpu_hour(games: int, milliseconds: float) -> str:
     '400 games per CPU hour'
     """
     return f"{round(3.6e6 * games / max(milliseconds, 0.001))} games per CPU hour"
-
-
-def show_progress(
-    score: MatchScore, sprt: Sprt, bar: tqdm[Any], settings: TournamentSettings
-) -> None:
-    """Show the current result on the progress bar.
-
-    If the bar is disabled, a line is printed whenever the number of pairs has doubled.
-    """
-    pairs = score.pair_counts
-    ratio = float(sprt.log_likelihood_ratios(pairs))
-    text = f"{estimate_elo(pairs)}, LLR {ratio:.2f} of {_format_llr_bounds(sprt)}"
-    if settings.has_search_limit:
-        text += f", {format_games_per_cpu_hour(len(score.points), score.total_move_ms)}"
-    if not bar.disable:
-        bar.set_postfix_str(text)
-    elif sum(pairs).bit_count() == 1 and len(score.points) == 2 * sum(pairs):
-        sys.stderr.write(f"{2 * sum(pairs)} games: {text}\n")
 
 
 def _format_llr_bounds(sprt: Sprt) -> str:
@@ -117,7 +113,7 @@ def to_dict(
     ``verdict`` is "H1", "H0" or None; ``score`` and ``elo`` refer to the first snake.
     """
     pairs = MatchScore.from_games(games).pair_counts
-    estimated = estimate_elo(pairs)
+    estimated = EloEstimate.from_pairs(pairs)
     return {
         "snakes": settings.labels,
         "verdict": sprt.decide(pairs),
@@ -170,7 +166,7 @@ def format_match(games: Sequence[StoredGame], settings: TournamentSettings, sprt
     points = ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))
     return (
         f"{verdict} (LLR {result['llr']:.2f} of {_format_llr_bounds(sprt)})\n"
-        f"{one} against {other}: {estimate_elo(counts)}, "
+        f"{one} against {other}: {EloEstimate.from_pairs(counts)}, "
         f"score {result['score']:.1%} in {result['games']} games\n"
         f"game pairs by points: {points}\n"
         "mean time per move: "

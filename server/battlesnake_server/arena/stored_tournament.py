@@ -21,7 +21,7 @@ from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.snakes import FixedNodesSearch, NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
-from battlesnake_server.arena import result_verification, sprt_match
+from battlesnake_server.arena import result_verification
 from battlesnake_server.arena.database import (
     SNAKE_VERSIONS_KEY,
     Tournament,
@@ -30,19 +30,16 @@ from battlesnake_server.arena.database import (
     load_games,
     with_retries,
 )
-from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.results import store_game
 from battlesnake_server.arena.snake_versions import snake_version
+from battlesnake_server.arena.sprt_match import MatchScore
 from battlesnake_server.arena.tournament import (
     Entrant,
     OnGameEvent,
     ScheduledGame,
     TournamentSettings,
-    check_local_snake,
     generate_match_schedule,
-    list_missing_games,
-    local_strategy_factory,
     play_scheduled_games,
 )
 
@@ -91,13 +88,13 @@ def check_playable(setup: TournamentSettings) -> None:
         if entrant.is_remote:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         else:
-            check_local_snake(entrant, [setup.game_spec])
+            entrant.check_boards([setup.game_spec])
 
 
 def any_searches(entrants: Iterable[Entrant], kind: type | UnionType) -> bool:
     """Return whether the strategy of any entrant in this process is of type ``kind``."""
     local = [entrant for entrant in entrants if not entrant.is_remote]
-    return any(isinstance(make_strategy(local_strategy_factory(one), 1), kind) for one in local)
+    return any(isinstance(one.make_strategy(1), kind) for one in local)
 
 
 def play_missing_games(
@@ -131,17 +128,17 @@ def play_missing_games(
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
     stored = load_games(engine, tournament)
-    total, score = games, sprt_match.MatchScore()
+    total, score = games, MatchScore()
     if sprt is None:
         assert games is not None
         done = {game.number for game in stored}
         total = games * math.comb(len(setup.snakes), setup.game_spec.num_snakes)
-        missing = list_missing_games(setup, games, done)
+        missing = setup.missing_games(games, done)
         jobs = min(jobs, max(1, len(missing)))
         scheduled_games: Iterable[ScheduledGame] = missing
     else:
-        score = sprt_match.MatchScore.from_games(stored)
-        if sprt_match.is_over(score, sprt, games):
+        score = MatchScore.from_games(stored)
+        if score.is_over(sprt, games):
             return
         schedule = generate_match_schedule(setup.game_spec.num_snakes, setup.seed)
         scheduled_games = (
@@ -163,8 +160,8 @@ def play_missing_games(
             bar.update()
             if sprt is not None:
                 score.add_game(game)
-                sprt_match.show_progress(score, sprt, bar, setup)
-                if sprt_match.is_over(score, sprt, games):
+                score.show_progress(sprt, bar, setup)
+                if score.is_over(sprt, games):
                     return
 
 

@@ -28,13 +28,12 @@ from battlesnake_gym.common.signals import mask_signal
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.snake_spec import SnakeSpec
-from battlesnake_gym.snakes import StrategyFactory
+from battlesnake_gym.snakes import Strategy, StrategyFactory
 from battlesnake_heuristics.rating import process_pool
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
     assign_sides,
     derive_seed,
-    limit_nodes,
     play_game,
 )
 from battlesnake_heuristics.rating.process_pool import (
@@ -95,6 +94,16 @@ class TournamentSettings:
     def has_search_limit(self) -> bool:
         """Whether ``nodes`` or ``move_time_ms`` limits each move, instead of the timeout."""
         return self.nodes is not None or self.move_time_ms is not None
+
+    def missing_games(self, games: int, done: Set[int] = frozenset()) -> list[ScheduledGame]:
+        """Return the games of the tournament (`generate_schedule`) that are not in ``done``.
+
+        Args:
+            games: Number of games per group of snakes.
+            done: Numbers of games.
+        """
+        schedule = generate_schedule(len(self.snakes), self.game_spec.num_snakes, games, self.seed)
+        return [scheduled for scheduled in schedule if scheduled.number not in done]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dict for JSON.
@@ -163,6 +172,41 @@ class Entrant(SnakeSpec):
     """Snake of a tournament; ``address_policy`` limits the requests to a snake behind a URL."""
 
     address_policy: AddressPolicy = AddressPolicy()  # noqa: RUF009  (frozen)
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019  (the cache is small)
+    def strategy_factory(self) -> StrategyFactory:
+        """Return the strategy factory of the entrant in this process; see `snakes.load`.
+
+        The method caches the factory per process.
+        """
+        return snakes.load(str(self))[0]
+
+    def make_strategy(self, seed: int) -> Strategy:
+        """Build the strategy of the entrant in this process for one game."""
+        return make_strategy(self.strategy_factory(), seed)
+
+    def check_boards(self, boards: Iterable[GameSpec[int]]) -> None:
+        """Check that the entrant, a snake in this process, can play on these boards.
+
+        If a policy was trained for other rules, the method prints a warning.
+
+        Raises:
+            ValueError: If the snake cannot play.
+            OSError: If a file cannot be read.
+        """
+        factory = self.strategy_factory()
+        if isinstance(factory, PolicyFactory):
+            policy = factory.onnx_policy
+            try:
+                for board in boards:
+                    policy.check_board_size(board.width, board.height)
+            except ValueError as error:
+                raise ValueError(f"{self}: {error}") from error
+            try:
+                for board in boards:
+                    policy.check_rules(board.game)
+            except ValueError as error:
+                sys.stderr.write(f"{self} may play badly: {error}\n")
 
 
 def parse_entrants(
@@ -240,16 +284,6 @@ OnGameEvent = Callable[[str, Board | Turn | None], None]
 The arguments are the game id and an event. The event is the first position, a turn, or None at the
 end of the game.
 """
-
-
-def list_missing_games(
-    settings: TournamentSettings, games: int, done: Set[int] = frozenset()
-) -> list[ScheduledGame]:
-    """Return the games of a tournament (`generate_schedule`) whose numbers are not in ``done``."""
-    schedule = generate_schedule(
-        len(settings.snakes), settings.game_spec.num_snakes, games, settings.seed
-    )
-    return [scheduled for scheduled in schedule if scheduled.number not in done]
 
 
 def play_scheduled_games(
@@ -468,7 +502,7 @@ def _play_without_referee(
     guards: list[GuardedStrategy] = []  # ``guards`` is in seat order.
 
     def make_guarded_strategy(entrant: Entrant, seed: int) -> GuardedStrategy:
-        strategy = limit_nodes(make_strategy(local_strategy_factory(entrant), seed), match_settings)
+        strategy = match_settings.limit_nodes(entrant.make_strategy(seed))
         guards.append(GuardedStrategy(strategy))
         return guards[-1]
 
@@ -508,41 +542,8 @@ async def open_players(
                 player = HttpPlayer(entrant.source, timeout, entrant.address_policy)
                 players.append(await stack.enter_async_context(player))
             else:
-                strategy = make_strategy(local_strategy_factory(entrant), seed + seat)
+                strategy = entrant.make_strategy(seed + seat)
                 customization = bundle_customization(str(entrant))
                 customization.pop("author", None)
                 players.append(LocalPlayer(strategy, timeout, customization))
         yield players
-
-
-@functools.lru_cache(maxsize=64)
-def local_strategy_factory(entrant: Entrant) -> StrategyFactory:
-    """Return the strategy factory of an entrant in this process; see `snakes.load`.
-
-    The function caches the factory per process.
-    """
-    return snakes.load(str(entrant))[0]
-
-
-def check_local_snake(entrant: Entrant, boards: Iterable[GameSpec[int]]) -> None:
-    """Check that a snake in this process can play on these boards.
-
-    If a policy was trained for other rules, the function prints a warning.
-
-    Raises:
-        ValueError: If the snake cannot play.
-        OSError: If a file cannot be read.
-    """
-    factory = local_strategy_factory(entrant)
-    if isinstance(factory, PolicyFactory):
-        policy = factory.onnx_policy
-        try:
-            for board in boards:
-                policy.check_board_size(board.width, board.height)
-        except ValueError as error:
-            raise ValueError(f"{entrant}: {error}") from error
-        try:
-            for board in boards:
-                policy.check_rules(board.game)
-        except ValueError as error:
-            sys.stderr.write(f"{entrant} may play badly: {error}\n")

@@ -26,9 +26,8 @@ from battlesnake_server.arena.gauntlet import (
     format_table,
     iter_matchups,
     open_equal_cpu_players,
-    summarize_matchup,
 )
-from battlesnake_server.arena.league_config import LeagueConfig, load_league_config
+from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.results import (
     compute_standings,
@@ -37,7 +36,6 @@ from battlesnake_server.arena.results import (
 )
 from battlesnake_server.arena.stored_tournament import start_or_resume_tournament
 from battlesnake_server.arena.tournament import (
-    list_missing_games,
     open_players,
     play_scheduled_game,
 )
@@ -61,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     command = parser()
     arguments = command.parse_args(argv)
     try:
-        plan = load_league_config(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
+        plan = LeagueConfig.load(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
         check_snakes(plan)
         reject_unused_options(plan, command, arguments)
         if arguments.clock == "cpu":
@@ -157,7 +155,7 @@ def _play_missing_games(
                 )  # fmt: skip
                 done = {game.number for game in played[matchup]}
                 bar.update(len(done))
-                for scheduled in list_missing_games(setup, arguments.games, done):
+                for scheduled in setup.missing_games(arguments.games, done):
                     _start_programs(players, plan)
                     result = play_scheduled_game(
                         setup, scheduled, arguments.replays, open_seats=open_seats
@@ -167,7 +165,7 @@ def _play_missing_games(
     finally:
         stored = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}
         lines = [
-            summarize_matchup(matchup, games, plan, arguments.clock)
+            matchup.summarize(games, plan, arguments.clock)
             for matchup, games in stored.items()
             if games
         ]

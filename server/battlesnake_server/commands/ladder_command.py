@@ -35,7 +35,6 @@ from battlesnake_heuristics.rating.ladder import (
     Placement,
     PlacementRun,
     Rung,
-    load,
 )
 from battlesnake_heuristics.rating.match import DUEL
 from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, run_tasks
@@ -74,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if arguments.ray_address:
             command.reject_given(arguments, ["jobs"], "with --ray-address")
-        ladder = load(arguments.num_snakes)
+        ladder = Ladder.load(arguments.num_snakes)
         if arguments.snake is None:
             names = vars(arguments).keys() - {"snake", "num_snakes", "json"}
             command.reject_given(arguments, sorted(names), "without a snake")

@@ -23,15 +23,12 @@ from battlesnake_server.arena.league import League, log
 from battlesnake_server.arena.league_config import (
     EXAMPLE_LEAGUE_FILE,
     LeagueConfig,
-    load_league_config,
 )
 from battlesnake_server.arena.players import check_responds
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.tournament import (
     Entrant,
-    check_local_snake,
-    local_strategy_factory,
     open_pool,
     parse_entrants,
     play_in_pool,
@@ -75,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
             command.reject_given(arguments, sorted(names), "with --check-health")
         if arguments.file is None:
             raise ValueError("name the league file; --print-example prints an example")
-        plan = load_league_config(arguments.file)
+        plan = LeagueConfig.load(arguments.file)
         check_snakes(plan)
         reject_unused_options(plan, command, arguments)
         token = None if arguments.token_file is None else load_or_create_token(arguments.token_file)
@@ -177,7 +174,7 @@ class SnakeHealthChecker:
                 await check_responds(source, entrant.address_policy)
             else:
                 # Bypass the cache, because the file may have been deleted.
-                local_strategy_factory.__wrapped__(entrant)
+                Entrant.strategy_factory.__wrapped__(entrant)
         except (ValueError, OSError) as error:
             return str(error)
         return ""
@@ -209,7 +206,7 @@ def check_snakes(plan: LeagueConfig) -> None:
         if snake.command or entrant.is_remote:
             continue
         try:
-            check_local_snake(entrant, plan.boards)
+            entrant.check_boards(plan.boards)
         except ValueError as error:
             raise ValueError(f"snakes.{snake.name}: {error}") from error
 

@@ -22,7 +22,7 @@ from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS, ScenarioResult, load
 from battlesnake_heuristics.commands.snakes_new_command import check_new_file
 from battlesnake_heuristics.rating.match import MatchSettings, play_pair
-from battlesnake_heuristics.rating.sprt import PAIR_SCORES, Sprt, estimate_elo
+from battlesnake_heuristics.rating.sprt import PAIR_SCORES, EloEstimate, Sprt
 from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
 from battlesnake_server.arena.guarded_strategy import make_strategy
@@ -182,7 +182,7 @@ def _iter_findings(new: StrategyFactory, old: StrategyFactory | None) -> Iterato
         counts[play_pair(MatchSettings(), new, old, 1, index)[0]] += 1
         if verdict := _NOT_WEAKER_SPRT.decide(counts):
             break
-    estimated = estimate_elo(counts)
+    estimated = EloEstimate.from_pairs(counts)
     games = 2 * estimated.pairs
     summary = f"score {estimated.score:.0%} in {games} two-snake games against the earlier version"
     if verdict == "H0" or (verdict is None and estimated.score < 0.5):

@@ -10,10 +10,6 @@ from battlesnake_gym.boards.json_fields import BoardError, format_value
 from battlesnake_server.arena.database import LeagueSnake, utc_now, with_retries
 from battlesnake_server.arena.league import (
     Season,
-    end_season,
-    load_league_snakes,
-    load_seasons,
-    set_benched,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.results import StandingsRow
@@ -36,7 +32,7 @@ def index() -> str:
     """Render the current season."""
     config = _league_config()
     with Session(current_arena().database) as session:
-        all_seasons = load_seasons(session, config.name)
+        all_seasons = Season.load_all(session, config.name)
     season = all_seasons[0] if all_seasons else None
     return render_template(
         "arena_league.html",
@@ -52,7 +48,7 @@ def as_json() -> Response:
     """Return the table of the current season as JSON."""
     config = _league_config()
     with Session(current_arena().database) as session:
-        season = next(iter(load_seasons(session, config.name)), None)
+        season = next(iter(Season.load_all(session, config.name)), None)
     return jsonify(
         league=config.name,
         season=season and season.number,
@@ -89,7 +85,7 @@ def bench() -> Response:
         raise BoardError(f"snake: {format_value(snake)} is not in this league")
     with_retries(
         current_arena().database,
-        lambda session: set_benched(session, config.name, snake, benched),
+        lambda session: LeagueSnake.get_or_create(session, config.name, snake).set_benched(benched),
     )
     return jsonify(snake=snake, benched=benched)
 
@@ -99,10 +95,15 @@ def end_current_season() -> Response:
     """End the current season."""
     config = _league_config()
     parse_body()
-    database = current_arena().database
-    if not with_retries(database, lambda session: load_seasons(session, config.name)):
+
+    def end_latest(session: Session) -> bool:
+        seasons = Season.load_all(session, config.name)[:1]
+        for season in seasons:
+            season.end(session, config.name, utc_now())
+        return bool(seasons)
+
+    if not with_retries(current_arena().database, end_latest):
         return error_response("no season has started", 409)
-    with_retries(database, lambda session: end_season(session, config.name, utc_now()))
     return jsonify(ended=True)
 
 
@@ -119,5 +120,5 @@ def _build_table(season: Season | None) -> list[tuple[LeagueSnake, StandingsRow 
     ranks = {name: rank for rank, name in enumerate(lines)}
     names.sort(key=lambda name: ranks.get(name, len(ranks)))
     with Session(current_arena().database) as session:
-        rows = load_league_snakes(session, config.name, names)
+        rows = LeagueSnake.load_all(session, config.name, names)
     return [(row, lines.get(name)) for name, row in rows.items()]

@@ -13,9 +13,8 @@ from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.guarded_strategy import make_strategy
 from battlesnake_server.arena.players import request_single_move
-from battlesnake_server.arena.tournament import Entrant, local_strategy_factory, parse_entrants
+from battlesnake_server.arena.tournament import Entrant, parse_entrants
 from battlesnake_server.bundle import Bundle
 from battlesnake_server.strategy_loader import PolicyFactory
 
@@ -101,7 +100,7 @@ def _describe(entrant: Entrant) -> str:
     if entrant.is_bundle:
         Bundle.load(entrant.source)  # Policy rules are loaded when a visitor selects the snake.
         return "bundle"
-    factory = local_strategy_factory(entrant)
+    factory = entrant.strategy_factory()
     is_policy = isinstance(factory, PolicyFactory)
     return "policy" if is_policy else snakes.description(str(entrant))
 
@@ -117,7 +116,7 @@ def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
             request_single_move(board.to_limited_api(), entrant.source, entrant.address_policy)
         )
     else:
-        strategy = make_strategy(local_strategy_factory(entrant), board.game.seed)
+        strategy = entrant.make_strategy(board.game.seed)
         try:
             decision = snakes.to_decision(strategy(board.copy().limited(), time_s))
         except (

@@ -30,7 +30,7 @@ from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.temporary_dirs import TemporaryDir
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_heuristics.rating.sprt import Sprt, estimate_elo
+from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
@@ -304,7 +304,7 @@ class EXIT:
                 break
         # If the test is undecided, the candidate is promoted if the estimated Elo difference is
         # above the midpoint of the two hypotheses.
-        seen, verdict = estimate_elo(pairs), sprt.decide(pairs)
+        seen, verdict = EloEstimate.from_pairs(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
         score = seen.score if seen.pairs else math.nan
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}

@@ -23,8 +23,9 @@ from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.command_line import plural
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_gym.env.seat_memory import ScoreFn
-from battlesnake_heuristics.rating import ladder, sprt
+from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import GAME_OVERHEAD_S, Ladder, Placement, PlacementRun
+from battlesnake_heuristics.rating.sprt import EloEstimate
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, Weights, load_best_weights
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
@@ -95,14 +96,14 @@ class Measurement(Placement):
 
     def to_metrics(self) -> dict[str, Any]:
         """Return the metrics of this measurement that training reports."""
-        scores = _rung_scores(self)
+        scores = self.rung_scores()
         all_pairs = [sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)]
         return {
             "elo": self.elo,
             "elo_low": self.low,
             "elo_high": self.high,
             "elo_games": self.games,
-            "ladder_score": _score_with_interval(all_pairs)[0],
+            "ladder_score": EloEstimate.from_pairs(all_pairs).score,
             "elo_cpu_minutes": self.cpu_minutes,
             "score": {rung: score for rung, (score, _, _) in scores.items()},
             "score_low": {rung: low for rung, (_, low, _) in scores.items()},
@@ -211,7 +212,7 @@ class StrengthHistory:
                 "`battlesnake-gym evaluate`"
             )
         best = self.measurements[self.best]
-        text = rung_table(best)
+        text = best.rung_table()
         return (
             f"{text}\nkept: the weights after {best.cpu_minutes:.1f} of "
             f"{self.training_seconds / 60:.1f} CPU minutes "
@@ -220,73 +221,12 @@ class StrengthHistory:
         )
 
 
-def _score_with_interval(pairs: Sequence[int]) -> tuple[float, float, float]:
-    """Return the score and its 95% confidence interval (low, high), in [0, 1].
-
-    A draw counts half a point.
-
-    Args:
-        pairs: Number of game pairs with each outcome (`sprt.PAIR_SCORES`).
-
-    >>> _score_with_interval([0, 1, 2, 5, 12])
-    (0.85, 0.704, 0.933)
-    """
-    seen = sprt.estimate_elo(pairs)
-    low, high = sprt.expected_score(seen.low), sprt.expected_score(seen.high)
-    return seen.score, round(low, 3), round(high, 3)
-
-
-def _rung_scores(placement: Placement) -> dict[str, tuple[float, float, float]]:
-    """Return the score and its 95% confidence interval (low, high), by rung."""
-    return {rung: _score_with_interval(pairs) for rung, pairs in placement.pairs.items()}
-
-
-def rung_table(placement: Placement) -> str:
-    """Return a placement and the score against each rung as lines of text.
-
-    The weakest rung comes first.
-    """
-    scores = _rung_scores(placement)
-    rungs = sorted(ladder.load(2).rungs, key=lambda rung: rung.elo)
-    lines = [
-        f"strength: {placement} in {placement.games} duels; scores (a draw counts half) and their "
-        "95% confidence intervals:",
-        f"  {'against':<20}   elo  games     score",
-    ]
-    for rung in rungs:
-        if rung.name in scores:
-            games = 2 * sum(placement.pairs[rung.name])
-            rate, low, high = scores[rung.name]
-            lines.append(
-                f"  {rung.name:<20}{rung.elo:>6.0f}  {games:>5}  {rate:>8.0%} "
-                f"({low:.0%} to {high:.0%})"
-            )
-    return "\n".join(lines)
-
-
-def placement_to_dict(placement: Placement) -> dict[str, Any]:
-    """Return a placement and its rung scores as a JSON-compatible dictionary."""
-    rungs = [
-        {"name": rung, "games": 2 * sum(placement.pairs[rung]), "score": score}
-        | {"ci_low": low, "ci_high": high}
-        for rung, (score, low, high) in _rung_scores(placement).items()
-    ]
-    return {
-        "elo": placement.elo,
-        "ci_low": placement.low,
-        "ci_high": placement.high,
-        "out_of_range": placement.out_of_range,
-        "games": placement.games,
-        "rungs": rungs,
-    }
-
-
 def fast_ladder(seconds: float = _MAX_RUNG_CPU_S) -> Ladder:
     """Return the duel ladder without slow rungs.
 
     A rung is slow if a game needs more than ``seconds`` CPU seconds.
     """
-    whole = ladder.load(2)
+    whole = Ladder.load(2)
     return Ladder(2, tuple(rung for rung in whole.rungs if rung.cpu_seconds_per_game <= seconds))
 
 
