@@ -29,7 +29,7 @@ from botocore.exceptions import ClientError
 from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_server.aws import publish, snake_stack
-from battlesnake_server.aws.stacks import Account, account_from_environment, require_stack
+from battlesnake_server.aws.stacks import Account
 from battlesnake_server.commands import pack_command
 from battlesnake_server.commands.aws_deploy_command import move_request_body
 from battlesnake_server.commands.aws_undeploy_command import undeploy
@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with _open_account(options) as place:
             receipt = _create_receipt(
-                place, require_stack(place.account, options.stack), options.folder
+                place, place.account.require_stack(options.stack), options.folder
             )
     except (ValueError, OSError, ClientError) as error:
         return print_error(_COMMAND_NAME, error)
@@ -153,7 +153,7 @@ def _open_account(options: argparse.Namespace) -> Iterator[_ReceiptAccount]:
     if options.account != _SIMULATED_ACCOUNT:
         import sagemaker
 
-        ours = account_from_environment()
+        ours = Account.from_session()
         if ours.account_id != options.account:
             raise ValueError(
                 f"the credentials belong to account {ours.account_id}, not to {options.account}"

@@ -23,7 +23,6 @@ from battlesnake_rl.commands.published_experiment import (
     SIMULATED_X,
     Arm,
     draw,
-    missing_reason,
     table_rows,
     trained_minutes,
 )
@@ -85,33 +84,12 @@ def test_dashed_lines_mark_the_claims(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "APEX, GPU and 12 cores" in picture
 
 
-def test_no_curves_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert experiment("--dir", str(tmp_path / "none"), "--draw-only") == 2
-    assert re.search("none has no curves; leave out --draw-only", capsys.readouterr().err)
-
-
 def test_trainings_that_all_fail_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "_Experiment", MagicMock())
     assert experiment("--dir", str(tmp_path / "none")) == 2
     assert re.search("none has no curves; see the lines above", capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--minutes=5",), "--minutes.* with --draw-only"),
-        (("--arms", "dqn-1-core"), "--arms.* with --draw-only"),
-        (("--account", "--role=mine"), "--role.* with --draw-only"),
-        (("--image-uri=mine",), "--image-uri.* without --account"),
-    ],
-)
-def test_options_without_effect_are_rejected(
-    options: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert experiment("--dir", str(tmp_path), "--draw-only", *options) == 2
-    assert re.search(message, capsys.readouterr().err)
 
 
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
@@ -236,7 +214,7 @@ def test_a_failed_or_stopped_job_does_not_end_the_experiment(
 def test_an_account_accepts_the_jobs_of_an_arm(
     arm: Arm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if reason := missing_reason(arm):
+    if reason := arm.missing_reason:
         pytest.skip(reason)
     for index, (kind, count) in enumerate(arm.instances):
         own = arm.hyperparameters(index, "bucket", "prefix")

@@ -216,7 +216,7 @@ def test_missing_permissions_are_reported(
             raise ClientError({"Error": {"Code": "AccessDenied"}}, "DescribeStacks")
 
     account = Account(Denied(), "us-west-2", "1")
-    monkeypatch.setattr(aws_undeploy_command, "account_from_environment", lambda: account)
+    monkeypatch.setattr(Account, "from_session", lambda: account)
     assert aws_undeploy_command.main([]) == 2
     assert re.search(r"AccessDenied.* DescribeStacks", capsys.readouterr().err)
 

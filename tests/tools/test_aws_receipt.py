@@ -35,7 +35,7 @@ def test_another_account_is_refused(
     from battlesnake_server.aws.lambda_simulator import SimulatedAccount
 
     with SimulatedAccount() as one:
-        monkeypatch.setattr(tool, "account_from_environment", lambda: one.account)
+        monkeypatch.setattr(tool.Account, "from_session", lambda: one.account)
         assert tool.main(["210987654321", "--folder", str(tmp_path)]) == 2
     assert re.search(r"123456789012.* 210987654321", capsys.readouterr().err)
 

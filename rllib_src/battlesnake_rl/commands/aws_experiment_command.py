@@ -142,7 +142,7 @@ class _Experiment:
         failed = False
         for arm in arms:
             minutes = published_experiment.trained_minutes(runs[arm.name], self._x_column)
-            reason = published_experiment.missing_reason(arm) if self._simulated else ""
+            reason = arm.missing_reason if self._simulated else ""
             if minutes >= self._minutes or reason:
                 log_line(f"{titles[arm.name]}: {reason or f'complete, {minutes:.1f} minutes'}")
                 continue

@@ -75,6 +75,11 @@ class Arm:
         """Number of GPUs of the training."""
         return sum(num_instance_gpus(kind) * count for kind, count in self.instances)
 
+    @property
+    def missing_reason(self) -> str:
+        """Reason why the training cannot be simulated here, or ""."""
+        return MXNET.missing_reason() if self.algorithm == "MXNET" else ""
+
     def hyperparameters(self, job: int, bucket: str, prefix: str) -> dict[str, Any]:
         """Return the hyperparameters of a job, without its duration.
 
@@ -109,11 +114,6 @@ ARMS = (
         ((_GPU_INSTANCE, 1), (_CPU_INSTANCE, 2)), (10.0, 3.0)),
 )  # fmt: skip
 """The five trainings; the first is the baseline."""
-
-
-def missing_reason(arm: Arm) -> str:
-    """Return the reason why an arm cannot be simulated here, or ""."""
-    return MXNET.missing_reason() if arm.algorithm == "MXNET" else ""
 
 
 def trained_minutes(run: Path, x_column: str) -> float:

@@ -34,12 +34,13 @@ class Account:
     account_id: str
 
     @classmethod
-    def from_session(cls, session: Any) -> Account:
-        """Build the account of a boto3 session.
+    def from_session(cls, session: Any = None) -> Account:
+        """Build the account of a boto3 session, by default with the environment's credentials.
 
         Raises:
             ValueError: If credentials or a region are missing.
         """
+        session = session or boto3.Session()
         if not session.region_name:
             raise ValueError("no AWS region; set AWS_DEFAULT_REGION, for example to us-west-2")
         try:
@@ -172,6 +173,17 @@ class Account:
         stack: dict[str, Any] = answer["Stacks"][0]
         return None if stack["StackStatus"] == "DELETE_COMPLETE" else stack
 
+    def require_stack(self, name: str) -> dict[str, Any]:
+        """Return the ``Stack`` object of the stack ``name``.
+
+        Raises:
+            ValueError: If the stack does not exist.
+        """
+        stack = self.find_stack(name)
+        if stack is None:
+            raise ValueError(f"stack {name!r} does not exist in {self.region}; use --name STACK")
+        return stack
+
     def delete_stack(self, name: str) -> None:
         """Delete a stack, and wait for the result.
 
@@ -257,15 +269,6 @@ def check_parameters(template: str, values: Mapping[str, str]) -> None:
             raise ValueError(f"{name} must be {wanted}, got {value!r}")
 
 
-def account_from_environment() -> Account:
-    """Return the account of the environment's credentials.
-
-    Raises:
-        ValueError: If the credentials or the region are missing.
-    """
-    return Account.from_session(boto3.Session())
-
-
 @contextmanager
 def converted_errors() -> Iterator[None]:
     """Convert the errors of requests to AWS, such as missing permissions, to ``ValueError``."""
@@ -285,15 +288,3 @@ def snake_bucket(stack: Mapping[str, Any]) -> str:
         if one["ParameterKey"] == "CodeBucket":
             return str(one["ParameterValue"])
     raise ValueError(f"--name: the stack {stack['StackName']!r} is not a snake; use another name")
-
-
-def require_stack(account: Account, name: str) -> dict[str, Any]:
-    """Return the ``Stack`` object of the stack ``name``.
-
-    Raises:
-        ValueError: If the stack does not exist.
-    """
-    stack = account.find_stack(name)
-    if stack is None:
-        raise ValueError(f"stack {name!r} does not exist in {account.region}; use --name STACK")
-    return stack

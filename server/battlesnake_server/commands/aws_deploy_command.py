@@ -12,7 +12,7 @@ from battlesnake_gym.common.command_line import print_error
 from battlesnake_gym.rules import Game
 from battlesnake_server.aws.snake_stack import PROG, check_options, deploy
 from battlesnake_server.aws.snake_stack import parser as parser
-from battlesnake_server.aws.stacks import account_from_environment, converted_errors
+from battlesnake_server.aws.stacks import Account, converted_errors
 from battlesnake_server.bundle import Bundle
 from battlesnake_server.commands.aws_undeploy_command import undeploy
 from battlesnake_server.strategy_loader import example_board_size
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.simulate:
             _simulate_deployment(options)
             return 0
-        account = account_from_environment()
+        account = Account.from_session()
         with converted_errors():
             sys.stdout.write(deploy(account, options) + "\n")
     except (ValueError, OSError) as error:

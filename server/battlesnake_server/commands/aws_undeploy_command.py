@@ -15,10 +15,8 @@ from battlesnake_gym.common.command_line import Parser, print_error
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from battlesnake_server.aws.stacks import (
     Account,
-    account_from_environment,
     check_name,
     converted_errors,
-    require_stack,
     snake_bucket,
 )
 
@@ -33,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     options: argparse.Namespace = parser().parse_args(argv)
     try:
         check_name(options.name)
-        account = account_from_environment()
+        account = Account.from_session()
         with converted_errors():
             kept = undeploy(account, options.name)
     except (ValueError, OSError) as error:
@@ -59,7 +57,7 @@ def undeploy(account_: Account, name: str) -> list[str]:
         with suppress(ClientError):  # An interrupted call left the bucket.
             account_.delete_bucket(account_.bucket_name(name))
             return []
-    stack = require_stack(account_, name)
+    stack = account_.require_stack(name)
     bucket = snake_bucket(stack)
     outputs = {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
     sys.stderr.write(f"{name}: deleting the stack, which takes some minutes\n")
