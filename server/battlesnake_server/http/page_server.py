@@ -115,15 +115,15 @@ class PageServer:
 
     def _dispatch(self, request: Request, answer: SendResponse) -> None:
         """Pass a request to the thread pool if its host name is known."""
-        if self._is_known_host(request):
+        if self._has_known_host(request):
             self._pool.dispatch(request, answer)
         else:
             answer("421 Misdirected Request", TEXT_HEADERS, _UNKNOWN_HOST_MESSAGE.encode() + b"\n")
 
-    def _is_known_host(self, request: Request) -> bool:
+    def _has_known_host(self, request: Request) -> bool:
         """Return whether the request has exactly one known ``Host`` header."""
         given = [value.decode("latin1") for name, value in request.headers if name == b"host"]
-        return len(given) == 1 and is_known_host(given[0], self._names)
+        return len(given) == 1 and _is_known_host(given[0], self._names)
 
 
 _UNKNOWN_HOST_MESSAGE = (
@@ -131,12 +131,12 @@ _UNKNOWN_HOST_MESSAGE = (
 )
 
 
-def is_known_host(header: str, names: Iterable[str]) -> bool:
+def _is_known_host(header: str, names: Iterable[str]) -> bool:
     """Return whether a ``Host`` header is an IP address, localhost or an allowed name.
 
-    >>> [is_known_host(host, ["arena.lan"]) for host in ("127.0.0.1:8791", "[::1]", "Arena.lan:80")]
+    >>> [_is_known_host(host, ["lan"]) for host in ("127.0.0.1:8791", "[::1]", "Lan.:80")]
     [True, True, True]
-    >>> is_known_host("rebound.example:8791", ["arena.lan"])
+    >>> _is_known_host("rebound.example:8791", ["lan"])
     False
     """
     found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::\d{1,5})?", header.lower())
