@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
+from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
 GAMMA = 0.9
@@ -35,7 +35,7 @@ def play(turns: int, games: int, seed: int, **env_config: object) -> TurnBuffer:
 @pytest.mark.parametrize("max_turns", [None, 7])
 def test_fragment_equals_a_walk_step_by_step(n_step: int, max_turns: int | None) -> None:
     turns = play(30, 5, seed=n_step, num_snakes=3, width=5, height=5, max_turns=max_turns)
-    fragment = build_fragment(turns, n_step=n_step, gamma=GAMMA)
+    fragment = turns.build_fragment(n_step=n_step, gamma=GAMMA)
     assert turns.terminateds.any()
     assert bool(turns.truncateds.any()) == (max_turns is not None)
 
@@ -70,7 +70,7 @@ def test_fragment_equals_a_walk_step_by_step(n_step: int, max_turns: int | None)
 
 def test_no_frame_stands_twice() -> None:
     turns = play(20, 4, seed=5, num_snakes=2, width=7, height=7)
-    fragment = build_fragment(turns, n_step=3, gamma=GAMMA)
+    fragment = turns.build_fragment(n_step=3, gamma=GAMMA)
     ends = (~turns.acted[-1] | turns.terminateds[-1]).sum()
     # One for each move, and the last position of those that still live.
     assert len(fragment.columns["obs"]) == turns.acted.sum() + turns.acted[-1].size - ends

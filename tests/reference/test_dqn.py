@@ -68,7 +68,7 @@ def test_transitions_and_their_first_errors_are_the_fast_ones(
     assert turns.truncated.any()
     turns.action_mask[1:][turns.terminated] = False  # who is out may have no move left
     batch, errors = dqn.make_transitions(turns, n, GAMMA)
-    fragment = n_step_transitions.build_fragment(as_fast(turns), n_step=n, gamma=GAMMA)
+    fragment = as_fast(turns).build_fragment(n_step=n, gamma=GAMMA)
     fast = fragment.columns
     # The fast one has a row for each frame, in the order of the frames.
     starts = np.flatnonzero(fast["n_step"])
@@ -155,7 +155,7 @@ def test_priorities_draws_and_weights_are_the_fast_ones(turns: dqn.TurnBuffer) -
     """The same transitions lie in other slots: the fast replay has rows that start none."""
     settings = replace(SETTINGS, buffer_size=5_000)
     batch, errors = dqn.make_transitions(turns, N_STEP, GAMMA)
-    fragment = n_step_transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
+    fragment = as_fast(turns).build_fragment(n_step=N_STEP, gamma=GAMMA)
     ours = dqn.PrioritizedReplayBuffer(settings)
     ours.add(batch, errors)
     fast = replay_buffer.ReplayBuffer(

@@ -29,7 +29,7 @@ from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, Batched
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, copy_to_cpu_async
-from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer, build_fragment
+from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer
 from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, ReplayBuffer
 from battlesnake_rl.mabs.envs.env_factory import observation_bytes
 from battlesnake_rl.mabs.envs.training_env_config import env_options
@@ -62,7 +62,7 @@ class DQNEnvRunner(BatchedEnvRunner):
             turns.acted[t], turns.rewards[t], turns.terminateds[t], turns.truncateds[t] = stepped
         turns.rewards *= self.config.reward_scale
         self._store_observations(turns, num_turns)
-        fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
+        fragment = turns.build_fragment(n_step=self.config.n_step, gamma=self.config.gamma)
         self._log_steps(fragment)
         return fragment
 

@@ -156,7 +156,7 @@ class ReplayBuffer:
         }
 
     def add(self, fragment: Fragment) -> None:
-        """Append the rows of a fragment (`n_step_transitions.build_fragment`).
+        """Append the rows of a fragment (`TurnBuffer.build_fragment`).
 
         A transition refers only to a later row, so no stored transition refers to an overwritten
         row.

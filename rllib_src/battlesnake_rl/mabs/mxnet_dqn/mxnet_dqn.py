@@ -125,7 +125,7 @@ class MXNET(LadderPlayer):
         # Without the package, the settings of a job can still be checked.
         from battlesnake_rl.mabs.mxnet_dqn import mxnet_network
 
-        self._networks, self._mx = mxnet_network, mxnet_network.mx
+        self._mx = mxnet_network.mx
         self.config, self.settings = config, config.settings
         self.random = np.random.default_rng(config.seed)
         if config.seed is not None:
@@ -136,7 +136,7 @@ class MXNET(LadderPlayer):
             mxnet_network.make_network(self.shape) for _ in range(3)
         )
         self.update_target(1.0)
-        self.parameters = mxnet_network.get_parameters(self.network)
+        self.parameters = self.network.get_parameters()
         self.progress = _MXNETProgress(self.settings.epsilon_start)
         self._make_optimizer()
         self.loss = self._mx.gluon.loss.L2Loss()
@@ -238,8 +238,8 @@ class MXNET(LadderPlayer):
     def update_target(self, tau: float) -> None:
         """Move the target network's weights by the fraction ``tau`` towards the network's."""
         for ours, followed in zip(
-            self._networks.get_parameters(self.target).values(),
-            self._networks.get_parameters(self.network).values(),
+            self.target.get_parameters().values(),
+            self.network.get_parameters().values(),
             strict=True,
         ):
             ours.set_data(tau * followed.data() + (1 - tau) * ours.data())
@@ -287,18 +287,18 @@ class MXNET(LadderPlayer):
 
     def _get_export_weights(self) -> Weights:
         """Return the weights of the network."""
-        return self._networks.get_weights(self.network)
+        return self.network.get_weights()
 
     def _policy_from_weights(self, weights: Weights) -> ScoreFn:
         """Return the policy with the given weights, until the next call."""
-        self._networks.set_weights(self._evaluated, weights)
+        self._evaluated.set_weights(weights)
         return lambda obs: self._values(self._evaluated, obs)
 
     def _get_arrays(self) -> dict[str, NDArray[np.float32]]:
         """Return copies of all arrays of networks and optimizer, keyed by name."""
         kinds = {
-            "network": self._networks.get_weights(self.network),
-            "target": self._networks.get_weights(self.target),
+            "network": self.network.get_weights(),
+            "target": self.target.get_weights(),
             "mean": {name: mean.asnumpy() for name, (mean, _) in self._moments.items()},
             "variance": {name: square.asnumpy() for name, (_, square) in self._moments.items()},
         }
@@ -308,7 +308,7 @@ class MXNET(LadderPlayer):
         """Restore the arrays of `_get_arrays` after ``updates`` updates."""
         for kind, network in (("network", self.network), ("target", self.target)):
             weights = {name: arrays[f"{kind}/{name}"] for name in self.parameters}
-            self._networks.set_weights(network, weights)
+            network.set_weights(weights)
         self.progress.updates = updates
         self._make_optimizer()
         for name, moments in self._moments.items():
@@ -322,10 +322,10 @@ class MXNET(LadderPlayer):
         state = asdict(self.progress) | {"recent_games": list(self._recent_games.iterations)}
         (folder / _STATE_FILE).write_text(json.dumps(state, indent=1) + "\n")
         self.ladder_evaluator.save(folder)
-        self._networks.write_onnx(self.network, self.shape, folder / LATEST_ONNX_FILE)
+        self.network.write_onnx(self.shape, folder / LATEST_ONNX_FILE)
         if (best := self.ladder_evaluator.best_weights) is not None:
-            self._networks.set_weights(self._evaluated, best)
-            self._networks.write_onnx(self._evaluated, self.shape, folder / BEST_ONNX_FILE)
+            self._evaluated.set_weights(best)
+            self._evaluated.write_onnx(self.shape, folder / BEST_ONNX_FILE)
 
     def restore_from_path(self, path: str) -> None:
         """Restore a checkpoint, with empty replay buffers and a new game."""

@@ -117,6 +117,47 @@ class AttentionNetwork(nn.HybridBlock):  # type: ignore[misc, name-defined]
         combined = self.combine(F.concat(self.second(features), attention, dim=1))
         return self.values(self.gru(combined.reshape((-1, 2, self.features))))
 
+    def get_parameters(self) -> dict[str, Any]:
+        """Return MXNet's parameters, keyed by name."""
+        return dict(self._collect_params_with_prefix())
+
+    def get_weights(self) -> dict[str, NDArray[np.float32]]:
+        """Return copies of the weights, keyed by name."""
+        return {name: one.data().asnumpy() for name, one in self.get_parameters().items()}
+
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Replace the weights by the arrays that `get_weights` returned."""
+        for name, one in self.get_parameters().items():
+            one.set_data(mx.nd.array(weights[name]))
+
+    def write_onnx(self, shape: tuple[int, ...], path: Path) -> None:
+        """Write the network as ONNX with the inputs and outputs of every policy.
+
+        MXNet's own graph has float planes as input, an output that is named after a layer, and the
+        weights among its inputs.
+        """
+        with temporary_dir("mxnet") as folder, removed_onnx_names(_OPSET):
+            self.export(f"{folder}/network", epoch=0)
+            mx.onnx.export_model(
+                f"{folder}/network-symbol.json",
+                f"{folder}/network-0000.params",
+                [(1, *shape)],
+                [np.float32],
+                f"{folder}/network.onnx",
+                dynamic=True,
+                dynamic_input_shapes=[("batch", *shape)],
+            )
+            model = onnx.load(f"{folder}/network.onnx")
+        replace_input_and_output(model.graph)
+        used = {name for node in model.graph.node for name in node.input}
+        constants = [one for one in model.graph.initializer if one.name in used]
+        del model.graph.initializer[:]
+        model.graph.initializer.extend(constants)
+        model.producer_name, model.producer_version = "mxnet", mx.__version__
+        model.opset_import[0].version, model.ir_version = _OPSET, _IR_VERSION
+        onnx.checker.check_model(model)
+        onnx.save(model, str(path))
+
 
 def _convolution(channels_in: int, activation: str | None = None) -> Any:
     """Return a 3x3 convolution that halves height and width."""
@@ -140,48 +181,3 @@ def make_network(shape: tuple[int, ...]) -> AttentionNetwork:
     network.hybridize(static_alloc=True)
     network(mx.nd.zeros((1, *shape)))  # The first call compiles the network.
     return network
-
-
-def get_parameters(network: AttentionNetwork) -> dict[str, Any]:
-    """Return MXNet's parameters of a network, keyed by name."""
-    return dict(network._collect_params_with_prefix())
-
-
-def get_weights(network: AttentionNetwork) -> dict[str, NDArray[np.float32]]:
-    """Return copies of the weights of a network, keyed by name."""
-    return {name: one.data().asnumpy() for name, one in get_parameters(network).items()}
-
-
-def set_weights(network: AttentionNetwork, weights: Mapping[str, Any]) -> None:
-    """Replace the weights of a network by the arrays that `get_weights` returned."""
-    for name, one in get_parameters(network).items():
-        one.set_data(mx.nd.array(weights[name]))
-
-
-def write_onnx(network: AttentionNetwork, shape: tuple[int, ...], path: Path) -> None:
-    """Write a network as ONNX with the inputs and outputs of every policy.
-
-    MXNet's own graph has float planes as input, an output that is named after a layer, and the
-    weights among its inputs.
-    """
-    with temporary_dir("mxnet") as folder, removed_onnx_names(_OPSET):
-        network.export(f"{folder}/network", epoch=0)
-        mx.onnx.export_model(
-            f"{folder}/network-symbol.json",
-            f"{folder}/network-0000.params",
-            [(1, *shape)],
-            [np.float32],
-            f"{folder}/network.onnx",
-            dynamic=True,
-            dynamic_input_shapes=[("batch", *shape)],
-        )
-        model = onnx.load(f"{folder}/network.onnx")
-    replace_input_and_output(model.graph)
-    used = {name for node in model.graph.node for name in node.input}
-    constants = [one for one in model.graph.initializer if one.name in used]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(constants)
-    model.producer_name, model.producer_version = "mxnet", mx.__version__
-    model.opset_import[0].version, model.ir_version = _OPSET, _IR_VERSION
-    onnx.checker.check_model(model)
-    onnx.save(model, str(path))
