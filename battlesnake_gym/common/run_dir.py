@@ -313,11 +313,6 @@ def _parse_float(text: str) -> float:
     return number if abs(number) < 1e100 else math.nan
 
 
-def game_path(games_dir: Path, iteration: int) -> Path:
-    """Return the path of the game recorded at ``iteration``."""
-    return games_dir / f"iteration-{iteration:06d}.jsonl.gz"
-
-
 def find_recorded_games(games_dir: Path) -> dict[int, Path]:
     """Return the recorded games in a directory by iteration, in ascending order."""
     found = {}
@@ -374,7 +369,7 @@ class GameRecorder:
             return None
         started, animation = time.monotonic(), None
         if (replay := getattr(algorithm, "play_sample_game", lambda: None)()) is not None:
-            replay.save(game_path(self._games_dir, iteration))
+            replay.save(self._games_dir / f"iteration-{iteration:06d}.jsonl.gz")
             if last or train_seconds >= _MIN_ANIMATION_TIME_RATIO * self._animation_at:
                 animation = bytes(replay.to_gif())
                 self._animation_at = train_seconds

@@ -37,16 +37,16 @@ def test_a_job_installs_a_missing_package_and_others_name_the_command(old: Pinne
     with pytest.raises(
         HyperparameterError, match=r"games needs the package.* run `make old` in a clone, or pyt"
     ):
-        pinned_wheels.ensure_installed(old, "games", environ={})
-    pinned_wheels.ensure_installed(old, "games", environ=JOB)
+        old.ensure_installed("games", environ={})
+    old.ensure_installed("games", environ=JOB)
     assert find_spec(old.module) is not None
-    pinned_wheels.ensure_installed(old, "games", environ={})
+    old.ensure_installed("games", environ={})
 
 
 def test_a_job_says_why_pip_failed(old: PinnedWheels) -> None:
     gone = PinnedWheels("oldpackage", "old", ("/nowhere/old-1-py3-none-any.whl",), old.pythons)
     with pytest.raises(HyperparameterError, match=r"games need.* pip failed: .*nowhere"):
-        pinned_wheels.ensure_installed(gone, "games", environ=JOB)
+        gone.ensure_installed("games", environ=JOB)
 
 
 def test_another_python_gets_one_line_that_tests_may_skip_by(
@@ -65,4 +65,4 @@ def test_another_python_gets_one_line_that_tests_may_skip_by(
             f"{wheels.target} is not installed: {wheels.missing_reason()}"
         ]
         with pytest.raises(HyperparameterError, match="needs Linux on x86-64 and Python 3"):
-            pinned_wheels.ensure_installed(wheels, "it", environ=JOB)
+            wheels.ensure_installed("it", environ=JOB)

@@ -72,7 +72,7 @@ def make(
         versions={"battlesnake-gym": "0.1.0"},
     ).save(run)  # fmt: skip
     for iteration in games:
-        played(iteration).save(run_dir.game_path(run / GAMES_DIR, iteration))
+        played(iteration).save(run / GAMES_DIR / f"iteration-{iteration:06d}.jsonl.gz")
     return run
 
 

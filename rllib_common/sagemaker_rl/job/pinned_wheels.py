@@ -60,35 +60,31 @@ class PinnedWheels:
             f"{' '.join(self.pip_command('python'))}"
         )
 
+    def ensure_installed(self, user: str, environ: Mapping[str, str] = os.environ) -> None:
+        """Check that the package is installed; a SageMaker job installs a missing package.
+
+        Args:
+            user: Setting that needs the package, for error messages.
+            environ: Environment variables.
+
+        Raises:
+            HyperparameterError: If the package is missing.
+        """
+        reason = self.missing_reason()
+        if reason and "SM_MODEL_DIR" in environ and not self.unavailable_reason():
+            log_line(f"installing {' '.join(self.requirements)}")
+            done = subprocess.run(self.pip_command(sys.executable), capture_output=True, text=True)
+            importlib.invalidate_caches()
+            lines = done.stderr.strip().splitlines()
+            reason = f"pip failed: {lines[-1] if lines else ''}" if done.returncode else ""
+        if reason:
+            raise HyperparameterError(f"{user} needs the package {self.module}: {reason}")
+
 
 MXNET = PinnedWheels("mxnet", "mxnet", ("mxnet==1.9.1", "graphviz==0.8.4"), (11,))
 PROCGEN_ORIGINAL = PinnedWheels(
     "procgen", "procgen-original", ("procgen-mirror==0.10.7", "gym3==0.3.3"), (11, 12)
 )
-
-
-def ensure_installed(
-    wheels: PinnedWheels, user: str, environ: Mapping[str, str] = os.environ
-) -> None:
-    """Check that a package is installed; a SageMaker job installs a missing package.
-
-    Args:
-        wheels: The package.
-        user: Setting that needs the package, for error messages.
-        environ: Environment variables.
-
-    Raises:
-        HyperparameterError: If the package is missing.
-    """
-    reason = wheels.missing_reason()
-    if reason and "SM_MODEL_DIR" in environ and not wheels.unavailable_reason():
-        log_line(f"installing {' '.join(wheels.requirements)}")
-        done = subprocess.run(wheels.pip_command(sys.executable), capture_output=True, text=True)
-        importlib.invalidate_caches()
-        lines = done.stderr.strip().splitlines()
-        reason = f"pip failed: {lines[-1] if lines else ''}" if done.returncode else ""
-    if reason:
-        raise HyperparameterError(f"{user} needs the package {wheels.module}: {reason}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ from sagemaker_rl.cluster.roles import num_local_cpus, run_head, run_worker
 from sagemaker_rl.job import hyperparameters, utilization
 from sagemaker_rl.job.hyperparameters import STOP_CONDITIONS, HyperparameterError
 from sagemaker_rl.job.job_environment import (
+    InstanceGroup,
     JobPaths,
     find_disk_full_error,
     log_line,
@@ -127,6 +129,14 @@ class Launch:
         """Whether this machine is the only machine of the run."""
         return self.membership.is_single_instance and self.options.ray_address is None
 
+    @functools.cached_property
+    def _planned_groups(self) -> list[InstanceGroup]:
+        """Instance groups that a dry run checks; the list is empty for a training.
+
+        A dry run before a job may run on a different machine than the job.
+        """
+        return utilization.load_instance_groups(os.environ) if self.options.dry_run else []
+
     def run(self) -> int:
         """Train, and return the exit status (see `SageMakerRayLauncher.train_main`)."""
         limit_torch_threads()
@@ -189,8 +199,7 @@ class Launch:
         self.launcher.register_env_creator()
         config = self.launcher.get_experiment_config(self.settings)
         hyperparameters.apply_overrides(config, self.overrides)
-        # A dry run before a job may run on a different machine than the job.
-        groups = utilization.load_instance_groups(os.environ) if self.options.dry_run else []
+        groups = self._planned_groups
         if groups and "num_gpus_per_learner" not in self.overrides:
             config.num_gpus_per_learner = min(groups[0].gpus, 1)
         # The numbers of CPUs of the other instances are unknown until the instances join. The
@@ -216,7 +225,7 @@ class Launch:
     def _check_resources(self) -> None:
         """Check the memory, the CPUs and the GPUs of this machine or of a job's instances."""
         config, dry_run = self.config, self.options.dry_run
-        if not (dry_run and utilization.load_instance_groups(os.environ)):
+        if not self._planned_groups:
             self.messages += filter(None, [check_memory(config)])
         if dry_run:
             self.messages += self._check_instances(config)
@@ -235,7 +244,7 @@ class Launch:
             HyperparameterError: If there are more env runners than vCPUs, or too many idle
                 instances.
         """
-        if not (groups := utilization.load_instance_groups(os.environ)):
+        if not (groups := self._planned_groups):
             return []
         settings, cpus = self.settings, sum(len(group.hosts) * group.cpus for group in groups)
         config.num_env_runners = self._num_env_runners(config, cpus)

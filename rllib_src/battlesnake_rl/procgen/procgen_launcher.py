@@ -206,7 +206,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
 def _check_games_start(env_config: Mapping[str, Any]) -> None:
     """Start a game to check that the packages of the games are installed."""
     if env_config["provider"] == "procgen":
-        pinned_wheels.ensure_installed(pinned_wheels.PROCGEN_ORIGINAL, "provider procgen")
+        pinned_wheels.PROCGEN_ORIGINAL.ensure_installed("provider procgen")
     games = VectorProcgen(1, env_config)
     try:
         games.reset(seed=0)

@@ -1,13 +1,8 @@
-"""Memory allocator settings of the C library and of torch.
-
-The settings make training faster.
-"""
+"""Memory allocator settings of the C library, which make training faster."""
 
 from __future__ import annotations
 
 import ctypes
-
-import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameter codes of glibc's ``mallopt``, from malloc.h."""
@@ -37,13 +32,3 @@ def keep_freed_memory() -> bool:
         mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)
         and mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
     )
-
-
-def disable_nan_fill() -> None:
-    """Stop torch from filling new memory with NaN in deterministic mode.
-
-    RLlib enables deterministic mode whenever a seed is set. The NaN values serve only to reveal
-    reads of uninitialized memory. Results do not depend on the fill, and updates without the fill
-    are a few percent faster. The setting applies to the whole process.
-    """
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

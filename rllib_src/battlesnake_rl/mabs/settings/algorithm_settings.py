@@ -443,7 +443,7 @@ class MXNETSettings(AlgorithmSettings):
         """Check that the package mxnet is installed; a job installs it."""
         from sagemaker_rl.job import pinned_wheels
 
-        pinned_wheels.ensure_installed(pinned_wheels.MXNET, "algorithm MXNET")
+        pinned_wheels.MXNET.ensure_installed("algorithm MXNET")
 
 
 ALGORITHMS: dict[str, type[AlgorithmSettings]] = {
