@@ -29,7 +29,7 @@ BUILD_CHECK_PATH = "battlesnake_gym/engine/build_check.py"
 build_check = runpy.run_path(str(PROJECT_FOLDER / BUILD_CHECK_PATH))
 
 
-def create_extension(name: str) -> Extension:
+def _create_extension(name: str) -> Extension:
     """Create the extension module from the C files in the folder ``csrc`` of its package."""
     folder = PROJECT_FOLDER / package_folders[name.rpartition(".")[0]] / "csrc"
     shared: list[Path] = build_check["SHARED_SOURCES"]
@@ -66,7 +66,7 @@ COPIED_FILES = {
 """Folders of the wheel with files of ``battlesnake-gym aws``, keyed by pattern in the clone."""
 
 
-class BuildWithCopiedFiles(build_py):
+class _BuildWithCopiedFiles(build_py):
     """Build step that also copies `COPIED_FILES`."""
 
     def run(self) -> None:
@@ -82,12 +82,12 @@ class BuildWithCopiedFiles(build_py):
 
 
 setup(
-    cmdclass={"build_py": BuildWithCopiedFiles},
+    cmdclass={"build_py": _BuildWithCopiedFiles},
     packages=list(package_folders),
     package_dir=package_folders,
     ext_modules=[
-        create_extension("battlesnake_gym.engine._engine"),
-        create_extension("battlesnake_heuristics.search._search"),
+        _create_extension("battlesnake_gym.engine._engine"),
+        _create_extension("battlesnake_heuristics.search._search"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )
