@@ -27,7 +27,7 @@ PORT stands for a port that another program uses, FREE for a port that no progra
 """
 
 MISTAKES: list[dict[str, Any]] = json.loads(DATA.read_text())
-NEEDS_TRAINER = ("train", "evaluate", "runs export", "runs plot", "procgen")
+NEEDS_TRAINER = ("train", "evaluate", "runs export", "runs plot", "procgen", "aws experiment")
 
 
 @pytest.fixture(scope="module")

@@ -81,26 +81,6 @@ def test_json_is_valid_whatever_a_snake_prints(tmp_path: Path) -> None:
     assert sorted(done.stderr.split()) == ["child", "loaded"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("play --replay {}/file/a.jsonl", "--replay .*{}/file"),
-        ("play --replay {}", "--replay .*{}"),
-        ("arena hungry --replays {}/file/a", "--replays .*{}/file"),
-        ("arena hungry --replays " + 260 * "n", "--replays "),
-        ("game coach a.jsonl -o {}/file/a.txt", "--output .*{}/file"),
-    ],
-)
-def test_output_that_cannot_be_written_is_rejected_at_once(
-    tmp_path: Path, words: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(SystemExit, match="2"):
-        main.main([word.format(tmp_path) for word in words.split()])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(message.format(re.escape(str(tmp_path))), line)
-
-
 def test_write_error_of_a_command_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -42,14 +41,6 @@ def test_a_folder_with_an_equals_sign_needs_no_label(tmp_path: Path) -> None:
     assert runs_plot_command.main([str(run), "-o", str(tmp_path / "curves.png")]) == 0
 
 
-def test_a_folder_without_curves_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        runs_plot_command.main([f"mine={tmp_path}", "-o", str(tmp_path / "curves.png")])
-    assert "progress.csv has no rows" in capsys.readouterr().err
-
-
 def test_columns_without_values_are_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,28 +51,15 @@ def test_columns_without_values_are_an_error(
         assert f"no run has a value in the column {words[-1]};" in capsys.readouterr().err
 
 
-@pytest.fixture
-def curves(tmp_path: Path) -> Path:
-    path = tmp_path / "progress.csv"
-    path.write_text(CURVE)
-    return path
-
-
-def test_a_file_is_no_directory(curves: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["runs", "plot", str(curves), "-o", str(curves / "x.svg")])
-    assert ended.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(rf"--output .*{re.escape(str(curves))}\b", line)
-
-
 def test_a_full_disk(
-    curves: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", fail)
+    curves = tmp_path / "progress.csv"
+    curves.write_text(CURVE)
     target = curves.with_name("x.svg")
     assert main(["runs", "plot", str(curves), "-o", str(target)]) == 2
     (line,) = capsys.readouterr().err.splitlines()

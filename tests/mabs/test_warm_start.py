@@ -113,13 +113,6 @@ def test_a_given_network_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
         assert config.model_config["network"] == (given or found["network"])["network"]
 
 
-def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--dry-run"]
-    assert main(wanted) == 2
-    error = capsys.readouterr().err
-    assert re.search(r"--start-from.* PPO.* DISTIL.* DQN.* APEX.* RLLIB_PPO.* EXIT", error)
-
-
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Makes this process a job with such channels; returns where its ``FailureReason`` will be."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -36,10 +35,3 @@ def test_a_position_of_a_game(game: Path, capsys: pytest.CaptureFixture[str]) ->
     found = json.loads(capsys.readouterr().out)
     assert abs(found["inputs"][0]["attribution"]) >= abs(found["inputs"][-1]["attribution"])
     assert f"{found['win_probability']:.0%}" in head
-
-
-def test_a_turn_without_an_opponent_is_rejected(
-    game: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert game_eval_command.main([str(game), "--turn", "100000"]) == 2
-    assert re.search(r"turn .*\b0 ", capsys.readouterr().err)

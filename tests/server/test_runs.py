@@ -109,13 +109,6 @@ def test_the_strength_needs_no_row_of_its_own(tmp_path: Path) -> None:
     assert RunView(run).strength == (600, 550, 660, 20, "latest")
 
 
-def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["runs", str(tmp_path)]) == 2
-    assert "`battlesnake-gym train --minutes 3`" in capsys.readouterr().err
-    assert main.main(["runs", str(tmp_path / "none")]) == 2
-    assert f"{tmp_path.name}/none" in capsys.readouterr().err
-
-
 def test_a_look_is_no_reason_for_a_training_to_be_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
