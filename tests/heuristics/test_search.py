@@ -333,6 +333,15 @@ def test_a_search_stops_when_it_is_told_to() -> None:
     assert Search(nodes=100)(board).move in MOVES
 
 
+def test_a_search_that_takes_long_per_node_also_stops_soon() -> None:
+    token = SHOULD_STOP.set(lambda: True)
+    try:
+        with pytest.raises(InterruptedError):
+            Search(nodes=600)(duel(1))
+    finally:
+        SHOULD_STOP.reset(token)
+
+
 def test_what_was_pondered_over_is_known_when_it_comes() -> None:
     board = duel(1)
     # No other test uses these weights, so the table contains none of their results.

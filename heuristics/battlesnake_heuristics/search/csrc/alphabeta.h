@@ -73,25 +73,29 @@ static void throttle(Search *search) {
 #endif
 }
 
+#define POLL_PERIOD_S 0.02 /* minimum time between calls of the callback, in seconds */
+
 /* Sets search->stopped to 1 if a limit is reached, and returns search->stopped. The function reads
- * the clock only if `check_clock`, and polls the callback only if `check_callback`. */
-static int check_stop(Search *search, int check_clock, int check_callback) {
+ * the clock, and polls the callback if it is due, only if `check_clock`. */
+static int check_stop(Search *search, int check_clock) {
     const SearchRequest *request = search->request;
     if (request->max_nodes > 0 && search->nodes >= request->max_nodes) search->stopped = 1;
-    if (request->time_limit_s > 0 && check_clock) {
-        if (search_throttle_fraction > 0 && search->clock == CLOCK_MONOTONIC) throttle(search);
-        if (clock_seconds(search) >= search->deadline) search->stopped = 1;
+    if (!check_clock) return search->stopped;
+    int timed = request->time_limit_s > 0;
+    if (timed && search_throttle_fraction > 0 && search->clock == CLOCK_MONOTONIC) throttle(search);
+    double now = clock_seconds(search);
+    if (timed && now >= search->deadline) search->stopped = 1;
+    if (request->should_stop && now >= search->next_poll) {
+        search->next_poll = now + POLL_PERIOD_S;
+        if (request->should_stop(request->should_stop_arg))
+            search->interrupted = search->stopped = 1;
     }
-    if (request->should_stop && check_callback && request->should_stop(request->should_stop_arg))
-        search->interrupted = search->stopped = 1;
     return search->stopped;
 }
 
-/* Checks the node limit at every node, the clock at every 256th node, and the callback at every
- * 32,768th node. Returns search->stopped. */
-static int poll_stop(Search *search) {
-    return check_stop(search, !(search->nodes & 255), !(search->nodes & 0x7fff));
-}
+/* Checks the node limit at every node, and the clock and the callback at every 256th node. Returns
+ * search->stopped. */
+static int poll_stop(Search *search) { return check_stop(search, !(search->nodes & 255)); }
 
 /* Returns the value of a finished game, `ply` turns from the root, or 0 if the game continues. */
 static int terminal_value(const Search *search, const Position *pos, int ply) {

@@ -278,8 +278,7 @@ static int run_decoupled(Search *search, const Position *root, SearchResult *res
         simulate(tree);
         if (request->max_nodes && done + 1 >= request->max_nodes) break;
         if (!request->all_snakes && stats->prior[most_visited(stats)] == 1) break; /* forced move */
-        /* 1,024 simulations of eight snakes take about 10 ms. */
-        if (check_stop(search, !(done & 63), !(done & 0x3ff))) break;
+        if (check_stop(search, !(done & 63))) break;
     }
     export_visits(tree, result);
     if (request->keep_tree)

@@ -54,8 +54,8 @@ typedef struct {
     /* Best reply + 1 of each opponent, by ply and our move; 0: none. */
     uint8_t killer_replies[MAX_DEPTH + 2][4][MAX_SNAKES];
     int64_t leaf_evals, nodes;
-    /* Deadline in seconds on `clock`. */
-    double deadline;
+    /* Deadline, and time of the next call of the callback, in seconds on `clock`. */
+    double deadline, next_poll;
     /* Time left and CPU time at the start of throttling, in seconds. */
     double throttle_start_left, throttle_start_cpu;
     clockid_t clock; /* clock of the time limit */
