@@ -190,6 +190,7 @@ def test_what_cannot_be_played_is_refused(change: dict[str, Any], players: int, 
         play_game(1, dataclasses.replace(SelfPlaySettings(), **change), [QUICK] * players)
 
 
-def test_a_player_without_a_limit_is_refused() -> None:
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_a_player_without_a_limit_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="limit"):
-        play_game(1, SelfPlaySettings(), [SearchPlayer(nodes=0)] * 2)
+        play_game(1, SelfPlaySettings(), [SearchPlayer(nodes=0, seconds=seconds)] * 2)

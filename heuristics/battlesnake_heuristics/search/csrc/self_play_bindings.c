@@ -1,6 +1,7 @@
 /* Python bindings of self-play games and of batched network evaluations. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ static int parse_players(PyObject *players, SelfPlayConfig *config, SelfPlayBuff
         if (check_weights(&buffers->weights[i]) ||
             check_network(&buffers->network[i], &player->network))
             return -1;
-        if (max_nodes <= 0 && player->time_limit_s <= 0)
+        if (max_nodes <= 0 && !(player->time_limit_s > 0 && isfinite(player->time_limit_s)))
             return raise_value_error("players", "must have a limit of nodes or seconds");
         if (!(player->root_noise >= 0 && player->root_noise <= 1))
             return raise_value_error("players", "must have a root_noise between 0 and 1");
