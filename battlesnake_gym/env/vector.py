@@ -280,6 +280,10 @@ class VectorBattlesnake:
             The infos, in the format of `step`.
         """
         ended = self._ended
+        if turn := self.last_turn:
+            # The new games overwrite the engine's arrays.
+            ate, cause, killer = turn.ate.copy(), turn.cause.copy(), turn.killer.copy()
+            self.last_turn = replace(turn, ate=ate, cause=cause, killer=killer)
         self._start_games(ended)
         self._ended = np.zeros(self.num_games, np.bool_)
         self.alive = self.games.alive & (self.alive | ended[:, None])

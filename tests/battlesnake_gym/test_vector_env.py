@@ -33,6 +33,19 @@ def make(num_envs: int = 8, **arguments: Any) -> BattlesnakeVectorEnv:
     return envs
 
 
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+def test_the_last_turn_counts_the_deaths_that_end_games(mode: AutoresetMode) -> None:
+    envs = SelfPlayVectorEnv(8, num_snakes=2, width=5, height=5, autoreset_mode=mode)
+    _, infos = envs.reset(seed=1)
+    deaths = 0
+    while not deaths:
+        _, _, terminations, _, infos = envs.step(infos["action_mask"].argmin(1))
+        last = infos.get("final_info", infos)
+        deaths = (terminations & (last["cause"] > 0)).sum()
+    assert envs.games.last_turn is not None
+    assert envs.games.last_turn.died.sum() == (envs.games.last_turn.cause > 0).sum() == deaths
+
+
 def test_it_is_a_vector_environment_of_gymnasium() -> None:
     envs = make(5)
     assert isinstance(envs, VectorEnv)
