@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 _ROOT = Path(__file__).resolve().parent.parent
 PROGRAM_PATH = Path(sys.executable).with_name("battlesnake-gym")
@@ -157,7 +158,7 @@ def main() -> None:
         play_first_game()
         return
     training, replays = args.folder / "run", args.folder / "replays"
-    policy, results = args.folder / "policy.onnx", f"sqlite:///{args.folder / 'results.sqlite'}"
+    policy, results = args.folder / "policy.onnx", quote(str(args.folder / "results.sqlite"))
     shutil.rmtree(_ROOT / replays, ignore_errors=True)
 
     run_command(
@@ -175,7 +176,7 @@ def main() -> None:
             )
         run_command(
             PROGRAM_PATH, "arena", *urls, "--games", args.games, "--replays", replays,
-            "--database", results,
+            "--database", f"sqlite:///{results}",
         )  # fmt: skip
     _print_line("\nWhat to try next:")
     for command, what in _list_next_steps(args.folder, replays, policy):
