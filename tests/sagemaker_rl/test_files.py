@@ -93,6 +93,7 @@ def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) 
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
+    (tmp_path / "lib" / "dangling").symlink_to("nowhere")
     # With the slash, the SDK would pack the files without the folder.
     sources = copy_sources(source_dir=tmp_path / "src", dependencies=[f"{tmp_path}/lib/"])
     (tmp_path / "lib" / "a.py").write_text("changed")

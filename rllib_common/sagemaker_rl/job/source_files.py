@@ -150,7 +150,7 @@ def merge_source_dir(
 
 
 def _copy_folder(folder: Path, parent: Path) -> str:
-    """Copy ``folder`` into ``parent`` without compiled files.
+    """Copy ``folder`` into ``parent`` without compiled files and dangling links.
 
     Returns:
         Path of the copy.
@@ -158,7 +158,8 @@ def _copy_folder(folder: Path, parent: Path) -> str:
     folder = folder.resolve()
     patterns = ("__pycache__", *(f"*{suffix}" for suffix in (*_COMPILED_SUFFIXES, ".pyc")))
     ignore = shutil.ignore_patterns(*patterns)
-    return str(shutil.copytree(folder, parent / folder.name, ignore=ignore))
+    target = parent / folder.name
+    return str(shutil.copytree(folder, target, ignore=ignore, ignore_dangling_symlinks=True))
 
 
 def add_compiled_modules(path: str) -> str:
