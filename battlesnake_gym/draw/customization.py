@@ -11,6 +11,7 @@ points away from the body. The field ``fill`` names a color: ``body`` (the snake
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -113,8 +114,7 @@ def _rgb_channels(color: str) -> tuple[int, int, int]:
 
 def _color_distance(one: str, other: str) -> float:
     """Return the perceptual distance of two colors, in OKLab (Ottosson, 2020)."""
-    pairs = zip(_oklab(one), _oklab(other), strict=True)
-    return float(sum((a - b) ** 2 for a, b in pairs) ** 0.5)
+    return math.dist(_oklab(one), _oklab(other))
 
 
 @functools.lru_cache(maxsize=1024)
