@@ -117,6 +117,11 @@ def main(argv: list[str] | None = None) -> int:
     options = _create_parser().parse_args(argv)
     try:
         with _open_account(options) as place:
+            if place.account.find_stack(_SNAKE_NAME):
+                raise ValueError(
+                    f"the account has a stack {_SNAKE_NAME}, which the test would delete; run "
+                    f"`battlesnake-gym aws undeploy --name {_SNAKE_NAME}` if you do not need it"
+                )
             receipt = _create_receipt(
                 place, place.account.require_stack(options.stack), options.folder
             )

@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +40,16 @@ def test_another_account_is_refused(
         monkeypatch.setattr(tool.Account, "from_session", lambda: one.account)
         assert tool.main(["210987654321", "--folder", str(tmp_path)]) == 2
     assert re.search(r"123456789012.* 210987654321", capsys.readouterr().err)
+
+
+def test_a_stack_with_the_name_of_the_test_is_kept(
+    tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = SimpleNamespace(find_stack=lambda name: {"StackName": name})
+    place = nullcontext(SimpleNamespace(account=account))
+    monkeypatch.setattr(tool, "_open_account", lambda options: place)
+    assert tool.main(["210987654321"]) == 2
+    assert "the account has a stack receipt" in capsys.readouterr().err
 
 
 @pytest.mark.slow
