@@ -282,7 +282,7 @@ class _RequestReader:
         if value is None and not has_hidden_segments:
             return None
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
-            return int(value)  # Distances are whole numbers.
+            return int(min(value, MAX_INT32))  # Distances are whole numbers.
         reason = "but a snake has hidden segments" if value is None else "not a valid radius"
         self.record_error(
             BoardError(

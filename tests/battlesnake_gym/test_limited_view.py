@@ -201,7 +201,7 @@ def test_the_time_for_a_malicious_request_is_bounded(snakes: list[Any]) -> None:
     assert len(board.snakes) <= 65
 
 
-@pytest.mark.parametrize(("radius", "read"), [(5.0, 5), (2.7, 2), (0, 0)])
+@pytest.mark.parametrize(("radius", "read"), [(5.0, 5), (2.7, 2), (0, 0), (1e300, 2**31 - 1)])
 def test_any_number_of_at_least_0_is_a_radius(radius: float, read: int) -> None:
     seen = limit_view(request(example(), "me"), 2)
     seen["game"]["ruleset"]["settings"]["viewRadius"] = radius
