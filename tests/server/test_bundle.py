@@ -19,6 +19,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import BUILTIN_PATH as EVALUATION
@@ -27,6 +28,8 @@ from battlesnake_server.arena import league_config
 from battlesnake_server.arena.players import LocalPlayer
 from battlesnake_server.arena.tournament import (
     Entrant,
+    ScheduledGame,
+    TournamentSettings,
     generate_schedule,
     open_players,
     parse_entrants,
@@ -196,7 +199,12 @@ def test_the_looks_are_the_bundle_s_unless_others_are_given(
         async with open_players(parse_entrants([f"me={path}"]), 1.0, 1) as (player,):
             return await player.fetch_customization()
 
-    assert asyncio.run(introduced()) == {"color": "#123456", "head": "evil", "tail": "bolt"}
+    looks = {"color": "#123456", "head": "evil", "tail": "bolt"}
+    assert asyncio.run(introduced()) == looks
+    setup = TournamentSettings((str(path),), GameSpec(1, ruleset="solo", max_turns=2), nodes=5)
+    play_scheduled_game(setup, ScheduledGame(0, 1, (0,)), path.parent)
+    (replay,) = path.parent.glob("game-*.jsonl.gz")
+    assert Replay.load(replay).first.snakes[0].customizations == looks
 
 
 def test_what_is_no_bundle_has_no_looks() -> None:

@@ -126,6 +126,7 @@ def play_game(
     seed: int,
     *,
     names: Sequence[str] = (),
+    customizations: Sequence[dict[str, str]] = (),
     game_id: str = "",
     sides: Sequence[int] = (),
     reasons: bool = False,
@@ -140,6 +141,7 @@ def play_game(
         players: Factory of each seat's strategy, called with ``seed`` plus the seat.
         seed: Seed of the start position, of the food and of the strategies.
         names: Names of the snakes.
+        customizations: Customizations of the snakes, such as colors.
         game_id: Id of the game.
         sides: Side of each seat. The game ends as soon as no snake of a side is alive.
         reasons: Whether the turns include the decisions with their reasons.
@@ -149,6 +151,8 @@ def play_game(
         ValueError: If ``settings`` has another number of snakes than ``players``.
     """
     board = _start_board(settings.game_spec, seed, names, game_id)
+    for snake, customization in zip(board.snakes, customizations, strict=False):
+        snake.customizations = customization
     played = _PlayedGame(board.copy(), board, [], [[] for _ in players])
     strategies = {
         snake.id: _wrap_with_cpu_timer(settings.limit_nodes(make(seed + seat)), played.cpu_ms[seat])

@@ -185,6 +185,12 @@ class Entrant(SnakeSpec):
         """Build the strategy of the entrant in this process for one game."""
         return make_strategy(self.strategy_factory(), seed)
 
+    def customization(self) -> dict[str, str]:
+        """Return the customization of the entrant in this process, without the author."""
+        customization = bundle_customization(str(self))
+        customization.pop("author", None)
+        return customization
+
     def check_boards(self, boards: Iterable[GameSpec[int]]) -> None:
         """Check that the entrant, a snake in this process, can play on these boards.
 
@@ -512,6 +518,7 @@ def _play_without_referee(
             [functools.partial(make_guarded_strategy, entrant) for entrant in seated],
             scheduled.seed,
             names=[entrant.label for entrant in seated],
+            customizations=[entrant.customization() for entrant in seated],
             game_id=game_id,
             reasons=reasons or on_event is not None,
             on_update=on_event,
@@ -543,7 +550,5 @@ async def open_players(
                 players.append(await stack.enter_async_context(player))
             else:
                 strategy = entrant.make_strategy(seed + seat)
-                customization = bundle_customization(str(entrant))
-                customization.pop("author", None)
-                players.append(LocalPlayer(strategy, timeout, customization))
+                players.append(LocalPlayer(strategy, timeout, entrant.customization()))
         yield players
