@@ -171,7 +171,7 @@ def test_trainings_of_more_than_a_day_are_not_cut(
     experiment._sources = {"source_dir": "", "dependencies": []}
     experiment._session = SimpleNamespace(default_bucket=lambda: "bucket")
     experiment._image_uri = experiment._role = ""
-    experiment._start(ARMS[1], "one")
+    experiment._create_estimators(ARMS[1], "one")
     assert estimator.call_args.kwargs["max_run"] > 60 * 2000
 
 
@@ -190,7 +190,12 @@ def test_a_failed_or_stopped_job_does_not_end_the_experiment(
     started: list[str] = []
     experiment = command._Experiment.__new__(command._Experiment)
     experiment._x_column, experiment._simulated, experiment._minutes = ACCOUNT_X, False, minutes
-    monkeypatch.setattr(experiment, "_start", lambda _, name: started.append(name))
+
+    def create_estimators(arm: Arm, name: str) -> list[SimpleNamespace]:
+        assert not started, "all jobs are checked before the first job starts"
+        return [SimpleNamespace(fit=lambda wait, job_name: started.append(job_name))]
+
+    monkeypatch.setattr(experiment, "_create_estimators", create_estimators)
     statuses = {ARMS[1].name: status, ARMS[2].name: "Completed"}
     experiment._session = SimpleNamespace(
         sagemaker_client=SimpleNamespace(
@@ -205,7 +210,7 @@ def test_a_failed_or_stopped_job_does_not_end_the_experiment(
     runs = {arm.name: tmp_path / arm.name for arm in ARMS}
     assert experiment.run([*ARMS[1:3]], runs, TITLES)
     assert f"{TITLES[ARMS[1].name]} has {status.lower()}: " in capsys.readouterr().out
-    assert len(started) == starts
+    assert started == [arm.name for arm in ARMS[1 : 1 + starts]]
     with_artifacts = ARMS[1:3] if status == "Stopped" else ARMS[2:3]
     assert downloaded == [tmp_path / arm.name for arm in with_artifacts]
 

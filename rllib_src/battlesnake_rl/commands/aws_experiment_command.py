@@ -135,10 +135,10 @@ class _Experiment:
     def run(self, arms: list[Arm], runs: dict[str, Path], titles: dict[str, str]) -> bool:
         """Run the trainings that are not complete, and return whether one has failed or stopped.
 
-        Simulated trainings run in turn, and real trainings run at the same time. The jobs of an
-        interrupted experiment in an account are found by their names.
+        Simulated trainings run in turn, and real trainings run at the same time, after the checks
+        of all jobs. The jobs of an interrupted experiment in an account are found by their names.
         """
-        started: list[Arm] = []
+        prepared: list[tuple[Arm, list[Any]]] = []
         failed = False
         for arm in arms:
             minutes = published_experiment.trained_minutes(runs[arm.name], self._x_column)
@@ -147,14 +147,16 @@ class _Experiment:
                 log_line(f"{titles[arm.name]}: {reason or f'complete, {minutes:.1f} minutes'}")
                 continue
             name = runs[arm.name].name
-            if self._simulated or minutes or not self._is_started(name):
-                self._start(arm, name)
+            is_new = self._simulated or minutes or not self._is_started(name)
+            prepared.append((arm, self._create_estimators(arm, name) if is_new else []))
+        for arm, estimators in prepared:
+            # The first job writes the curves.
+            for estimator, suffix in zip(estimators, ("", f"-{SECONDARY_JOB}"), strict=False):
+                estimator.fit(wait=False, job_name=runs[arm.name].name + suffix)
             if self._simulated:
-                job = self._wait(name, titles[arm.name])
+                job = self._wait(runs[arm.name].name, titles[arm.name])
                 failed |= job["TrainingJobStatus"] != "Completed"
-            else:
-                started.append(arm)
-        for arm in started:
+        for arm, _ in [] if self._simulated else prepared:
             job = self._wait(runs[arm.name].name, titles[arm.name])
             failed |= job["TrainingJobStatus"] != "Completed"
             if job["TrainingJobStatus"] != "Failed":  # A failed job has no model artifacts.
@@ -172,8 +174,8 @@ class _Experiment:
         minutes = float(job.get("HyperParameters", {}).get("minutes", "nan"))
         return minutes == self._minutes
 
-    def _start(self, arm: Arm, job_name: str) -> None:
-        """Start the jobs of a training."""
+    def _create_estimators(self, arm: Arm, job_name: str) -> list[Any]:
+        """Return the estimators of a training's jobs, which are checked in a real account."""
         from sagemaker.rl import RLEstimator
 
         duration = "driver_cpu_minutes" if self._simulated else "minutes"
@@ -203,9 +205,7 @@ class _Experiment:
         if not self._simulated:
             for estimator in estimators:
                 preflight.check(estimator)
-        # The first job writes the curves.
-        for estimator, suffix in zip(estimators, ("", f"-{SECONDARY_JOB}"), strict=False):
-            estimator.fit(wait=False, job_name=job_name + suffix)
+        return estimators
 
     def _wait(self, name: str, title: str) -> Any:
         """Show the progress of a training until it ends, and return the description of its job."""
