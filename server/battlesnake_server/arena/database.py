@@ -40,6 +40,7 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.pool import NullPool, Pool
 
+from battlesnake_gym.common.command_line import describe_error
 from battlesnake_gym.common.file_locks import missing_message, read_owner, try_lock, write_owner
 
 _T = TypeVar("_T")
@@ -280,9 +281,8 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
             f"database {url!r} needs the package {error.name!r}; install the package"
         ) from error
     except SQLAlchemyError as error:
-        reason = getattr(error, "orig", None) or error  # SQLAlchemy adds the statement.
         raise ValueError(
-            f"database {url!r}: {reason}; give a URL like {DEFAULT_DATABASE_URL} or "
+            f"database {url!r}: {describe_error(error)}; give a URL like {DEFAULT_DATABASE_URL} or "
             "postgresql+psycopg://user@host/name"
         ) from error
     return engine

@@ -301,8 +301,7 @@ def report_stop(command: str, error: BaseException, hint: str) -> int:
     if isinstance(error, KeyboardInterrupt):
         sys.stderr.write(f"interrupted; {hint}\n")
         return 130
-    # SQLAlchemy adds the statement to the error of the database.
-    reason = describe_error(getattr(error, "orig", None) or error).splitlines()[0]
+    reason = describe_error(error).splitlines()[0]
     sys.stderr.write(f"battlesnake-gym {command}: {reason}; {hint}\n")
     return 1
 
