@@ -12,12 +12,13 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
 pytest.importorskip("moto", reason="needs the extra sagemaker-simulator")
 
+import boto3
 from botocore.exceptions import ClientError
 
 from battlesnake_server import bundle
@@ -136,6 +137,21 @@ def test_a_link_fills_the_form_in_and_makes_nothing(
     for key in (form["param_LayerKey"], form["param_BundleKey"], "templates/snake.yaml"):
         s3.head_object(Bucket=bucket, Key=key)
     assert left(account.session)["stacks"] == []
+
+
+@pytest.mark.parametrize(
+    ("region", "console", "domain"),
+    [
+        ("us-west-2", "console.aws.amazon.com", "amazonaws.com"),
+        ("us-gov-west-1", "console.amazonaws-us-gov.com", "amazonaws.com"),
+        ("cn-north-1", "console.amazonaws.cn", "amazonaws.com.cn"),
+    ],
+)
+def test_a_link_is_in_the_partition_of_the_region(region: str, console: str, domain: str) -> None:
+    account = Account(boto3.Session(region_name=region), region, "123456789012")
+    link = account.quick_create_url("code", "snake", "battlesnake", {})
+    assert link.startswith(f"https://{region}.{console}/cloudformation/")
+    assert quote(f"https://code.s3.{region}.{domain}/templates/snake.yaml", "") in link
 
 
 def test_the_command_simulates(make: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,8 @@ from battlesnake_server.aws import find_deployment_file
 _TEMPLATE_NAMES = ("snake", "notebook", "network", "everything")
 _RESOURCE_TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
 _POLL_INTERVAL_S = 3.0
+_CONSOLE_DOMAINS = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.amazonaws-us-gov.com"}
+"""Domains of the AWS console by partition."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,14 @@ class Account:
             name: Name of the stack.
             values: Values of the template's parameters.
         """
-        url = f"https://{bucket}.s3.{self.region}.amazonaws.com/templates/{template}.yaml"
+        partition = self.session.get_partition_for_region(self.region)
+        domain = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
+        console = _CONSOLE_DOMAINS.get(partition, "console.aws.amazon.com")
+        url = f"https://{bucket}.s3.{self.region}.{domain}/templates/{template}.yaml"
         parameters = {"templateURL": url, "stackName": name}
         parameters |= {f"param_{key}": value for key, value in values.items()}
         return (
-            f"https://{self.region}.console.aws.amazon.com/cloudformation/home"
+            f"https://{self.region}.{console}/cloudformation/home"
             f"?region={self.region}#/stacks/create/review?{urlencode(parameters, quote_via=quote)}"
         )
 
