@@ -9,6 +9,7 @@ import pytest
 from battlesnake_heuristics.analysis.puzzles import (
     NODES_BY_GRADE,
     PuzzleGame,
+    find_puzzles,
     load_builtin_puzzles,
     only_surviving_move,
 )
@@ -36,6 +37,15 @@ def check(game: PuzzleGame) -> None:
 @pytest.mark.parametrize("game", random.Random(4).sample(GAMES, 3), ids=lambda game: game.name)
 def test_a_deep_search_confirms_a_sample(game: PuzzleGame) -> None:
     check(game)
+
+
+def test_the_puzzles_of_a_game_with_limited_view_show_all_cells() -> None:
+    replay = min(GAMES, key=lambda game: len(game.moves)).replay()
+    expected = next(find_puzzles(replay))
+    assert replay.set_default_view_radius(5) == 5
+    found = next(find_puzzles(replay))
+    assert found == expected
+    assert found.board.game.settings.view_radius is None
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
@@ -115,6 +115,8 @@ def find_puzzles(replay: Replay) -> Iterator[Puzzle]:
     for board in reversed(boards):
         if board.turn > earliest - _MIN_TURNS_APART:
             continue
+        # A puzzle shows the complete position, also of a game with limited view.
+        board.game = replace(board.game, settings=replace(board.game.settings, view_radius=None))
         for snake in board.living:
             board.you_id = snake.id
             solved = _find_puzzle(board)
