@@ -69,14 +69,15 @@ def seat_fractions(opponents: Any) -> Any:
     return dict.fromkeys(opponents, 1 / (len(opponents) + 1))
 
 
-def check_fractions(fractions: Any) -> None:
-    """Check the names and the seat fractions of opponents.
+def check_fractions(fractions: Any, *, check_names: bool = True) -> None:
+    """Check the seat fractions of opponents, and the names if ``check_names`` is true.
 
     Raises:
         ValueError: If a name is unknown, a fraction is invalid, or no seats remain for the learner.
     """
     for name, fraction in seat_fractions(fractions).items():
-        check_name(name)
+        if check_names:
+            check_name(name)
         if type(fraction) not in (int, float) or not 0 < fraction < 1:
             raise ValueError(f"the fraction of {name!r} must be between 0 and 1, got {fraction!r}")
     if sum(fractions.values()) >= 1:

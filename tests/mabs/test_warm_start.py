@@ -136,15 +136,33 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
     monkeypatch.setattr(warm_start, "apply_start_from", lambda config, path: begun.append(path))
     monkeypatch.setattr(launcher.BattlesnakeLauncher, "checkpoint_identity", lambda *_: {})
     folder = exported()
-    job(policy=folder)
+    failure = job(policy=folder)
     assert main(TINY) == 0
     assert begun == [str(folder)]
-    failure = job(policy=None)  # a preflight, which knows the name alone
-    monkeypatch.delenv("SM_CHANNEL_POLICY")
-    assert main([*TINY, "--algorithm", "PPO", "--kickstart-coeff", "0.7"]) == 0
-    assert len(begun) == 1
     assert main([*TINY, "--start-from", "x"]) == 2
     assert re.search(r"--start-from.* 'x'.* 'policy'", failure.read_text())
+
+
+@pytest.mark.parametrize(
+    ("channel", "words", "message"),
+    [
+        ("policy", ["--algorithm", "PPO", "--kickstart-coeff", "0.7"], ""),
+        ("policy", ["--algorithm", "EXIT"], "start_from needs PPO"),
+        ("opponents", ["--opponents", '{"a.zip": 0.7, "b.zip": 0.2}'], ""),
+        ("opponents", ["--opponents", '{"a.zip": 0.7, "b.zip": 0.8}'], r"less than 1.* 'b\.zip'"),
+        ("opponents", ["--opponents", '{"a.zip": "x"}'], r"'a\.zip' must be between"),
+        ("opponents", ["--algorithm", "MXNET", "--opponents", '{"a.zip": 0.7}'], "got MXNET"),
+    ],
+)
+def test_a_preflight_knows_only_the_names_of_channels(
+    job: Callable[..., Path], channel: str, words: list[str], message: str
+) -> None:
+    failure = job(**{channel: None})
+    if "--algorithm" not in words:
+        words = [*words, "--algorithm", "DQN"]
+    assert main(["--num-iters", "1", "--dry-run", *words]) == (2 if message else 0)
+    if message:
+        assert re.search(message, failure.read_text())
 
 
 def test_data_that_nobody_reads_end_a_job_with_the_reason(

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from battlesnake_gym import snakes
-from battlesnake_gym.env.opponent_names import seat_fractions, with_absolute_paths
+from battlesnake_gym.env.opponent_names import check_fractions, seat_fractions, with_absolute_paths
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
@@ -324,10 +324,9 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             config.settings_class.install_packages()
         if hyperparameters.network is not None:
             algorithms.use_custom_network(config, hyperparameters.network)
-        if start_from := _resolve_start_from(hyperparameters.start_from):
+        start_from = _resolve_start_from(hyperparameters.start_from)
+        if start_from or _POLICY_CHANNEL in channel_names():
             warm_start.apply_start_from(config, start_from)
-        elif _POLICY_CHANNEL in channel_names() and "kickstart_coeff" in vars(config):
-            config.kickstart_coeff = 0.0  # In a preflight check, the channel does not exist yet.
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def plan_resources(self, config: AlgorithmConfig, cpus: int) -> ResourcePlan:
@@ -425,8 +424,11 @@ def _resolve_opponents(fractions: Mapping[str, float]) -> dict[str, float]:
             f"({', '.join(there)}); name its files in the hyperparameter opponents, such as "
             '{"policy:model": 0.2, "mine.zip": 0.1}'
         )
-    if directory is None:  # In a preflight check, the channel does not exist yet.
-        return {name: fraction for name, fraction in fractions.items() if name not in from_channel}
+    if directory is None:  # In a preflight check, `hungry` takes the seats of the missing files.
+        check_fractions(fractions, check_names=False)
+        kept = {name: one for name, one in fractions.items() if name not in from_channel}
+        taken = sum(fractions[name] for name in from_channel)
+        return kept | {"hungry": kept.get("hungry", 0.0) + taken}
     return with_absolute_paths(fractions, directory)
 
 

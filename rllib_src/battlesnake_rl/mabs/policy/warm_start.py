@@ -27,12 +27,12 @@ _Q_TO_LOGIT_SCALE = 20.0
 """Factor from Q-values to logits when a Q-network initializes a policy head."""
 
 
-def apply_start_from(config: AlgorithmConfig, path: str) -> None:
+def apply_start_from(config: AlgorithmConfig, path: str | None) -> None:
     """Set the policy in ``path`` as the source of the initial weights.
 
-    The function accepts the paths that `policy_loader.find_policy` accepts. If the policy is a
-    checkpoint, the function also copies the network's settings into ``config``, unless ``config``
-    has a custom network.
+    The function accepts the paths that `policy_loader.find_policy` accepts, and None in a preflight
+    check, in which the policy does not exist yet. If the policy is a checkpoint, the function also
+    copies the network's settings into ``config``, unless ``config`` has a custom network.
 
     Raises:
         ValueError: If ``path`` contains no policy, or if the algorithm does not support
@@ -43,6 +43,10 @@ def apply_start_from(config: AlgorithmConfig, path: str) -> None:
             "start_from needs PPO, RECURRENT_PPO, DISTIL, DQN, APEX or RLLIB_PPO, got "
             f"{config.algo_class.__name__}; leave out start_from and the data channel policy"
         )
+    if path is None:
+        if "kickstart_coeff" in vars(config):
+            config.kickstart_coeff = 0.0
+        return
     found = find_policy(Path(path)).absolute()
     config.start_from = str(found)
     if found.suffix != ".onnx":
