@@ -144,6 +144,8 @@ def test_settings_of_jobs_are_taken_in_a_job(
         (8, {"num_learners": 2, "num_gpus_per_learner": 0}, 5),
         (8, {"num_learners": 2, "num_gpus_per_learner": 1}, 7),
         (8, {"evaluation_num_env_runners": 3}, 4),
+        (8, {"num_learners": 2, "num_cpus_per_learner": 3}, 1),
+        (8, {"evaluation_num_env_runners": 2, "num_cpus_per_env_runner": 2}, 1),
         (9, {"num_cpus_per_env_runner": 2}, 4),
         (9, {"num_cpus_per_env_runner": 0.5}, 16),
     ],
@@ -156,6 +158,21 @@ def test_one_cpu_is_the_drivers(cpus: int, settings: dict[str, Any], most: int) 
     config.num_env_runners = most + 1
     with pytest.raises(HyperparameterError, match=rf"\b0 .*\b{most}\b.* {most + 1}\b"):
         check_cpus(config, cpus)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_learners": 3},
+        {"num_learners": 1, "num_cpus_per_learner": 3},
+        {"evaluation_num_env_runners": 3},
+    ],
+)
+def test_learners_and_evaluation_without_enough_cpus_are_refused(settings: dict[str, Any]) -> None:
+    config = PPOConfig().update_from_dict(settings | {"num_env_runners": 0})
+    check_cpus(config, 3)
+    with pytest.raises(HyperparameterError, match=r"need 3 CPUs, but there are 2;"):
+        check_cpus(config, 2)
 
 
 @pytest.mark.parametrize(

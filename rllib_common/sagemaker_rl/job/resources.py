@@ -101,8 +101,14 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
         HyperparameterError: If there are too few CPUs for the env runners and learners.
     """
     most, others = max_env_runners(config, cpus), _num_reserved_cpus(config)
+    if others > cpus:
+        raise HyperparameterError(
+            f"num_learners {config.num_learners} and evaluation_num_env_runners "
+            f"{config.evaluation_num_env_runners or 0} need {others:g} CPUs, but there are {cpus}; "
+            "lower one of them, or the CPUs per learner or env runner"
+        )
     if not 0 <= config.num_env_runners <= most:
-        also = f", learners and evaluation use {others}" if others else ""
+        also = f", learners and evaluation use {others:g}" if others else ""
         raise HyperparameterError(
             f"num_env_runners must be between 0 and {most}, got {config.num_env_runners}: there "
             f"are {cpus} CPUs, and the driver uses 1{also} (with 0 env runners, the driver samples)"
@@ -119,10 +125,14 @@ def max_env_runners(config: AlgorithmConfig, cpus: int) -> int:
     return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
 
 
-def _num_reserved_cpus(config: AlgorithmConfig) -> int:
+def _num_reserved_cpus(config: AlgorithmConfig) -> float:
     """Return the number of CPUs that the learners and the evaluation occupy."""
-    learners: int = config.num_learners if config.num_gpus_per_learner == 0 else 0
-    return learners + (config.evaluation_num_env_runners or 0)
+    per_learner = config.num_cpus_per_learner
+    if per_learner == "auto":  # RLlib reserves no CPU for a learner with a GPU.
+        per_learner = int(config.num_gpus_per_learner == 0)
+    evaluation = config.num_cpus_per_env_runner * (config.evaluation_num_env_runners or 0)
+    reserved: float = config.num_learners * per_learner + evaluation
+    return reserved
 
 
 def check_cuda_driver(environ: Mapping[str, str]) -> None:
