@@ -102,6 +102,16 @@ def test_a_checkpoint_is_on_disk_before_it_has_its_name_and_the_older_ones_go(
     assert [path.name for path in tmp_path.iterdir()] == [second]
 
 
+def test_damaged_later_checkpoints_do_not_replace_the_new_one(tmp_path: Path) -> None:
+    for iteration in (4, 6, 7):
+        newest = checkpoints.save(Algorithm(iteration), tmp_path, FACTS, keep=3)
+        if iteration > 4:
+            (newest / "weights").unlink()
+    new = checkpoints.save(Algorithm(5), tmp_path, FACTS)
+    assert checkpoints.newest_checkpoint(tmp_path) == new
+    assert (tmp_path / "checkpoint_000004").exists()
+
+
 def test_a_replaced_checkpoint_is_deleted_after_the_new_one_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

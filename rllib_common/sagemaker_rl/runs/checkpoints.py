@@ -125,7 +125,9 @@ def save(
     draft.rename(target)
     shutil.rmtree(replaced, ignore_errors=True)
     sync(folder)
-    for old in _list_checkpoints(folder)[:-keep]:
+    found = _list_checkpoints(folder)
+    # Later checkpoints are damaged, because the run has not resumed from them.
+    for old in found[: max(found.index(target) + 1 - keep, 0)]:
         shutil.rmtree(old)
     return target
 
