@@ -181,11 +181,13 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     checkpoint = copy / "checkpoints" / "checkpoint_000004"
     for path in checkpoint.rglob("class_and_ctor_args.pkl"):
         doctor(path, ran)
+    mark_whole(checkpoint)
     onnx = tmp_path / "policy.onnx"
     assert runs_export_command.main([str(checkpoint), "-o", str(onnx)]) == 0
     assert onnx.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
     assert train(tmp_path, "--num-iters", "5") == 0
     doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
+    mark_whole(checkpoint)
     done = run(*COMMAND, "runs", "export", checkpoint, "-o", onnx)
     assert done.returncode == 2
     assert "posix.system" in done.stderr

@@ -186,6 +186,8 @@ def test_every_damaged_checkpoint_that_is_passed_over_is_reported(
     assert re.search(rf"{re.escape(str(short))}: weights .*\b0 .*\b{size} bytes", of_short)
     assert checkpoints.find_checkpoint(tmp_path) == whole
     assert capsys.readouterr().err.splitlines() == told
+    with pytest.raises(CheckpointError, match=rf"{re.escape(str(short))} is damaged: weights "):
+        checkpoints.find_checkpoint(short)
 
 
 @pytest.mark.parametrize("protocol", [4, 5])

@@ -175,9 +175,11 @@ def find_checkpoint(path: Path) -> Path:
         path: A checkpoint, a run directory, or a directory of checkpoints.
 
     Raises:
-        CheckpointError: If there is no checkpoint.
+        CheckpointError: If there is no checkpoint, or if the checkpoint is damaged.
     """
     if _read_metadata_file(path) is not None:
+        if damage := _find_damage(path):
+            raise CheckpointError(f"{path} is damaged: {damage}; use another checkpoint")
         return path
     for folder in (path / "checkpoints", path):
         if (found := newest_checkpoint(folder, _print_warning)) is not None:
