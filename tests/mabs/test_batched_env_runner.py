@@ -1,5 +1,6 @@
 """The batched runner: what it plays, counts and takes over."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,15 @@ def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: Non
     assert mean(5, 60) == 35
     assert np.isnan(most[0])
     assert most[1:] == [51, 101, 101, 101, 31, 61]
+
+
+def test_an_iteration_without_a_fragment_leaves_no_gap_in_the_curves() -> None:
+    recent = RecentGames(min_games=10)
+    for games, length in ((4, 50.0), (math.nan, math.nan), (4, 100.0), (10, 30.0)):
+        results = {"num_episodes": games, "episode_len_mean_sum": games * length}
+        recent.average(results)
+    assert results["episode_len_mean"] == 30
+    assert len(recent.iterations) == 1
 
 
 def test_older_weights_are_not_taken_over(runner: Any) -> None:

@@ -170,5 +170,8 @@ class RecentGames:
             results[name] = most(known) if known else math.nan
 
     def _sum_metric(self, name: str, first: int = 0) -> float:
-        """Return the sum of a metric over the stored iterations from the index ``first``."""
-        return sum(sums[name] for sums in islice(self.iterations, first, None))
+        """Return the sum of a metric over the stored iterations from the index ``first``.
+
+        RLlib reports NaN for an iteration without a fragment; such an iteration counts as 0.
+        """
+        return float(np.nansum([sums[name] for sums in islice(self.iterations, first, None)]))
