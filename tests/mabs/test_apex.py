@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import ray
+from ray.rllib.algorithms.algorithm import Algorithm
 
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.base import batched_algorithm
@@ -104,9 +105,7 @@ def test_an_iteration_waits_while_all_runners_are_lost(monkeypatch: pytest.Monke
     )
     manager = SimpleNamespace(num_actors=lambda: 2, num_healthy_actors=lambda: int(now[0] > 40))
     monkeypatch.setattr(batched_algorithm, "time", clock)
-    monkeypatch.setattr(
-        batched_algorithm.Algorithm, "restore_env_runners", lambda *_: [1] if now[0] > 40 else []
-    )
+    monkeypatch.setattr(Algorithm, "restore_env_runners", lambda *_: [1] if now[0] > 40 else [])
     loop = batched_algorithm.TrainingLoop.__new__(batched_algorithm.TrainingLoop)
     loop.env_runner_group = SimpleNamespace(_worker_manager=manager, local_env_runner=MagicMock())
     loop.metrics = SimpleNamespace(peek=lambda *_, **__: 0)
