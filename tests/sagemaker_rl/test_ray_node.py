@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from battlesnake_gym.cli import main
 from sagemaker_rl.cluster import ray_node
 from sagemaker_rl.cluster.membership import ClusterError
+from sagemaker_rl.job import process_environment
 from sagemaker_rl.job.process_environment import SLOW_MODULE
 from tests import processes
 
@@ -46,6 +49,18 @@ def test_a_directory_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ray_node, "_MIN_FREE_BYTES", 0)
     with pytest.raises(ClusterError, match=r"/proc/1.* TMPDIR"):
         ray_node._create_ray_dir()
+
+
+def test_python_in_a_directory_with_a_space_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/home/a b/.venv/bin/python")
+    with pytest.raises(ClusterError, match=r"space.* '/home/a b/.*python'; create"):
+        ray_node.RayNode.create_head(ray_node.LOOPBACK, 6379, 1).start()
+    assert main.main(["aws", "simulate", "train-mabs.py"]) == 2
+    assert re.fullmatch(r"battlesnake-gym aws simulate: .* space .*\n", capsys.readouterr().err)
+    monkeypatch.setattr(sys, "executable", "/home/José_1/.venv/bin/python3.11")
+    assert not process_environment.python_path_problem()
 
 
 def test_a_failed_start_shows_its_reason_first(monkeypatch: pytest.MonkeyPatch) -> None:

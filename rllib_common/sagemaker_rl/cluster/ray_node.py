@@ -32,6 +32,7 @@ from sagemaker_rl.job.process_environment import (
     SLOW_MODULE,
     actor_variables,
     process_tree_cpu_seconds,
+    python_path_problem,
 )
 
 _START_ATTEMPTS = 3
@@ -120,9 +121,11 @@ class RayNode:
                 returns without a running node.
 
         Raises:
-            ClusterError: If all attempts to start the node failed. The message contains Ray's last
-                output.
+            ClusterError: If Ray cannot run this Python, or all attempts to start the node failed.
+                The message contains the reason or Ray's last output.
         """
+        if problem := python_path_problem():
+            raise ClusterError(problem)
         for attempt in range(1, _START_ATTEMPTS + 1):
             if self._start_once(give_up) or give_up():
                 return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -55,6 +56,19 @@ def actor_variables() -> dict[str, str]:
     Environment variables of this process override the defaults.
     """
     return {name: os.environ.get(name, value) for name, value in _DEFAULT_VARIABLES.items()}
+
+
+def python_path_problem() -> str:
+    """Return why Ray and sagemaker-training cannot run this Python, or "" if both can.
+
+    Both pass the path of Python to a shell without quotes.
+    """
+    if not re.search(r"""[\s"'\\$&;()<>|`]""", sys.executable):
+        return ""
+    return (
+        f"the path of Python must have no space or special character, got "
+        f"{sys.executable!r:.60}; create .venv in another directory"
+    )
 
 
 def limit_torch_threads() -> None:

@@ -31,6 +31,7 @@ from typing import Any
 
 import boto3
 
+from sagemaker_rl.job.process_environment import python_path_problem
 from sagemaker_rl.job.source_files import IMAGE_REPOSITORY
 from sagemaker_rl.simulator.local_job import REGION, simulated_aws
 from sagemaker_rl.simulator.training_jobs import JOB_FAILED, BackgroundJob, Services
@@ -85,6 +86,8 @@ class SimulatedSession(Session):  # type: ignore[misc]
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
+        if problem := python_path_problem():
+            raise ValueError(problem)
         os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
         # These loggers report disabled telemetry and every missing metric.
         for name in ("sagemaker.telemetry", "sagemaker.config", "sagemaker.analytics"):
