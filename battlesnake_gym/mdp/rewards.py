@@ -283,7 +283,7 @@ def get(rewards: RewardWeights) -> Rewards:
         if rewards not in PRESETS:
             raise ValueError(
                 f"{unknown_name_message('rewards', rewards, PRESETS)}; "
-                "or give weights, such as {'won': 1}"
+                'or give weights, such as {"won": 1}'
             )
         rewards = PRESETS[rewards]
     if not isinstance(rewards, Mapping):
