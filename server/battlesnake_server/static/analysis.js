@@ -58,9 +58,10 @@ export class Analysis {
   /** Shows the analysis of a response, and polls a running analysis; offers the button again after an error. */
   async follow(request) {
     try {
-      await this.poll(await readJson(post(this.panel.dataset.address)));
+      await this.poll(await readJson(request));
     } catch (error) {
       this.showStatus(error.message);
+      $("analyze").hidden = this.panel.dataset.may !== "true";
     }
   }
 
@@ -285,6 +286,7 @@ export class Analysis {
     const { branch, player: { position } } = this;
     const address = this.player.turnAddress.replace("/0/FORM", `/${turn}/frame`);
     const sent = await readJson(fetch(`${address}?if=${groups.join("-")}`));
+    if (this.branch !== branch || this.player.position !== position) return; // of an earlier position
     this.branch = { turn, ...sent, groups: sent.moves.split("-") };
     this.player.refresh();
   }
