@@ -432,8 +432,12 @@ def test_draw_position_with_mouse(editor: Browser) -> None:
         [(9, 9), (9, 8), (9, 7)],
     ]
     editor.enter('[aria-label="length of b"]', 5)
+    editor.run("document.querySelector('[aria-label=\"health of b\"]').focus()")
     editor.enter('[aria-label="health of b"]', 33)
+    assert editor.run("document.activeElement.value") == "33", "the field keeps the focus"
+    editor.run("document.querySelectorAll('.tool')[2].focus()")
     choose(editor, "Erase")
+    assert "Erase" in editor.run("document.activeElement.innerText")
     drag(editor, (5, 3), (2, 3))
     board = drawn(editor)
     assert board.food == []

@@ -19,6 +19,14 @@ const HINTS = {
 
 const key = (cell) => cell.join(",");
 
+/** Replaces the children of an element; the field or button at the same index keeps the focus. */
+function refill(root, children) {
+  const fields = () => [...root.querySelectorAll("input, button")];
+  const focused = fields().indexOf(document.activeElement);
+  root.replaceChildren(...children);
+  fields()[focused]?.focus();
+}
+
 class PositionEditor {
   constructor(position) {
     this.tool = "food";
@@ -220,7 +228,7 @@ class PositionEditor {
   showTools() {
     const tools = [["food", "Food", "f"], ["hazard", "Hazard", "h"], ["erase", "Erase", "e"],
       ...this.snakes.map((snake, i) => [i, snake.name, String(i + 1)])];
-    $("tools").replaceChildren(...tools.map(([tool, name, shortcut]) => {
+    refill($("tools"), tools.map(([tool, name, shortcut]) => {
       const button = html("button", "tool", this.toolIcon(tool), html("span", "", name));
       button.type = "button";
       button.title = `${name} (${shortcut})`;
@@ -254,7 +262,7 @@ class PositionEditor {
       return option;
     }));
     if (this.you) you.value = this.you;
-    $("snakes").replaceChildren(...this.snakes.map((snake, i) => this.snakeRow(snake, i)));
+    refill($("snakes"), this.snakes.map((snake, i) => this.snakeRow(snake, i)));
     $("add-snake").disabled = this.snakes.length >= 16;
   }
 
