@@ -41,6 +41,29 @@ class EngineFrames:
     _responses: list[dict[str, tuple[str, str]]] = field(default_factory=list)
     _meter: limits.SizeMeter = field(default_factory=limits.SizeMeter)
 
+    @classmethod
+    def from_blackout(cls, content: Mapping[str, Any], name: str) -> EngineFrames:
+        """Parse a replay of the competition's site: ``{"moves": [frame, ...]}``.
+
+        Args:
+            content: Response to ``GET /api/replay/ID``; each frame contains the size of the board.
+            name: Name of the file, for error messages.
+
+        Raises:
+            ReplayError: If a frame cannot be read; the message contains the index of the frame.
+        """
+        with at_line(name, 1):
+            moves = json_fields.items(content, "moves", "")
+            first = json_fields.mapping(moves[0] if moves else {}, "moves[0]")
+            frames = cls(name, *limits.read_size(first, "moves[0]"))
+        for number, move in enumerate(moves, 1):
+            with at_line(name, number):
+                frame = json_fields.mapping(move, "moves[]")
+                snakes = json_fields.objects(frame, "snakes", "moves[]")
+                stacked = [_stack_segments(*found) for found in snakes]
+            frames.add({**frame, "snakes": stacked})
+        return frames
+
     def add(self, value: object) -> None:
         """Parse the next frame.
 
@@ -149,29 +172,6 @@ def parse_description(
 
 BLACKOUT_GAME = rule_inference.build_game_object("standard", "", view_radius=5)
 """The ``game`` object of the competition Battlesnake Blackout, whose replays lack the rules."""
-
-
-def parse_blackout_replay(content: Mapping[str, Any], name: str) -> EngineFrames:
-    """Parse a replay of the competition's site: ``{"moves": [frame, ...]}``.
-
-    Args:
-        content: Response to ``GET /api/replay/ID``; each frame contains the size of the board.
-        name: Name of the file, for error messages.
-
-    Raises:
-        ReplayError: If a frame cannot be read; the message contains the index of the frame.
-    """
-    with at_line(name, 1):
-        moves = json_fields.items(content, "moves", "")
-        first = json_fields.mapping(moves[0] if moves else {}, "moves[0]")
-        frames = EngineFrames(name, *limits.read_size(first, "moves[0]"))
-    for number, move in enumerate(moves, 1):
-        with at_line(name, number):
-            frame = json_fields.mapping(move, "moves[]")
-            snakes = json_fields.objects(frame, "snakes", "moves[]")
-            stacked = [_stack_segments(*found) for found in snakes]
-        frames.add({**frame, "snakes": stacked})
-    return frames
 
 
 def _stack_segments(snake: Mapping[str, Any], path: str) -> Mapping[str, Any]:

@@ -339,7 +339,7 @@ class Replay:
         if "replay" in head:
             return Replay._stream_lines(itertools.chain([head], lines), name)
         if isinstance(head.get("moves"), list):
-            parsed = engine_frames.parse_blackout_replay(head, name)
+            parsed = EngineFrames.from_blackout(head, name)
             return Replay._stream_engine_frames(
                 parsed, engine_frames.BLACKOUT_GAME, "of Battlesnake Blackout"
             )

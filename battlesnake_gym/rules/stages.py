@@ -103,10 +103,10 @@ def move_wrapped(game: Game, state: State, moves: Moves) -> None:
     move(game, state, moves)
     for snake in state.living:
         x, y = snake.body[0]
-        snake.body[0] = wrap(x, state.width), wrap(y, state.height)
+        snake.body[0] = _wrap(x, state.width), _wrap(y, state.height)
 
 
-def wrap(coordinate: int, size: int) -> int:
+def _wrap(coordinate: int, size: int) -> int:
     """Return the coordinate, or the coordinate of the opposite edge if off the board."""
     if coordinate < 0:
         return size - 1

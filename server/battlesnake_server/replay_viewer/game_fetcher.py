@@ -278,7 +278,7 @@ class _GameFetch:
     async def run_blackout(self) -> Replay:
         """Fetch a game from the site of Battlesnake Blackout."""
         content = await self.get_object(lower=False)
-        frames = engine_frames.parse_blackout_replay(content, self.name)
+        frames = EngineFrames.from_blackout(content, self.name)
         game = self.chosen or engine_frames.BLACKOUT_GAME
         return Replay.from_engine_frames(frames, game, "of Battlesnake Blackout")
 
