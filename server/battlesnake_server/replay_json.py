@@ -33,11 +33,6 @@ from battlesnake_gym.rules.state import Snake
 from battlesnake_gym.snakes import Decision, Reason
 
 
-def replay_to_json(replay: Replay) -> str:
-    """Return a replay with all frames as JSON text."""
-    return chunk_to_json(replay_header(replay), iter_frames(replay.first.copy(), replay.turns))
-
-
 def iter_frames(board: Board, turns: Iterable[Turn]) -> Iterator[str]:
     """Play ``turns`` on ``board``, and yield the frame of each position as JSON text."""
     for turn in turns:

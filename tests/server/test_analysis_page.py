@@ -230,7 +230,6 @@ def test_the_embed_snippet_frames_the_game_at_the_shown_turn(browser: Browser, s
     address = browser.run("new URL(document.getElementById('embed').dataset.copy, location).href")
     with web_site.serving(Flask("another site")) as other:
         browser.open(other)
-        browser.complaints()  # the other site has no pages
         browser.run(f"document.body.innerHTML = `<iframe src='{address}'></iframe>`")
         browser.driver.switch_to.frame(0)
         try:
@@ -238,4 +237,5 @@ def test_the_embed_snippet_frames_the_game_at_the_shown_turn(browser: Browser, s
             assert browser.text("#play") == "Play"
         finally:
             browser.driver.switch_to.default_content()
-    assert browser.complaints() == []
+    # The other site has no pages.
+    assert [one for one in browser.complaints() if not one.startswith(other)] == []

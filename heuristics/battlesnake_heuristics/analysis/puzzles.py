@@ -1,6 +1,6 @@
 """Puzzles: positions of recorded games in which exactly one move does not lose.
 
-`find_puzzles` finds the puzzles of a game. The package contains puzzles of games of the search
+`Puzzle.find_all` finds the puzzles of a game. The package contains puzzles of games of the search
 (``puzzles.jsonl``), which `load_builtin_puzzles` loads. ``make_puzzles.py`` of commit 076b2e78 made
 the file. A search with 200,000 nodes confirmed each puzzle.
 """
@@ -57,6 +57,25 @@ class Puzzle:
         name = f"{game} turn {self.board.turn} {self.board.you.name or self.board.you.id}"
         return Scenario(name, self.board, (self.move,), f"grade {self.grade} of 3")
 
+    @classmethod
+    def find_all(cls, replay: Replay) -> Iterator[Puzzle]:
+        """Yield the puzzles of a recorded game, latest turn first."""
+        boards = [board for board in replay.boards() if len(board.living) > 1]
+        earliest = replay.last.turn + _MIN_TURNS_APART
+        for board in reversed(boards):
+            if board.turn > earliest - _MIN_TURNS_APART:
+                continue
+            # A puzzle shows the complete position, also of a game with limited view.
+            settings = replace(board.game.settings, view_radius=None)
+            board.game = replace(board.game, settings=settings)
+            for snake in board.living:
+                board.you_id = snake.id
+                solved = _find_puzzle(board)
+                if solved is not None:
+                    yield cls(board, *solved)
+                    earliest = board.turn
+                    break
+
 
 @dataclass(frozen=True, slots=True)
 class PuzzleGame:
@@ -106,24 +125,6 @@ def load_builtin_puzzles() -> list[PuzzleGame]:
     """Load the games of the built-in puzzles."""
     lines = _BUILTIN_PUZZLES.read_text("utf-8").splitlines()
     return [PuzzleGame(**json.loads(line)) for line in lines]
-
-
-def find_puzzles(replay: Replay) -> Iterator[Puzzle]:
-    """Yield the puzzles of a recorded game, latest turn first."""
-    boards = [board for board in replay.boards() if len(board.living) > 1]
-    earliest = replay.last.turn + _MIN_TURNS_APART
-    for board in reversed(boards):
-        if board.turn > earliest - _MIN_TURNS_APART:
-            continue
-        # A puzzle shows the complete position, also of a game with limited view.
-        board.game = replace(board.game, settings=replace(board.game.settings, view_radius=None))
-        for snake in board.living:
-            board.you_id = snake.id
-            solved = _find_puzzle(board)
-            if solved is not None:
-                yield Puzzle(board, *solved)
-                earliest = board.turn
-                break
 
 
 def _find_puzzle(board: Board) -> tuple[str, int] | None:

@@ -81,7 +81,7 @@ def _find_puzzles(path: Path | None) -> list[Scenario]:
     for game in tqdm(paths, unit="game", disable=None):
         try:
             name = game.name.partition(".")[0]
-            found += (one.to_scenario(name) for one in puzzles.find_puzzles(Replay.load(game)))
+            found += (one.to_scenario(name) for one in puzzles.Puzzle.find_all(Replay.load(game)))
         except (ReplayError, OSError) as error:
             if game == path:
                 raise

@@ -19,11 +19,13 @@ def render(replay: Replay, turns_per_second: float) -> str:
 
     The page of the player must contain the style sheet and allow inline scripts.
     """
+    frames = replay_json.iter_frames(replay.first.copy(), replay.turns)
+    game = replay_json.chunk_to_json(replay_json.replay_header(replay), frames)
     parts = {
         "SPEED": f"{turns_per_second:g}",
         "SCRIPT": read_board_script("static/embedded_player.js"),
         # A snake may have any name, including "</script>" or "@SCRIPT@".
-        "GAME": replay_json.replay_to_json(replay).replace("<", "\\u003c"),
+        "GAME": game.replace("<", "\\u003c"),
     }
     text = read_page_file("templates/embedded_player.html")
     for name, part in parts.items():
