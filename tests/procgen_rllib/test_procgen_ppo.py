@@ -12,7 +12,6 @@ from gymnasium.spaces import Box, Discrete
 from battlesnake_rl.procgen.procgen_launcher import (
     ProcgenHyperparameters,
     ProcgenLauncher,
-    configure,
 )
 from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 from sagemaker_rl.runs import checkpoints
@@ -28,11 +27,9 @@ SMALL = {"patch": 4, "channels": [16, 32], "blocks": 1, "bfloat16": False}
 
 def configured(**settings: Any) -> Any:
     """Return a validated configuration on three levels of a game with short episodes."""
-    config = configure(
-        ProcgenHyperparameters(
-            custom_options=SMALL, env_config={"env_name": "bossfight", "num_levels": 3}
-        )
-    )
+    config = ProcgenHyperparameters(
+        custom_options=SMALL, env_config={"env_name": "bossfight", "num_levels": 3}
+    ).build_config()
     config.learners(num_gpus_per_learner=0)
     for name, value in settings.items():
         assert hasattr(config, name)

@@ -44,7 +44,6 @@ from battlesnake_rl.procgen.procgen_episodes import (
 from battlesnake_rl.procgen.procgen_launcher import (
     DEFAULT_FRAME_STACKS,
     ProcgenHyperparameters,
-    configure,
 )
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import checkpoints
@@ -97,14 +96,12 @@ def _build_network(metadata: Mapping[str, Any]) -> RLModule:
         for name in ("algorithm", "custom_model")
         if name in hyperparameters
     }
-    config = configure(
-        ProcgenHyperparameters(
-            **given,
-            env=identity["env"],
-            env_config=identity["env_config"],
-            custom_options=identity["network settings"],
-        )
-    )
+    config = ProcgenHyperparameters(
+        **given,
+        env=identity["env"],
+        env_config=identity["env_config"],
+        custom_options=identity["network settings"],
+    ).build_config()
     games = VectorProcgen(1, identity["env_config"])
     spaces = (games.single_observation_space, games.single_action_space)
     games.close()

@@ -127,6 +127,41 @@ class ProcgenHyperparameters(Hyperparameters):
         _check_given_settings(plain, values | plain)
         return Completion(cls, values, [*messages, *translated])
 
+    def build_config(self) -> AlgorithmConfig:
+        """Return the RLlib configuration of a game's algorithm, network and callbacks.
+
+        Raises:
+            ValueError: If a name is unknown or a setting is invalid. For an unknown name, the
+                message lists the known names.
+        """
+        env, model = self.env, self.custom_model
+        if env not in DEFAULT_FRAME_STACKS:
+            raise ValueError(unknown_name_message("env", env, DEFAULT_FRAME_STACKS))
+        env_config = {"frame_stack": DEFAULT_FRAME_STACKS[env], **(self.env_config or {})}
+        if self.env_name is not None:
+            env_config["env_name"] = self.env_name
+        algorithm = plugins.find_class("algorithms", self.algorithm, _ALGORITHM_CLASSES)
+        config = algorithm.get_default_config()
+        config.environment(env, env_config=with_defaults(env_config))
+        if not isinstance(config, ProcgenPPOConfig):
+            # In this mode, each env runner steps its games as one batch with one forward pass per
+            # step.
+            config.env_runners(gym_env_vectorize_mode="vector_entry_point")
+        config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
+        generalization.enable_test_curve(config)
+        if model is not None:
+            network = plugins.find_class("models", model, NETWORK_CLASSES)
+            options = dict(self.custom_options or {})
+            for key in sorted(set(options) - set(_NETWORK_OPTIONS.get(model, options))):
+                known = _NETWORK_OPTIONS[model]
+                raise ValueError(unknown_name_message("key of custom_options", key, known))
+            config.rl_module(
+                rl_module_spec=RLModuleSpec(module_class=network, model_config=options)
+            )
+        if self.callbacks is not None:
+            config.callbacks(plugins.find_class("callbacks", self.callbacks))
+        return config
+
 
 class ProcgenLauncher(SageMakerRayLauncher):
     """Train an agent on one of Procgen's 16 games.
@@ -150,7 +185,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
         """Return the RLlib configuration of a game's algorithm, network and callbacks."""
-        config = configure(hyperparameters)
+        config = hyperparameters.build_config()
         if not self.dry_run:
             _check_games_start(config.env_config)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
@@ -246,36 +281,3 @@ def _check_given_settings(given: Mapping[str, Any], values: Mapping[str, Any]) -
                 f"{name} would have no effect; set custom_options, or with custom_model null "
                 f"{field}"
             )
-
-
-def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
-    """Return the RLlib configuration of a game's algorithm, network and callbacks.
-
-    Raises:
-        ValueError: If a name is unknown or a setting is invalid. For an unknown name, the message
-            lists the known names.
-    """
-    env, model = hyperparameters.env, hyperparameters.custom_model
-    if env not in DEFAULT_FRAME_STACKS:
-        raise ValueError(unknown_name_message("env", env, DEFAULT_FRAME_STACKS))
-    env_config = {"frame_stack": DEFAULT_FRAME_STACKS[env], **(hyperparameters.env_config or {})}
-    if hyperparameters.env_name is not None:
-        env_config["env_name"] = hyperparameters.env_name
-    algorithm = plugins.find_class("algorithms", hyperparameters.algorithm, _ALGORITHM_CLASSES)
-    config = algorithm.get_default_config()
-    config.environment(env, env_config=with_defaults(env_config))
-    if not isinstance(config, ProcgenPPOConfig):
-        # In this mode, each env runner steps its games as one batch with one forward pass per step.
-        config.env_runners(gym_env_vectorize_mode="vector_entry_point")
-    config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
-    generalization.enable_test_curve(config)
-    if model is not None:
-        network = plugins.find_class("models", model, NETWORK_CLASSES)
-        options = dict(hyperparameters.custom_options or {})
-        for key in sorted(set(options) - set(_NETWORK_OPTIONS.get(model, options))):
-            known = _NETWORK_OPTIONS[model]
-            raise ValueError(unknown_name_message("key of custom_options", key, known))
-        config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
-    if hyperparameters.callbacks is not None:
-        config.callbacks(plugins.find_class("callbacks", hyperparameters.callbacks))
-    return config
