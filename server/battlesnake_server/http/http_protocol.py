@@ -88,7 +88,7 @@ async def _start_listening(table: ConnectionTable, listener: socket.socket) -> a
     # asyncio accepts up to 32 connections before it handles the first connection. All other
     # connections wait in the kernel.
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(table), sock=listener, backlog=32)
+    server = await loop.create_server(lambda: _Connection(table), sock=listener, backlog=32)
     listener.listen(2048)
     return server
 
@@ -109,7 +109,7 @@ _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 """Headers that offer an upgrade to another protocol."""
 
 
-class Connection(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """HTTP connection in one of the states idle, receiving, handling and responding."""
 
     def __init__(self, table: ConnectionTable) -> None:
