@@ -85,7 +85,7 @@ class _TolerantDateTime(_TolerantColumnType):
     cache_ok = True
 
 
-class Base(DeclarativeBase):
+class _Base(DeclarativeBase):
     """Declarative base class of the arena's database tables."""
 
     type_annotation_map = {  # noqa: RUF012
@@ -124,7 +124,7 @@ class _SettingsColumnType(_TolerantColumnType):
         return {_RENAMED_SETTINGS.get(key, key): setting for key, setting in value.items()}
 
 
-class Tournament(Base):
+class Tournament(_Base):
     """Table row of a tournament, with the settings and the games.
 
     ``settings`` contains the fields of `tournament.TournamentSettings` and `SNAKE_VERSIONS_KEY`. To
@@ -141,7 +141,7 @@ class Tournament(Base):
     )
 
 
-class StoredGame(Base):
+class StoredGame(_Base):
     """Table row of one game of a tournament.
 
     ``number`` is the index of the game in the tournament's schedule. ``uuid`` is the game id sent
@@ -173,7 +173,7 @@ class StoredGame(Base):
         return len(self.seats) > 1 and not any(seat.won for seat in self.seats)
 
 
-class Seat(Base):
+class Seat(_Base):
     """Table row of one snake in one game.
 
     The fields match `referee.SeatRecord`. ``won`` is False for all snakes of a draw.
@@ -201,7 +201,7 @@ _EXPIRED_COOLDOWN_END = datetime(1970, 1, 1)
 """Cooldown end in the past, for snakes whose health check is due now."""
 
 
-class LeagueSnake(Base):
+class LeagueSnake(_Base):
     """Table row with the state of a snake in a standing league.
 
     A snake without a row is healthy. ``benched`` is True while the operator excludes the snake from
@@ -306,7 +306,7 @@ def _replace_undecodable_text(connection: sqlite3.Connection, record: object) ->
 def _create_tables(session: Session) -> None:
     """Create missing tables and rename columns of version 0.1."""
     connection = session.connection()
-    Base.metadata.create_all(connection)
+    _Base.metadata.create_all(connection)
     columns = {column["name"] for column in inspect(connection).get_columns("league_snakes")}
     for old, new in _RENAMED_COLUMNS.items():
         if old in columns:

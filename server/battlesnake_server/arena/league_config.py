@@ -26,7 +26,7 @@ from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.common.yaml_files import YamlError, read_yaml
 from battlesnake_gym.game_spec import SETTING_NAMES, GameSpec, parse_game_spec
 from battlesnake_gym.snake_spec import SnakeSpec
-from battlesnake_server.arena.tournament import TournamentSettings
+from battlesnake_server.arena.tournament import Entrant, TournamentSettings
 
 EXAMPLE_LEAGUE_FILE = """\
 # A standing league: battlesnake-gym league THIS_FILE
@@ -112,6 +112,23 @@ class LeagueConfig:
             timeout=self.timeout,
             **other_fields,
         )
+
+    def check_snakes(self) -> None:
+        """Check that the snakes of this process can play.
+
+        Programs and URLs are not checked, because a snake may be temporarily unavailable.
+
+        Raises:
+            ValueError: If a snake cannot play; the message names the snake.
+        """
+        for snake in self.entrants:
+            entrant = Entrant.parse(snake.source)
+            if snake.command or entrant.is_remote:
+                continue
+            try:
+                entrant.check_boards(self.boards)
+            except ValueError as error:
+                raise ValueError(f"snakes.{snake.name}: {error}") from error
 
     @classmethod
     def load(cls, path: Path, rejected_fields: Sequence[str] = ()) -> LeagueConfig:

@@ -47,7 +47,6 @@ from battlesnake_server.commands.arena_command import (
 )
 from battlesnake_server.commands.league_command import (
     SnakeHealthChecker,
-    check_snakes,
     reject_unused_options,
 )
 
@@ -60,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = command.parse_args(argv)
     try:
         plan = LeagueConfig.load(arguments.file, rejected_fields=LEAGUE_ONLY_FIELDS)
-        check_snakes(plan)
+        plan.check_snakes()
         reject_unused_options(plan, command, arguments)
         if arguments.clock == "cpu":
             _check_equal_cpu(plan)

@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.file is None:
             raise ValueError("name the league file; --print-example prints an example")
         plan = LeagueConfig.load(arguments.file)
-        check_snakes(plan)
+        plan.check_snakes()
         reject_unused_options(plan, command, arguments)
         token = None if arguments.token_file is None else load_or_create_token(arguments.token_file)
         engine = None if arguments.check_health else open_database(arguments.database)
@@ -191,24 +191,6 @@ class SnakeHealthChecker:
                     raise
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, 2.0)  # A program that always fails restarts rarely.
-
-
-def check_snakes(plan: LeagueConfig) -> None:
-    """Check that the snakes of this process can play.
-
-    Programs and URLs are not checked, because a snake may be temporarily unavailable.
-
-    Raises:
-        ValueError: If a snake cannot play; the message names the snake.
-    """
-    for snake in plan.entrants:
-        entrant = Entrant.parse(snake.source)
-        if snake.command or entrant.is_remote:
-            continue
-        try:
-            entrant.check_boards(plan.boards)
-        except ValueError as error:
-            raise ValueError(f"snakes.{snake.name}: {error}") from error
 
 
 def reject_unused_options(

@@ -63,7 +63,7 @@ def index() -> str:
     chosen = requested_tournament()
     if chosen is None and "tournament" not in request.args and choices:
         chosen = next((choice.id for choice in choices if choice.scheduled), choices[0].id)
-    lines = load_standings(chosen)
+    lines = find_standings(chosen).sorted_rows()
     return render_template(
         "arena_leaderboard.html",
         choices=choices,
@@ -78,7 +78,7 @@ def index() -> str:
 @blueprint.get("/leaderboard.json")
 def as_json() -> Response:
     """Return the leaderboard as JSON."""
-    return jsonify(to_dicts(load_standings(requested_tournament())))
+    return jsonify(to_dicts(find_standings(requested_tournament()).sorted_rows()))
 
 
 def requested_tournament() -> int | None:
@@ -131,21 +131,9 @@ def _format_title(setup: dict[str, object]) -> str:
     return f"{names}{more} · {setup.get('ruleset')} {setup.get('width')}x{setup.get('height')}"
 
 
-def load_standings(tournament: int | None) -> Sequence[StandingsRow]:
-    """Return the standings of a tournament or of all games, best rating first.
-
-    Args:
-        tournament: Tournament id; None selects all games.
-    """
-    return _cached_standings(current_arena().database, tournament).sorted_rows()
-
-
-def find_history(snake: str, tournament: int | None) -> tuple[StandingsRow, History] | None:
-    """Return the standings row and the history of a snake.
-
-    The result is None if the snake has no games.
-    """
-    return _cached_standings(current_arena().database, tournament).find(snake)
+def find_standings(tournament: int | None) -> _IncrementalStandings:
+    """Return the standings of a tournament, or of all games if ``tournament`` is None."""
+    return _cached_standings(current_arena().database, tournament)
 
 
 @functools.lru_cache(maxsize=16)

@@ -14,7 +14,7 @@ from battlesnake_server.arena.league import (
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.results import StandingsRow
 from battlesnake_server.web.context import current_arena
-from battlesnake_server.web.leaderboard import load_standings
+from battlesnake_server.web.leaderboard import find_standings
 from battlesnake_server.web.pages import error_response, parse_body
 
 blueprint = Blueprint("league", __name__)
@@ -113,9 +113,8 @@ def _build_table(season: Season | None) -> list[tuple[LeagueSnake, StandingsRow 
     Entrants without games are last.
     """
     config = _league_config()
-    lines = (
-        {} if season is None else {line.snake: line for line in load_standings(season.tournament)}
-    )
+    standings = [] if season is None else find_standings(season.tournament).sorted_rows()
+    lines = {line.snake: line for line in standings}
     names = [entrant.name for entrant in config.entrants]
     ranks = {name: rank for rank, name in enumerate(lines)}
     names.sort(key=lambda name: ranks.get(name, len(ranks)))

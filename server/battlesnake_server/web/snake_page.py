@@ -11,7 +11,7 @@ from battlesnake_server.arena.results import History
 from battlesnake_server.runs.charts import MAX_POINTS, Chart, Curve, round_values
 from battlesnake_server.web.leaderboard import (
     ENDING_LABELS,
-    find_history,
+    find_standings,
     list_tournaments,
     requested_tournament,
 )
@@ -27,7 +27,7 @@ _CLOCKWISE_MOVES, _CLOCKWISE_ARROWS = "urdl", "↑→↓←"
 def show(name: str) -> str:
     """Render the page of one snake, for one tournament or for all games."""
     tournament = requested_tournament()
-    line, games = find_history(name, tournament) or abort(
+    line, games = find_standings(tournament).find(name) or abort(
         404, f"{name[:80]} has not played a game here."
     )
     against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
