@@ -139,6 +139,14 @@ def test_it_finds_a_win_some_turns_away() -> None:
     assert max(decision.scores.values()) > PROVEN
 
 
+@pytest.mark.parametrize("draw", [0, 500_000])
+def test_a_line_ends_with_the_last_snakes(draw: int) -> None:
+    board = board_of("A . B")
+    board.game = Game("constrictor")
+    decision = Search(Weights(draw=draw), nodes=500, exact_forced=True)(board)
+    assert decision.line == {"a": ("right",), "b": ("left",)}
+
+
 def test_it_takes_the_move_that_lives_longest_when_all_are_lost() -> None:
     board = board_of(
         """

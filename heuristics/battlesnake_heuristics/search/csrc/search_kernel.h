@@ -217,7 +217,9 @@ static void extract_line(Search *search, const Position *root, int move, SearchR
         uint8_t *moves = line->moves[line->length++];
         memset(moves, 4, MAX_SNAKES);
         moves[0] = move;
-        if (!worst_reply_in_tt(search, &pos, moves, &to) || terminal_value(search, &to, 1)) return;
+        if (!worst_reply_in_tt(search, &pos, moves, &to)) return;
+        /* The value of a draw may be 0. */
+        if (!to.snake[0].alive || terminal_value(search, &to, 1)) return;
         TTEntry entry;
         if (!tt_probe_position(search, &to, &entry)) return;
         move = entry.move;
