@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 SOURCES_HASH: str
-"""Hash of the C files from which the module was compiled (`build_check.hash_of_sources`)."""
+"""Hash of the C files from which the module was compiled (`build_check.sources_hash`)."""
 
 def search(
     width: int,
