@@ -304,6 +304,21 @@ def test_a_hostile_answer_is_refused(
         fetch(f"{site}/api/games/x")
 
 
+@pytest.mark.parametrize("page", [30, 35, None])
+def test_an_engine_chooses_the_size_of_its_pages(page: int | None) -> None:
+    app = Flask("pages")
+    app.add_url_rule("/api/games/<i>", "game", lambda i: {"Game": {"Width": 11, "Height": 11}})
+    game = Kept(circling(69), "Solo").frames
+
+    def frames(i: str) -> Any:
+        first = request.args.get("offset", 0, int)
+        return {"frames": game[first : first + page] if page else game}
+
+    app.add_url_rule("/api/games/<i>/frames", "frames", frames)
+    with web_site.serving(app) as site:
+        assert fetch(f"{site}/api/games/x", ruleset="solo").last.turn == 69
+
+
 def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Flask("endless")
     app.add_url_rule("/api/games/<i>", "game", lambda i: {"Game": {"Width": 5, "Height": 5}})

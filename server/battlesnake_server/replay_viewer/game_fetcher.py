@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -265,13 +265,14 @@ class _GameFetch:
                 raise ReplayError(
                     f"{self.name}: the game is still in progress; fetch it when it is over"
                 )
-            num_new = _FRAMES_PER_REQUEST
-            while num_new == _FRAMES_PER_REQUEST:
+            # An engine may return fewer frames than requested, or ignore the offset.
+            before: Sequence[Any] | None = None
+            page: Sequence[Any] = ()
+            while page != before and len(page) >= len(before or ()):
                 path = f"/frames?offset={len(frames.positions)}&limit={_FRAMES_PER_REQUEST}"
-                shown = json_fields.items(await self.get_object(path), "frames", "")
-                for frame in shown:
+                before, page = page, json_fields.items(await self.get_object(path), "frames", "")
+                for frame in page if page != before else ():
                     frames.add(frame)
-                num_new = len(shown)
             rules = await self._find_rules(frames, description)
             return Replay.from_engine_frames(frames, *rules)
 
