@@ -411,6 +411,12 @@ def choose(editor: Browser, tool: str) -> None:
     )
 
 
+def test_the_fields_of_the_editor_show_the_used_numbers(editor: Browser) -> None:
+    for typed, used in (("30", "25"), ("2", "3"), ("6.6", "7")):
+        editor.enter("#width", typed)
+        assert editor.run("document.getElementById('width').value") == used
+
+
 def test_draw_position_with_mouse(editor: Browser) -> None:
     drag(editor, (2, 3))
     drag(editor, (4, 4))

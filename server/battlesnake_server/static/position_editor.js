@@ -176,7 +176,7 @@ class PositionEditor {
   }
 
   changeSize() {
-    const size = (id) => Math.min(Math.max(Number($(id).value) || 11, 3), 25);
+    const size = (id) => Math.min(Math.max(Math.round(Number($(id).value)) || 11, 3), 25);
     [this.width, this.height] = [size("width"), size("height")];
     const inside = ([x, y]) => x < this.width && y < this.height;
     this.food = this.food.filter(inside);
@@ -193,6 +193,7 @@ class PositionEditor {
 
   changed() {
     this.numChanges += 1;
+    for (const id of ["width", "height", "turn", "damage", "ruleset"]) $(id).value = this[id];
     if (!this.snakes.some((snake) => snake.id === this.you && snake.body.length)) {
       this.you = this.snakes.find((snake) => snake.body.length)?.id ?? null;
     }
