@@ -333,6 +333,7 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warm_start, "load_policy_weights", lambda path: weights)
         with built(config) as algorithm:
+            patch.undo()  # A learner on another machine cannot read the policy.
             learner = algorithm.learner_group._learner
             begun = learner.module["default_policy"]
             for name, one in begun.value.state_dict().items():

@@ -26,10 +26,11 @@ from torch import Tensor
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, schedule_value
-from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
+from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
+from sagemaker_rl.runs import checkpoints
 
 _OLD_LOG_PROBS, ADVANTAGES, VALUE_TARGETS = "old_log_probs", "advantages", "value_targets"
 """Names of columns of a batch; each column is float32 (M,).
@@ -232,7 +233,8 @@ class PPOLearner(BatchedLearner):
 
     metric_names = "total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss"
     """Names of the reported metrics, which RLlib's PPO also uses."""
-    _start_module: Any = None
+    _start_module: Any
+    """Module with the weights of ``start_from``, if the training starts from a policy."""
     _train_probabilities: NDArray[np.float32]
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
@@ -278,6 +280,10 @@ class PPOLearner(BatchedLearner):
         """Return the number of updates for one pass over ``moves`` moves."""
         return int(max(round(moves / self.config.minibatch_size), 1))
 
+    def keep_start_module(self) -> None:
+        """Copy the module, which has the weights of ``start_from``, for kickstarting."""
+        self._start_module = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
+
     def _to_batch(self, rollout: Rollout) -> dict[str, Tensor]:
         """Convert a rollout to a batch of M moves, with advantages and value targets."""
         columns = {name: self._to_device(one) for name, one in rollout.columns.items()}
@@ -321,12 +327,6 @@ class PPOLearner(BatchedLearner):
 
     def _compute_kickstart_probs(self, columns: dict[str, Tensor]) -> Tensor:
         """Return the move probabilities of the starting policy, float32 (M, 4)."""
-        if self._start_module is None:
-            self._start_module = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
-            path = Path(self.config.start_from)
-            warm_start.load_into_network(
-                self._start_module.network, warm_start.load_policy_weights(path), path
-            )
         with torch.no_grad():
             pieces = torch.split(columns[Columns.OBS], self.config.minibatch_size)
             logits = torch.cat([self._start_module.logits_and_values(piece)[0] for piece in pieces])
@@ -409,6 +409,11 @@ class PPO(BatchedAlgorithm):
 
     config: PPOConfig
     config_class = PPOConfig
+
+    def _load_starting_weights(self, path: Path) -> None:
+        super()._load_starting_weights(path)
+        # Learners on other machines cannot read the policy's file.
+        checkpoints.call_learners(self.learner_group, PPOLearner.keep_start_module)
 
     def training_step(self) -> None:
         """Train on the rollouts of the env runners.
