@@ -110,6 +110,15 @@ def test_ray_does_not_import_the_slow_grammar(
     assert measure(plain | {"PYTHONPATH": path}, skip) < 2
 
 
+def test_actors_do_not_search_the_working_directory_first(ray_session: None) -> None:
+    """The directory may have a file with the name of a package, as the starter pack has."""
+    import ray
+
+    path = ray.get(ray.remote(lambda: sys.path).remote())
+    first = next(one for one in path if Path(one, f"{SLOW_MODULE}.py").exists())
+    assert str(Path.cwd()) not in path[: path.index(first)]
+
+
 def test_sigterm_waits_until_ray_is_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
 

@@ -23,6 +23,7 @@ from typing import Any
 import ray
 from ray._private import ray_constants, utils
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled module
+from ray.job_config import JobConfig
 
 from battlesnake_gym.common.signals import mask_signal
 from battlesnake_gym.common.temporary_dirs import TemporaryDir, temporary_dir
@@ -276,9 +277,12 @@ def connect_to_ray(address: str, *, loopback: bool = False, **options: Any) -> N
     cluster = ray_constants.ENABLE_RAY_CLUSTER
     # Ray would replace the loopback address with the network address of this machine.
     ray_constants.ENABLE_RAY_CLUSTER = cluster and not loopback
+    # Actors would search this process's working directory first, before the path of `RayNode`.
+    without_working_dir = {"job_config": JobConfig(_client_job=True)} if loopback else {}
     try:
         ray.init(
             address=address,
+            **without_working_dir,
             logging_level=logging.ERROR,
             # The driver raises the exceptions of Ray's processes; their output is RLlib's warnings.
             log_to_driver=False,
