@@ -1,5 +1,6 @@
 """A file with the starter pack's class works as a snake, as policy rules and as a mask."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.starter_pack_heuristics import (
     register_starter_pack,
 )
+from tests import processes
 
 OLD = """
 import numpy as np
@@ -109,6 +111,7 @@ def test_it_plays_rules_and_masks(old: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_file_may_be_beside_the_extension(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory may be theirs too, though the file has the name of our package."""
     monkeypatch.chdir(Path(__file__).parents[2])
     mine = old.with_name("mine.py")
     name = register_starter_pack.__name__
@@ -116,6 +119,9 @@ def test_the_file_may_be_beside_the_extension(old: Path, monkeypatch: pytest.Mon
         f"from {register_starter_pack.__module__} import {name}\n{name}({old.name!r}, 'own')\n"
     )
     assert snakes.make(str(mine), seed=3)(Board.from_text(CORNER)).move == "up"
+    words = ("game", "scenarios", "--snake", "mine.py", "--json")
+    done = processes.run(*processes.COMMAND, *words, cwd=old.parent)
+    assert json.loads(done.stdout), done.stderr
 
 
 def test_a_base_class_beside_it_is_the_one_that_it_has(old: Path) -> None:
