@@ -580,12 +580,14 @@ def _check_self_contained(model: bytes, onnx_path: Path) -> None:
 
 
 def _read_bytes(path: Path) -> bytes:
+    is_json = path.suffix == ".json"
+    remedy = "copy it beside the .onnx file" if is_json else "give the path of a policy.onnx"
     try:
         return read_bounded(path, _MAX_MODEL_BYTES)
     except ValueError as error:
-        raise PolicyError(f"{error}; give the path of a policy.onnx") from error
+        raise PolicyError(f"{error}; {remedy}") from error
     except OSError as error:
-        raise PolicyError(f"{path}: {error.strerror}; give the path of a policy.onnx") from error
+        raise PolicyError(f"{path}: {error.strerror}; {remedy}") from error
 
 
 def _parse_metadata(text: bytes, path: Path) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("damaged").mkdir()
     Path("damaged/metadata.json").write_text("{}")
     Path("notes.txt").write_text("mine\n")
+    Path("lone.onnx").write_bytes(b"without its .json file")
     Path("latin.txt").write_bytes(b"scenario: caf\xe9")
     Path("utf16.jsonl").write_text('{"a": 1}\n', "utf-16-le")
     Path("async.py").write_text("async def move(state):\n    return 'up'\n")

@@ -61,8 +61,8 @@ def find_engines(source: str) -> tuple[list[str], str]:
     except (ValueError, LookupError):  # The source is not an address, or has no valid game id.
         pass
     raise ReplayError(
-        f"{format_value(source)} is neither a file nor a game of an engine; give a recorded "
-        "game, an id, or an address like https://arena.battlesnake.com/games/ID"
+        f"{format_value(source)} is neither a file nor a game of an engine; give a file, an id "
+        "or https://arena.battlesnake.com/games/ID"
     )
 
 
