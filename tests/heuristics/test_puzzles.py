@@ -9,7 +9,7 @@ import pytest
 from battlesnake_heuristics.analysis.puzzles import (
     NODES_BY_GRADE,
     PuzzleGame,
-    find_puzzles,
+
     load_builtin_puzzles,
     only_surviving_move,
 )
@@ -41,9 +41,9 @@ def test_a_deep_search_confirms_a_sample(game: PuzzleGame) -> None:
 
 def test_the_puzzles_of_a_game_with_limited_view_show_all_cells() -> None:
     replay = min(GAMES, key=lambda game: len(game.moves)).replay()
-    expected = next(find_puzzles(replay))
+    expected = next(Puzzle.find_all(replay))
     assert replay.set_default_view_radius(5) == 5
-    found = next(find_puzzles(replay))
+    found = next(Puzzle.find_all(replay))
     assert found == expected
     assert found.board.game.settings.view_radius is None
 

@@ -9,7 +9,6 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import ray
-from ray.rllib.algorithms.algorithm import Algorithm
 
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.base import batched_algorithm
@@ -95,26 +94,6 @@ def test_lost_runners_are_asked_now_and_then(
     group._worker_manager.set_actor_state(2, healthy=True)
     group.probe_unhealthy_env_runners = probe
     assert algorithm.restore_env_runners(group) == [2]
-
-
-def test_an_iteration_waits_while_all_runners_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, a run of --num-iters would end with iterations that play no turn."""
-    now = [0.0]
-    clock = SimpleNamespace(
-        monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s)
-    )
-    manager = SimpleNamespace(num_actors=lambda: 2, num_healthy_actors=lambda: int(now[0] > 40))
-    monkeypatch.setattr(batched_algorithm, "time", clock)
-    monkeypatch.setattr(Algorithm, "restore_env_runners", lambda *_: [1] if now[0] > 40 else [])
-    loop = batched_algorithm.TrainingLoop.__new__(batched_algorithm.TrainingLoop)
-    loop.env_runner_group = SimpleNamespace(_worker_manager=manager, local_env_runner=MagicMock())
-    loop.metrics = SimpleNamespace(peek=lambda *_, **__: 0)
-    loop.config = SimpleNamespace(num_env_runners=2, restart_failed_env_runners=True)
-    assert loop.restore_env_runners(loop.env_runner_group) == [1]
-    assert 40 < now[0] < 50
-    now[0], loop.config.restart_failed_env_runners = 0.0, False
-    assert loop.restore_env_runners(loop.env_runner_group) == []
-    assert now[0] == 0
 
 
 @pytest.mark.slow

@@ -325,6 +325,28 @@ def test_a_stop_cancels_the_final_games_for_the_checkpoint(
     assert len(run_dir.read_progress(tmp_path / "progress.csv")) == 5
 
 
+def test_a_run_waits_while_all_env_runners_are_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Otherwise, a run of --num-iters would end with iterations that play no turn."""
+    restores: list[int] = []
+
+    def healthy() -> int:
+        return int(algorithm.training_iteration < 2 or len(restores) > 3)
+
+    algorithm: Any = Counting(PendingSignals())
+    algorithm.env_runner_group = SimpleNamespace(
+        num_remote_env_runners=lambda: 1,
+        num_healthy_remote_workers=healthy,
+        foreach_env_runner=lambda *_, **__: [True] * healthy(),
+    )
+    algorithm.restore_env_runners = lambda _: restores.append(algorithm.training_iteration)
+    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
+    monkeypatch.setattr(training_run.time, "sleep", lambda _: None)
+    _run(tmp_path).train(PendingSignals())
+    assert restores == [2] * 4
+
+
 def test_a_resumed_run_draws_other_random_numbers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -319,6 +319,7 @@ class TrainingRun:
                 good = divergence.copy_learner_state(algorithm)
                 try:
                     with stop_signals.abort_after(limit if good else 0.0):
+                        self._wait_for_lost_env_runners(algorithm)
                         results = algorithm.train()
                     self._check_finite(algorithm, results)
                 except (Exception, IterationAbortedError) as error:
@@ -404,6 +405,17 @@ class TrainingRun:
         elif (more := limit - group.num_remote_env_runners()) > 0:
             log_line(f"starting {more} more env runners, {limit} in total")
             _add_env_runners(group, more)
+
+    def _wait_for_lost_env_runners(self, algorithm: Algorithm) -> None:
+        """Wait until Ray has restarted an env runner, if all env runners are lost.
+
+        Iterations without env runners would have no env steps.
+        """
+        group = getattr(algorithm, "env_runner_group", None)
+        if group is None or not group.num_remote_env_runners():
+            return
+        if not group.num_healthy_remote_workers() and self.config.restart_failed_env_runners:
+            _wait_for_env_runner(algorithm)
 
     def _show_game(
         self, algorithm: Algorithm, curves: Curves, games: GameRecorder, *, last: bool = False
@@ -555,14 +567,20 @@ def build_algorithm(run: TrainingRun) -> Algorithm:
         # responded.
         raise none_started from error
     group = algorithm.env_runner_group
-    if group is None or run.config.num_env_runners == 0:
+    if group is None or run.config.num_env_runners == 0 or _wait_for_env_runner(algorithm):
         return algorithm
+    algorithm.stop()
+    raise none_started
+
+
+def _wait_for_env_runner(algorithm: Algorithm) -> bool:
+    """Wait until an env runner responds, and return whether one has responded in time."""
+    group = algorithm.env_runner_group
     deadline = time.monotonic() + _ENV_RUNNER_START_TIMEOUT_S
     # On a busy machine, Ray may abort the start of a process and start another process.
     while not group.foreach_env_runner(lambda runner: True, local_env_runner=False):
         if time.monotonic() > deadline:
-            algorithm.stop()
-            raise none_started
+            return False
         time.sleep(1.0)
         algorithm.restore_env_runners(group)
-    return algorithm
+    return True

@@ -46,9 +46,6 @@ _NEXT_PAST_SELF_KEY = "next_past_self"
 HEALTH_CHECK_INTERVAL_S = 5.0
 """Minimum seconds between two health checks while an env runner is lost."""
 
-_MAX_RESTART_S = 300.0
-"""Maximum seconds to wait for an env runner after all env runners have failed."""
-
 _PAST_SELF_INTERVAL_STEPS = 50_000
 """Env steps between two past selves, if past selves are among the opponents."""
 
@@ -287,29 +284,20 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
         """Restore failed env runners, at most every `HEALTH_CHECK_INTERVAL_S` seconds.
 
-        If all env runners have failed, wait for one of them, because iterations without env runners
-        would have no env steps. Restored env runners receive the state and the step counter of the
-        local env runner. RLlib's own method checks the env runners before every training step.
-        While a machine is missing, each such check would block the learner for
-        ``env_runner_health_probe_timeout_s`` seconds.
+        Restored env runners receive the state and the step counter of the local env runner. RLlib's
+        own method checks the env runners before every training step. While a machine is missing,
+        each such check would block the learner for ``env_runner_health_probe_timeout_s`` seconds.
         """
-        if self.config.num_env_runners == 0 or env_runner_group is not self.env_runner_group:
-            return list(super().restore_env_runners(env_runner_group))
-        manager = env_runner_group._worker_manager
-        healthy, now = manager.num_healthy_actors(), time.monotonic()
-        if healthy < manager.num_actors():
-            if healthy and now < self._last_restore_at + HEALTH_CHECK_INTERVAL_S:
-                return []
-            self._last_restore_at = now
-        self.env_runner.set_state(
-            {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}
-        )
-        restored = list(super().restore_env_runners(env_runner_group))
-        until = now + _MAX_RESTART_S if self.config.restart_failed_env_runners else now
-        while not manager.num_healthy_actors() and time.monotonic() < until:
-            time.sleep(1.0)
-            restored += super().restore_env_runners(env_runner_group)
-        return restored
+        if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
+            manager = env_runner_group._worker_manager
+            if manager.num_healthy_actors() < manager.num_actors():
+                if time.monotonic() < self._last_restore_at + HEALTH_CHECK_INTERVAL_S:
+                    return []
+                self._last_restore_at = time.monotonic()
+            self.env_runner.set_state(
+                {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}
+            )
+        return list(super().restore_env_runners(env_runner_group))
 
 
 class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
