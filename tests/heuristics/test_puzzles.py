@@ -8,8 +8,8 @@ import pytest
 
 from battlesnake_heuristics.analysis.puzzles import (
     NODES_BY_GRADE,
+    Puzzle,
     PuzzleGame,
-
     load_builtin_puzzles,
     only_surviving_move,
 )
