@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from battlesnake_gym.common import extensions
 from battlesnake_gym.common.exceptions import SnakeError, describe_exception, user_frames
-from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.decisions import Decision as Decision
 from battlesnake_gym.decisions import Reason as Reason
 from battlesnake_gym.decisions import Strategy as Strategy
@@ -367,7 +366,9 @@ def _load_factory(spec: SnakeSpec) -> StrategyFactory:
                 "a URL that begins with http:// or https://"
             )
         raise ValueError(
-            unknown_name_message("snake", spec.source, names(), "battlesnake-gym snakes")
+            extensions.unregistered_name_message(
+                "snake", spec.source, names(), "battlesnake-gym snakes"
+            )
         )
     return _factories[spec.source]
 

@@ -17,12 +17,12 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
 
 EXTENSIONS_VARIABLE = "BATTLESNAKE_GYM_EXTENSIONS"
 """Environment variable that lists extension files, with the separator of ``PATH``."""
@@ -46,6 +46,17 @@ class ExtensionError(ValueError):
 def portable_environment() -> dict[str, str]:
     """Return the environment variables without this project's, which other machines lack."""
     return {name: v for name, v in os.environ.items() if not name.startswith("BATTLESNAKE_")}
+
+
+def unregistered_name_message(
+    kind: str, name: object, known: Iterable[str], listed_by: str = ""
+) -> str:
+    """Return `unknown_name_message`, with a remedy for a name that an extension registers."""
+    known = list(known)
+    if nearest_name(str(name), known) or os.environ.get(EXTENSIONS_VARIABLE):
+        return unknown_name_message(kind, name, known, listed_by)
+    message = unknown_name_message(kind, name, known if listed_by else [*known[:3], "…"], listed_by)
+    return f"{message}; or set {EXTENSIONS_VARIABLE} to its file"
 
 
 def load_all() -> None:

@@ -17,6 +17,7 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.spaces import Box, Discrete
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.extensions import unregistered_name_message
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine.engine import EngineGames, make_games
@@ -491,7 +492,7 @@ def _check_game(game: Game, num_snakes: IntPerGame) -> Game:
     if not isinstance(game.ruleset, str) or game.ruleset not in RULESETS:
         raise ValueError(unknown_name_message("ruleset", game.ruleset, RULESETS))
     if not isinstance(game.map, str) or (game.map not in MAPS and game.map not in known_maps()):
-        raise ValueError(unknown_name_message("map", game.map, MAPS, "battlesnake-gym maps"))
+        raise ValueError(unregistered_name_message("map", game.map, MAPS, "battlesnake-gym maps"))
     alone = np.asarray(num_snakes) == 1
     if alone.all():
         return replace(game, solo=True)

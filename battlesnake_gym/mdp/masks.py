@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 from battlesnake_gym.boards.grid import grid
 from battlesnake_gym.boards.limited_view import limit_state
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.stages import find_snake, health_after
 from battlesnake_gym.rules.state import MOVES, Game, Point, Snake, State
@@ -101,7 +100,9 @@ def check_kind(kind: str) -> str:
         if name not in _FAULTS_BY_KIND and name not in _custom_masks:
             extensions.load_all()
         if name not in _FAULTS_BY_KIND and name not in _custom_masks:
-            known = unknown_name_message("action mask", name, [*KINDS, *_custom_masks])
+            known = extensions.unregistered_name_message(
+                "action mask", name, [*KINDS, *_custom_masks]
+            )
             raise ValueError(f"{known}; join several kinds with '+'")
     return kind
 

@@ -39,7 +39,6 @@ from numpy.typing import NDArray
 from battlesnake_gym.boards.grid import cell_indices, grid
 from battlesnake_gym.boards.limited_view import HIDDEN_POINT, limit_state
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.rules.stages import default_move, find_snake
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
@@ -232,7 +231,9 @@ class Observation:
             extensions.load_all()
         if self.name not in [*_ENCODERS, *_custom_encoders]:
             raise ValueError(
-                unknown_name_message("observation", self.name, [*ENCODER_NAMES, *_custom_encoders])
+                extensions.unregistered_name_message(
+                    "observation", self.name, [*ENCODER_NAMES, *_custom_encoders]
+                )
             )
         if type(self.frame_stack) is not int or not 1 <= self.frame_stack <= _MAX_FRAME_STACK:
             raise ValueError(

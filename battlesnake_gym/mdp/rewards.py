@@ -187,7 +187,9 @@ class Rewards:
             if event not in EVENTS:
                 extensions.load_all()
             if event not in EVENTS:
-                raise ValueError(unknown_name_message("reward event", event, EVENTS))
+                raise ValueError(
+                    extensions.unregistered_name_message("reward event", event, EVENTS)
+                )
             if isinstance(weight, bool) or not isinstance(weight, (int, float)):
                 raise ValueError(f"the reward for {event!r} must be a number, got {weight!r}")
             if not abs(weight) <= _MAX_FLOAT32:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from battlesnake_gym.common.suggestions import unknown_name_message
+from battlesnake_gym.common.extensions import unregistered_name_message
 
 from .maps import MAPS, Map, known_maps
 from .placement import MAX_SNAKES
@@ -83,7 +83,7 @@ def _check_turn(game: Game, state: State, board_map: Map | None) -> None:
 
 def _get_map(name: str) -> Map:
     if name not in MAPS and name not in known_maps():
-        raise RulesError(unknown_name_message("map", name, MAPS, "battlesnake-gym maps"))
+        raise RulesError(unregistered_name_message("map", name, MAPS, "battlesnake-gym maps"))
     return MAPS[name]
 
 
