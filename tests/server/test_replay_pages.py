@@ -411,6 +411,18 @@ def test_space_bars_within_one_frame_play_at_the_usual_speed(player: Browser) ->
     assert time.monotonic() - started > 1.9
 
 
+def test_playback_waits_in_a_hidden_tab(player: Browser) -> None:
+    player.enter("#speed", 1)
+    shown = player.driver.current_window_handle
+    player.press(" ")
+    player.driver.switch_to.new_window("tab")
+    time.sleep(3)
+    player.driver.close()
+    player.driver.switch_to.window(shown)
+    player.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert player.turn() <= 1
+
+
 def test_playback_continues_into_later_chunks(
     quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ const STEERING = {
   ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right",
   w: "up", s: "down", a: "left", d: "right",
 };
+const MAX_PAUSE_MS = 500; // a recorded game stands still in a hidden tab; a live game catches up
 const MAX_SMOOTH_SPEED = 16; // turns per second; higher speeds have no animation
 const prefersReducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -167,7 +168,8 @@ export class Player {
       this.request = requestAnimationFrame(tick);
       if (previous !== null) {
         const catchUp = this.steer ? 10 * (this.last - this.position) : 0; // shows the effect of a key immediately
-        const turns = ((now - previous) / 1000) * Math.max(this.speed, catchUp);
+        const elapsed = Math.min(now - previous, this.isComplete ? MAX_PAUSE_MS : Infinity);
+        const turns = (elapsed / 1000) * Math.max(this.speed, catchUp);
         this.position = Math.min(this.last, this.position + turns);
       }
       previous = now;
