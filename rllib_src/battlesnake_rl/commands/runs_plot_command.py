@@ -47,7 +47,8 @@ def load_progress(run: Path) -> list[dict[str, float]]:
         path = next(found, run / run_dir.CSV_FILE)
     rows = run_dir.read_progress(path)
     if not rows:
-        raise ValueError(f"{path} has no rows; give the directory of a run or of a simulated job")
+        problem = "has no rows" if path.exists() else "does not exist"
+        raise ValueError(f"{path} {problem}; give the directory of a run or of a simulated job")
     return rows
 
 
