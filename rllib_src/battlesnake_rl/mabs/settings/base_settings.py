@@ -12,6 +12,9 @@ from sagemaker_rl.job.hyperparameters import CheckedFields, HyperparameterError,
 SHARED_POLICY, POLICY_PER_SEAT = "shared", "per_seat"
 """Values of ``policy_sharing``: one policy for all snakes, or one per seat."""
 
+_GAME_MIX_ALGORITHMS = "PPO, RECURRENT_PPO, DISTIL, DQN or APEX"
+"""Algorithms with `AlgorithmSettings.supports_game_mixes`, for error messages."""
+
 
 @dataclass(frozen=True)
 class AlgorithmSettings(CheckedFields):
@@ -73,13 +76,13 @@ class AlgorithmSettings(CheckedFields):
         for key in ("curriculum", "opponents"):
             if env_config.get(key) and not cls.supports_game_mixes:
                 raise HyperparameterError(
-                    f"{key} needs PPO, DISTIL, DQN or APEX, got {algorithm}; leave it out"
+                    f"{key} needs {_GAME_MIX_ALGORITHMS}, got {algorithm}; leave it out"
                 )
         counts = env_config.get("num_snakes")
         whole = isinstance(counts, list) and all(type(count) is int for count in counts)
         if isinstance(counts, list) and not (counts and whole and cls.supports_game_mixes):
             raise HyperparameterError(
-                "num_snakes must be a number, or with PPO, DISTIL, DQN or APEX a list of numbers, "
+                f"num_snakes must be a number, or with {_GAME_MIX_ALGORITHMS} a list of numbers, "
                 f"got {counts} with {algorithm}"
             )
         if env_config.get("opponents") and counts in (1, [1]):
