@@ -342,7 +342,7 @@ def test_a_run_waits_while_all_env_runners_are_lost(
     )
     algorithm.restore_env_runners = lambda _: restores.append(algorithm.training_iteration)
     monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
-    monkeypatch.setattr(training_run.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     _run(tmp_path).train(PendingSignals())
     assert restores == [2] * 4
 
