@@ -1,6 +1,7 @@
 """A file with the starter pack's class works as a snake, as policy rules and as a mask."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common import extensions
 from battlesnake_gym.mdp import masks
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.starter_pack_heuristics import (
@@ -61,7 +63,10 @@ A: health=40 you
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The pack's file; processes of later tests do not search its folder."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(extensions, "_folders", [])
     (tmp_path / "battlesnake_heuristics.py").write_text(OLD)
     return tmp_path / "battlesnake_heuristics.py"
 
