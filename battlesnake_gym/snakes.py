@@ -382,7 +382,7 @@ def _load_python_factory(path: Path) -> StrategyFactory:
     from battlesnake_gym import api_snakes
 
     if not path.is_file():
-        remedy = f"`battlesnake-gym snakes new {path.name}` writes a snake"
+        remedy = "`battlesnake-gym snakes new` writes a snake"
         if "+" in path.name:
             remedy = "+RULES.py follows only policy.onnx or shipped"
         raise ValueError(f"{path} does not exist; {remedy}")
