@@ -16,6 +16,7 @@ from battlesnake_gym.rules.maps import MAPS
 from battlesnake_gym.rules.placement import MAX_SNAKES
 from battlesnake_gym.rules.play import MAX_SIZE
 from battlesnake_gym.rules.rulesets import ruleset_name
+from battlesnake_gym.rules.stages import check_shrink_interval
 
 NO_MOVE = 4
 """Action of a snake without a valid move; the engine plays the default move."""
@@ -98,7 +99,9 @@ def _game_sizes(num_games: int, **fields: IntPerGame) -> NDArray[np.int32]:
         ValueError: If a value is not an integer or out of range.
     """
     if type(num_games) is bool or not isinstance(num_games, int | np.integer) or num_games < 1:
-        raise ValueError(f"num_games must be a whole number of at least 1, got {num_games!r}")
+        raise ValueError(
+            f"num_games or num_envs must be a whole number of at least 1, got {num_games!r}"
+        )
     sizes = np.empty((num_games, len(fields)), np.int32)
     for column, (name, value) in enumerate(fields.items()):
         given = np.asarray(value)
@@ -172,6 +175,8 @@ def _rule_values(game: Game, food_rng: str) -> tuple[Any, ...]:
         if not -(2**31) <= number < 2**31:
             raise ValueError(f"settings.{name} must fit in 32 bits, got {number}")
     check_view_radius(radius, "settings.view_radius")
+    if ruleset == "royale":
+        check_shrink_interval(game, State(0, 0, 0, []))
     # Any larger radius has the same effect.
     numbers["view_radius"] = min(numbers["view_radius"], 2 * MAX_SIZE) + 1
     return (

@@ -93,6 +93,11 @@ def test_an_environments_own_arguments_are_suggested(
         make(**{wrong: None})
 
 
+def test_a_number_of_games_is_named_as_gymnasium_names_it() -> None:
+    with pytest.raises(ValueError, match=r"num_games or num_envs must be .* got 0"):
+        gymnasium.make_vec(NAME, num_envs=0, opponents=["hungry"])
+
+
 def test_seats_have_their_own_rewards_and_start_cells() -> None:
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
     where: dict[str, Any] = {

@@ -404,6 +404,7 @@ def test_states_and_rules_that_do_not_fit_the_games_are_rejected(games_type: Any
         ({"food_rng": "slow"}, r"food_rng.* 'slow'"),
         ({"game": Game(map="nowhere")}, "'nowhere'"),
         ({"game": Game("royale", settings=Settings(shrink_every_n_turns=0))}, "shrink_every"),
+        ({"game": Game("royale", "", Settings(shrink_every_n_turns=0))}, "shrink_every"),
         ({"game": Game(settings=Settings(minimum_food=2**31))}, "minimum_food"),
         ({"game": Game(map="hz_castle_wall"), "width": 19}, "11x11"),
         ({"width": 3, "height": 2, "num_snakes": 9}, "start cells"),
@@ -515,6 +516,19 @@ def test_a_map_that_cannot_continue_raises(games_type: Any) -> None:
     with pytest.raises(rules.RulesError, match="hz_scatter"):
         games.step(np.array([[2]], np.uint8))
     assert games.turn[0] == 99
+
+
+def test_a_game_with_too_many_hazards_stays_at_its_turn() -> None:
+    game = Game(map="hz_grow_box")
+    games = EngineGames(1, num_snakes=2, game=game)
+    games.reset(np.array([3]))
+    games.load(0, replace(games.state(0), hazards=[(0, 0), (1, 0)] * 521))
+    for action in (0, 3):
+        with pytest.raises(rules.RulesError, match="after turn 1: its hazard list"):
+            games.step(np.full((1, 2), action, np.uint8))
+    assert games.turn[0] == 1
+    games.reset(np.array([3]))
+    games.step(np.zeros((1, 2), np.uint8))
 
 
 def test_a_snake_that_the_map_moves_has_eaten(games_type: Any) -> None:

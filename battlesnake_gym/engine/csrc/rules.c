@@ -284,7 +284,7 @@ static inline void play_turn(const Layout *layout, const Rules *rules, Record *r
 
 void step_game(const Layout *layout, const Rules *rules, Record *record, SideData *side,
                const uint8_t *actions) {
-    if (record->over) return;
+    if (record->over || record->halt) return;
     Game game = {layout, rules, record, side};
     if (rules->map && rules->map->check_turn) {
         record->halt = (uint8_t)rules->map->check_turn(&game);
