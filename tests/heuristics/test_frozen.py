@@ -14,7 +14,7 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.game_spec import GameSpec
-from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
 from battlesnake_heuristics.rating.match import MatchSettings, derive_seed, play_game
 from battlesnake_heuristics.search.search import FrozenSearch, Weights
@@ -139,6 +139,13 @@ def test_a_rung_plays_as_when_it_was_measured(name: str) -> None:
         played = play_game(settings, [make] * 3, derive_seed(2026, index))
         digest.update(json.dumps([turn.moves for turn in played.turns]).encode())
     assert digest.hexdigest()[:16] == RUNGS[name]
+
+
+@pytest.mark.parametrize("name", ["minimax-2026", "minimax", "champion"])
+def test_a_search_plays_a_board_beyond_its_limits(name: str) -> None:
+    state = State(0, 30, 30, [Snake("me", [(3, 3), (3, 2), (3, 1)])])
+    board = Board.from_state(state, Game(), "me")
+    assert snakes.make(name)(board, 0.05).move in MOVES
 
 
 def test_threads_do_not_share_a_table() -> None:

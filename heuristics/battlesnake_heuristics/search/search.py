@@ -105,6 +105,23 @@ _clock: Callable[[], float] = time.perf_counter
 log = logging.getLogger(__name__)
 
 
+class _WithFallback:
+    """Base class of searches, whose boards the snake ``cautious`` plays if they are unsupported."""
+
+    _fallback: Strategy | None = None
+
+    def _play_unsupported(self, board: Board, seconds: float | None, reason: str) -> Decision:
+        if self._fallback is None:
+            log.warning(
+                "%s plays game %s instead of the search: %s",
+                _UNSUPPORTED_BOARD_SNAKE,
+                format_value(board.game.id),
+                reason,
+            )
+            self._fallback = snakes_by_name.make(_UNSUPPORTED_BOARD_SNAKE)
+        return self._fallback(board, seconds)
+
+
 class SearchResult(NamedTuple):
     """The return value of the C function ``search`` (``csrc/search_bindings.c``)."""
 
@@ -322,7 +339,7 @@ class SearchStats:
         return f"depth {self.depth}{proven}, {self.leaf_evals} leaf evaluations"
 
 
-class Search:
+class Search(_WithFallback):
     """A strategy that searches until it reaches a time or node limit.
 
     The node limit applies only to searches without a time budget.
@@ -368,7 +385,6 @@ class Search:
         self.evaluation = evaluation
         self.exact = 2 * exact_forced or int(exact)
         self.decoupled = decoupled
-        self._fallback: Strategy | None = None
         self._beliefs = Beliefs()
 
     def set_nodes(self, nodes: int) -> None:
@@ -382,20 +398,11 @@ class Search:
         move. With limited view, the search examines several complete positions that agree with the
         game so far (`beliefs`).
         """
-        reason = unsupported_reason(board)
-        if not reason:
-            if board.game.settings.view_radius is not None:
-                return self._search_samples(board, seconds)
-            return self.search(board, seconds)[0]
-        if self._fallback is None:
-            log.warning(
-                "%s plays game %s instead of the search: %s",
-                _UNSUPPORTED_BOARD_SNAKE,
-                format_value(board.game.id),
-                reason,
-            )
-            self._fallback = snakes_by_name.make(_UNSUPPORTED_BOARD_SNAKE)
-        return self._fallback(board, seconds)
+        if reason := unsupported_reason(board):
+            return self._play_unsupported(board, seconds, reason)
+        if board.game.settings.view_radius is not None:
+            return self._search_samples(board, seconds)
+        return self.search(board, seconds)[0]
 
     def _search_samples(self, board: Board, seconds: float | None) -> Decision:
         """Search complete positions that agree with a limited view.
@@ -504,7 +511,7 @@ class Search:
         return request, snakes, reason
 
 
-class FrozenSearch:
+class FrozenSearch(_WithFallback):
     """The frozen search of 2026, which forms the upper rungs of the ladder.
 
     The frozen search is an earlier version of `Search` (``FROZEN`` in ``csrc``), with fixed weights
@@ -531,6 +538,8 @@ class FrozenSearch:
 
         The score of the best move is exact, and the other scores are upper bounds.
         """
+        if reason := unsupported_reason(board):
+            return self._play_unsupported(board, seconds, reason)
         request = _search_arguments(
             board,
             _list_snakes_you_first(board),
