@@ -35,6 +35,9 @@ _running_files: list[Path] = []
 _folders: list[str] = []
 """Folders of the loaded files, at the end of ``sys.path``."""
 
+_load_lock = threading.RLock()
+"""Lock of the thread that runs a file; the file may load others."""
+
 
 class ExtensionError(ValueError):
     """Error for a missing or failing extension.
@@ -81,6 +84,11 @@ def load_file(path: Path, option_name: str) -> ModuleType:
         ExtensionError: If ``path`` is not a Python file, or if the file raises an exception.
     """
     path = path.resolve()
+    with _load_lock:
+        return _load_file(path, option_name)
+
+
+def _load_file(path: Path, option_name: str) -> ModuleType:
     if path in _loaded_modules:
         return _loaded_modules[path]
     if not path.is_file():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,18 @@ def test_file_in_the_environment_variable_is_a_strategy_too(
     monkeypatch.setenv(extensions.EXTENSIONS_VARIABLE, str(path))
     assert "listed" in snakes.names()
     assert snakes.factory(str(path)) is snakes.factory("listed")
+
+
+def test_threads_load_files_in_turn(tmp_path: Path) -> None:
+    listen, path = socket.socket.listen, tmp_path / "slow.py"
+    path.write_text("import time\ntime.sleep(0.2)\nX = 1\n")
+    (tmp_path / "other.py").write_text("import time\ntime.sleep(0.3)\n")
+    with ThreadPoolExecutor() as pool:
+        files = [path, tmp_path / "other.py", path]
+        loaded = list(pool.map(lambda file: vars(extensions.load_file(file, "file")), files))
+    assert socket.socket.listen is listen
+    assert loaded[0] is loaded[2]
+    assert loaded[2]["X"] == 1
 
 
 @pytest.mark.parametrize(
