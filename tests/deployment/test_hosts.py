@@ -117,7 +117,7 @@ def test_the_image_listens_where_its_host_asks(host: Any, monkeypatch: pytest.Mo
     monkeypatch.delenv("PORT", raising=False)
     if port is None:
         monkeypatch.setenv("PORT", "10000")
-    assert serve_command.parser().parse_args([]).port == (port or 10000)
+    assert serve_command._environment_port() == (port or 10000)
     assert {name.removeprefix(ENVIRONMENT_PREFIX) for name in variables} <= set(DEFAULT_CONFIG)
     app = create_app({"SNAKE": variables.get(f"{ENVIRONMENT_PREFIX}SNAKE")})
     assert app.test_client().get(health).status_code == 200

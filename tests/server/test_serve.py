@@ -485,6 +485,9 @@ def test_what_was_typed_weighs_more_than_the_environment(
     assert "'nobody'" in capsys.readouterr().err
     assert module.main(["--filters", "nothing"]) == 2
     assert "'nothing'" in capsys.readouterr().err
+    monkeypatch.setenv("PORT", "70000")
+    assert module.main(["hungry"]) == 2
+    assert "serve: PORT must be a whole number between 0 and 65535" in capsys.readouterr().err
 
 
 def test_a_snake_that_ends_its_process_is_rejected(

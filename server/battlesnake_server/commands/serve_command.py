@@ -68,6 +68,8 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         config = _merge_configuration(arguments)
+        if arguments.port is None:
+            arguments.port = _environment_port()
         # The main process must not import the snake's code: a reload could not replace the code.
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
             is_instant = pool.submit(_is_instant, config).result()
@@ -93,6 +95,18 @@ def main(argv: list[str] | None = None) -> int:
         threads = _NUM_INSTANT_THREADS if is_instant else _NUM_THREADS
         GunicornServer(lambda: create_app(config), address, threads).run()
     return 0
+
+
+def _environment_port() -> int:
+    """Return the port in the environment variable PORT, which is 8000 by default."""
+    text = os.environ.get("PORT") or "8000"
+    try:
+        return port(text)
+    except (ValueError, argparse.ArgumentTypeError) as error:
+        raise ValueError(
+            f"PORT must be a whole number between 0 and {2**16 - 1}, got {text!r}; correct or "
+            "unset the environment variable"
+        ) from error
 
 
 def _wait_for_change(config: Mapping[str, Any]) -> None:
@@ -243,7 +257,7 @@ def parser() -> Parser:
     add("--policy-rules", metavar="FILE", help="Python file that defines `rules`, a list of "
         "filters and preferences applied to the policy's values; the file is executed")  # fmt: skip
     add("--host", type=parse_host, default="127.0.0.1", help="address to listen on")
-    add("--port", type=port, default=os.environ.get("PORT") or 8000,
+    add("--port", type=port,
         help="port to listen on (default: $PORT or 8000)")  # fmt: skip
     add("--color", help=f"snake color, #rrggbb (default: its own, or {DEFAULT_CONFIG['COLOR']})")
     add("--head", help=f"snake head, e.g. evil (default: its own, or {DEFAULT_CONFIG['HEAD']})")

@@ -35,6 +35,8 @@ from typing import Any
 from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
+from battlesnake_gym import snakes
+from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
 from battlesnake_server.bundle import (
     CUSTOMIZATION_FORMATS,
     bundle_customization,
@@ -98,6 +100,12 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         raise ValueError(
             f"give either a snake or a policy, got {app.config['SNAKE']!r} and "
             f"{app.config['POLICY']!r}"
+        )
+    spec = SnakeSpec.parse(str(app.config["POLICY"] or BUILTIN_POLICY_NAME))
+    if not spec.is_bundle and snakes.policy_path(spec) is None:
+        raise ValueError(
+            f"{spec.source!r} is not a policy; give the path of a .onnx file or a run directory, "
+            f"or {BUILTIN_POLICY_NAME}; to serve another snake, use --snake"
         )
     factory = strategy_factory(
         app.config["SNAKE"] or app.config["POLICY"],
