@@ -116,9 +116,8 @@ def _build_contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
                 f"{given.name} defines neither `rules` nor a selected filter, so it has no effect "
                 "on a policy; see docs/how-to/add-rules-to-a-policy.md, or omit it"
             )
-        onnx_path = (
-            DEFAULT_POLICY_PATH if options.policy == BUILTIN_POLICY_NAME else Path(options.policy)
-        )
+        policy = snakes.policy_path(SnakeSpec(options.policy)) or options.policy
+        onnx_path = DEFAULT_POLICY_PATH if policy == BUILTIN_POLICY_NAME else Path(policy)
         files[POLICY_FILE] = policy_file.read(onnx_path)[0]
         json_name = Path(POLICY_FILE).with_suffix(".json").name
         files[json_name] = onnx_path.with_suffix(".json").read_bytes()
