@@ -233,7 +233,8 @@ def describe_error(error: object) -> str:
     """Return the message of an error; an error of the operating system starts with its file."""
     error = getattr(error, "orig", None) or error  # SQLAlchemy adds the statement.
     if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
+        remedy = "; give a file" if isinstance(error, IsADirectoryError) else ""
+        return f"{error.filename}: {(error.strerror or 'cannot be used').lower()}{remedy}"
     return str(error)
 
 

@@ -18,6 +18,8 @@ from battlesnake_gym.cli import main
 from battlesnake_gym.common.command_line import MAX_LINE_CHARS, MAX_SHORT_HELP_OPTIONS, Parser
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
+from battlesnake_heuristics.analysis import scenarios
+from battlesnake_heuristics.analysis.scenarios import BUILTIN_SCENARIOS
 from tests.parsers import parser_of
 
 DATA = Path(__file__).parents[1] / "data" / "mistakes.json"
@@ -47,6 +49,9 @@ def game_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     replay.save(tmp_path / "game.jsonl")
     snakes = "{champion: champion, hungry: hungry}"
     Path("league.yaml").write_text(f"league: {{name: one, boards: [{{}}]}}\nsnakes: {snakes}\n")
+    Path("empty_list.yaml").write_text("name: one\nsnakes: []\n")
+    Path("empty.json").write_text("[]")
+    Path("my_tests.txt").write_text(scenarios.load(BUILTIN_SCENARIOS[0])[0].to_text())
     Path("repeated.yaml").write_text("lr: 1\nlr: 2\n")
     Path("nested.yaml").write_text("experiment: hill-vanilla\n")
     Path("damaged").mkdir()

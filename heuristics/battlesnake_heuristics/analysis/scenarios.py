@@ -113,7 +113,8 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: {error}") from error
     if not found:
-        raise ValueError(f"{file}: no scenario in the file; start one with 'scenario: NAME'")
+        remedy = "add an object" if is_json else "start one with 'scenario: NAME'"
+        raise ValueError(f"{file}: no scenario in the file; {remedy}")
     return found
 
 

@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED_MESSAGE)
-        check_replaceable(options.output, scenarios.load)
+        check_replaceable(options.output, _check_scenarios)
         if not SnakeSpec.parse(options.strategy or "").is_remote:
             command.reject_given(options, ["follow_redirects"], "without a URL as --strategy")
             if options.game is not None and Path(options.game).exists():
@@ -97,6 +97,12 @@ def main(argv: list[str] | None = None) -> int:
         return _test_snake(losses, options)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym game coach", error)
+
+
+def _check_scenarios(path: Path) -> None:
+    """Raise ``ValueError`` if a file contains scenarios that this command did not write."""
+    if not all(re.search(r" turn \d+$", scenario.name) for scenario in scenarios.load(path)):
+        raise ValueError(f"{path} contains scenarios of another name")
 
 
 def _coach_on_last_games(options: argparse.Namespace) -> int:
@@ -327,7 +333,7 @@ def _test_snake(
         return 0
     stem = re.sub(r"[^\w-]+", "-", f"{Path(options.game).name.partition('.')[0]}-{options.snake}")
     target = options.output or Path(f"{stem}.txt")
-    check_replaceable(target, scenarios.load)
+    check_replaceable(target, _check_scenarios)
     scenarios.save(target, made)
     sys.stdout.write(f"saved as {target}\n")
     if options.strategy:
