@@ -149,7 +149,8 @@ class LeagueConfig:
                 f"{sanitize_text(str(error), 500)}; see battlesnake-gym league --print-example"
             ) from error
         except ValueError as error:
-            raise BoardError(f"{path}: {sanitize_text(str(error), 500)}") from error
+            problem = str(error).replace("a JSON object", "a mapping")  # YAML's word
+            raise BoardError(f"{path}: {sanitize_text(problem, 500)}") from error
 
     @classmethod
     def parse(
