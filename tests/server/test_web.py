@@ -290,6 +290,8 @@ def test_live_game_grows(empty: Pages) -> None:
     client, broadcast = empty.client, empty.broadcast
     board = web_site.announce(broadcast, "on", 2)
     (card,) = client.get("/live.json").get_json()
+    assert client.get("/leaderboard.json?live").get_json() == {"live": 1, "snakes": []}
+    assert re.search(r"<div data-live[^>]*>\s*<p><a[^>]*>1 game live", client.get("/").text)
     assert card["page"] == "./game/on"
     assert card["frame"]["turn"] == 2
     game = client.get("/game/on/data").get_json()

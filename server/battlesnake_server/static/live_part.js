@@ -29,14 +29,13 @@ async function send(button) {
 async function poll() {
   const json = await (await fetch(part().dataset.live)).text();
   if (json === lastJson) return;
-  if (lastJson) {
-    const page = new DOMParser().parseFromString(
-      await (await fetch(window.location.href)).text(), "text/html");
-    const focused = [...part().querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
-    part().replaceWith(document.adoptNode(page.querySelector("[data-live]")));
-    document.dispatchEvent(new Event("live"));
-    if (focused >= 0) part().querySelectorAll(FOCUSABLE)[focused]?.focus();
-  }
+  // The first poll replaces the section too, because the page may be older than the JSON.
+  const page = new DOMParser().parseFromString(
+    await (await fetch(window.location.href)).text(), "text/html");
+  const focused = [...part().querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
+  part().replaceWith(document.adoptNode(page.querySelector("[data-live]")));
+  document.dispatchEvent(new Event("live"));
+  if (focused >= 0) part().querySelectorAll(FOCUSABLE)[focused]?.focus();
   lastJson = json;
 }
 

@@ -202,10 +202,7 @@ def live_json() -> Response:
     """Return the last position of every live game as JSON."""
     return jsonify(
         [
-            {
-                **replay_json.position(timeline.replay.last),
-                "page": url_for("games.show", game_id=game_id),
-            }
+            {**timeline.last_position(), "page": url_for("games.show", game_id=game_id)}
             for game_id, timeline in current_arena().broadcast.live_games()
         ]
     )

@@ -77,8 +77,10 @@ def index() -> str:
 
 @blueprint.get("/leaderboard.json")
 def as_json() -> Response:
-    """Return the leaderboard as JSON."""
-    return jsonify(to_dicts(find_standings(requested_tournament()).sorted_rows()))
+    """Return the leaderboard as JSON, with the number of live games for ``?live``."""
+    rows = to_dicts(find_standings(requested_tournament()).sorted_rows())
+    live = len(current_arena().broadcast.live_games())
+    return jsonify({"live": live, "snakes": rows} if "live" in request.args else rows)
 
 
 def requested_tournament() -> int | None:

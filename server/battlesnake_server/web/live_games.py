@@ -68,6 +68,11 @@ class GameTimeline:
             self._released = True
             self._changed.notify_all()
 
+    def last_position(self) -> dict[str, Any]:
+        """Return the last position, in the format of `replay_json.position`."""
+        with self._changed:
+            return replay_json.position(self.replay.last)
+
     def to_dict(self, since: int = 0) -> dict[str, Any]:
         """Return the game in the player's JSON format, with frames from index ``since``.
 
