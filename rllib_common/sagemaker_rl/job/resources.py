@@ -190,6 +190,22 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
         )
 
 
+def check_custom_resources(config: AlgorithmConfig, available: Mapping[str, float]) -> None:
+    """Reject a resource that ``available`` lacks, because Ray would wait for it forever.
+
+    Raises:
+        HyperparameterError: If a process needs more of a custom resource than the cluster has.
+    """
+    for group in ("per_env_runner", "per_learner", "for_main_process"):
+        field = f"custom_resources_{group}"
+        for name, wanted in getattr(config, field).items():
+            if wanted > (there := available.get(name, 0)):
+                raise HyperparameterError(
+                    f"{field} needs {wanted:g} of the resource {name!r}, but Ray has {there:g}; "
+                    "omit it"
+                )
+
+
 def _num_whole_gpus(requests: Iterable[float]) -> int:
     """Return the number of GPUs that the requests of all processes occupy.
 

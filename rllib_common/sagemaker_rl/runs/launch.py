@@ -20,6 +20,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
@@ -44,6 +45,7 @@ from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.job.resources import (
     check_cpus,
     check_cuda_driver,
+    check_custom_resources,
     check_gpus,
     check_memory,
     max_env_runners,
@@ -234,6 +236,7 @@ class Launch:
         if self.is_single_machine:
             check_cpus(config, num_local_cpus())
             check_gpus(config, torch.cuda.device_count())
+            check_custom_resources(config, {})
 
     def _check_instances(self, config: AlgorithmConfig) -> list[str]:
         """Return log lines with the expected utilization of a job's instances.
@@ -381,6 +384,7 @@ class Launch:
         run.max_env_runners = lambda: num_runners(cluster_resources()[0])
         check_cpus(config, cpus)
         check_gpus(config, gpus)
+        check_custom_resources(config, ray.cluster_resources())
         if not run.is_finished:
             run.train(stop_signals)
 
