@@ -7,7 +7,7 @@ evenly over the whole training.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +142,16 @@ class PastSelves:
             if one.number == number:
                 one.wins = _RESULT_DECAY * one.wins + score
                 one.num_results = _RESULT_DECAY * one.num_results + 1
+
+    def results(self) -> dict[int, tuple[float, float]]:
+        """Return ``wins`` and ``num_results`` by the number of the past self."""
+        return {one.number: (one.wins, one.num_results) for one in self._past_selves}
+
+    def set_mean_results(self, others: Sequence[dict[int, tuple[float, float]]]) -> None:
+        """Set the results to the mean of other objects' `results`."""
+        for one in self._past_selves:
+            if found := [results[one.number] for results in others if one.number in results]:
+                one.wins, one.num_results = np.mean(found, axis=0).tolist()
 
     def act_fn(self, number: int) -> Callable[..., Any]:
         """Return the policy of a past self, or of the next older one if it was removed."""

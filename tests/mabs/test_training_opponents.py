@@ -258,7 +258,8 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     one = config.build_algo()
     for _ in range(3):
         one.train()
-    values = values_of_runners(one)[-1]
+    runners = values_of_runners(one)
+    values = runners[-1]
     steps = one.num_env_steps_sampled
     one.save_to_path(str(tmp_path / "checkpoint"))
     one.stop()
@@ -272,8 +273,12 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
 
     with built(config.copy(copy_frozen=False)) as copy:
         copy.restore_from_path(str(tmp_path / "checkpoint"))
+        playing = runners[1:] or runners  # The local runner plays only if there is no other.
+        results = [list(runner["results"].values()) for runner in playing]
+        assert np.max(results) > 0
         for restored in values_of_runners(copy):
             np.testing.assert_allclose(restored["past"], values["past"])
+            np.testing.assert_allclose(list(restored["results"].values()), np.mean(results, axis=0))
         assert copy._next_past_self_step > steps
         copy.train()
 
@@ -292,11 +297,12 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
 
         return {
             "now": values(runner.module.get_state()),
-            "past": [values(weights) for weights in runner._past_selves.get_state()["weights"]],
-            "numbers": runner._past_selves.numbers,
+            "past": [values(weights) for weights in runner.past_selves.get_state()["weights"]],
+            "numbers": runner.past_selves.numbers,
+            "results": runner.past_selves.results(),
             "playing": {
-                number: runner._past_selves.act_fn(number)(boards, np.ones((5, 4), np.bool_))
-                for number in runner._past_selves.numbers
+                number: runner.past_selves.act_fn(number)(boards, np.ones((5, 4), np.bool_))
+                for number in runner.past_selves.numbers
             },
         }
 

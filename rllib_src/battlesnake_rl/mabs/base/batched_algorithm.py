@@ -374,6 +374,11 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return RLlib's state and the state of this training loop."""
+        # RLlib stores the state of the local env runner, which may play no games.
+        others = self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.past_selves.results(), local_env_runner=False
+        )
+        self.env_runner.past_selves.set_mean_results(others)
         state: dict[str, Any] = super().get_state(*args, **kwargs)
         state[_RECENT_GAMES_KEY] = list(self._recent_games.iterations)
         state[_NEXT_PAST_SELF_KEY] = self._next_past_self_step

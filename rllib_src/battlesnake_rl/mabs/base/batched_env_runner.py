@@ -84,7 +84,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._weights_seq_no = 0
         self._episodes_left: NDArray[np.int64] | None = None
         self._random = np.random.default_rng(self._seed)
-        self._past_selves = PastSelves(self._past_self_policy)
+        self.past_selves = PastSelves(self._past_self_policy)
         self._callbacks = Callbacks(self.config)
         # If there are remote env runners, the local env runner only stores the weights by default.
         if (
@@ -103,7 +103,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
         fractions = self.config.env_config.get("opponents", {})
-        self._opponents = sample_opponents(self.env, fractions, self._random, self._past_selves)
+        self._opponents = sample_opponents(self.env, fractions, self._random, self.past_selves)
         self._needs_reset = True
         wanted = self._callbacks.use_episodes()
         self._episodes = RLlibEpisodeRecorder(self, self._callbacks) if wanted else None
@@ -250,7 +250,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         Args:
             weights: Weights of the module, or a Ray reference to the weights.
         """
-        self._past_selves.add(_resolve_reference(weights))
+        self.past_selves.add(_resolve_reference(weights))
 
     def _past_self_policy(self, weights: Any) -> ActFn:
         """Return the policy of a past self with the given weights of the module."""
@@ -348,7 +348,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             )
             state[names.WEIGHTS_SEQ_NO] = self._weights_seq_no
         if self._check_component(COMPONENT_PAST_SELVES, components, not_components):
-            state[COMPONENT_PAST_SELVES] = self._past_selves.get_state()
+            state[COMPONENT_PAST_SELVES] = self.past_selves.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -364,7 +364,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
         if COMPONENT_PAST_SELVES in state:
-            self._past_selves.set_state(state[COMPONENT_PAST_SELVES])
+            self.past_selves.set_state(state[COMPONENT_PAST_SELVES])
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         """Return the constructor arguments of this env runner.
