@@ -249,6 +249,10 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     with built(config) as again:
         again.restore_from_path(str(tmp_path))
         assert again.progress == algorithm.progress
+        assert any(again.progress.moves_behind)
+        assert again.self_play.choose_game(again.champion)[0] == np.argmax(
+            np.add(again.progress.moves_behind, again.self_play._shares)
+        )
         assert again.champion.network_bytes == algorithm.champion.network_bytes
         for samples, before in zip(again.sample_buffer, algorithm.sample_buffer, strict=True):
             assert (samples.target == before.target).all()
@@ -283,6 +287,8 @@ def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
         results: dict[str, object] = {}
         algorithm.conclude(results)
         assert results == algorithm.strength.to_metrics()
+        algorithm._promote(algorithm.champion)
+        assert algorithm.strength.best is None
 
 
 def test_a_stop_request_cancels_the_last_placement() -> None:

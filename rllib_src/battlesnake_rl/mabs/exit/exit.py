@@ -312,6 +312,7 @@ class EXIT:
     def _promote(self, candidate: Evaluation) -> None:
         """Make the candidate the champion, and save its network for later opponents."""
         self.champion = candidate
+        self.strength.best = None  # The measurements are of earlier champions.
         self.promotions += 1
         candidate.save(self._folder / f"network-{self.promotions:04}.evaluation")
 

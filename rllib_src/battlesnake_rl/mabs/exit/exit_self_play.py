@@ -7,12 +7,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
+from numpy.typing import NDArray
 
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
@@ -94,6 +95,8 @@ class ExitProgress:
     games: int = 0
     moves: int = 0
     seed: int = 1
+    moves_behind: list[float] = field(default_factory=lambda: [0.0] * len(GAME_MIX))
+    """Moves by which each game of `GAME_MIX` is behind its share of the searched moves."""
 
     @classmethod
     def load(cls, folder: Path) -> ExitProgress:
@@ -226,8 +229,6 @@ class SelfPlay:
         self._settings, self.progress, self._networks_dir = settings, progress, networks_dir
         shares = np.array([share for share, _ in GAME_MIX])
         self._shares = shares / shares.sum()
-        # Moves by which each game is behind its share of the played and requested moves.
-        self._moves_behind = np.zeros(len(GAME_MIX))
         # The fragments in flight contain at most the moves of one iteration.
         share = math.ceil(settings.moves_per_iteration / (_MAX_FRAGMENTS_IN_FLIGHT * num_runners))
         self._moves_per_fragment = min(settings.moves_per_fragment, share)
@@ -284,7 +285,8 @@ class SelfPlay:
             done, (games, seconds) = self._get_first(list(self._fragments))
             _, kind, player = self._fragments.pop(done)
             searched = int((games.rows["kind"] != ROW_RANDOM).sum())
-            self._count_moves(kind, searched - self._moves_per_fragment)
+            behind = np.array(self.progress.moves_behind)
+            self.progress.moves_behind = self._count_moves(behind, kind, searched).tolist()
             self.progress.games += len(games.points)
             self.progress.moves += searched
             self.progress.cpu_seconds += seconds
@@ -304,10 +306,13 @@ class SelfPlay:
                 reference = runner.call.remote(_play_fragment, seed, setup, players, learned, moves)
                 self._fragments[reference] = number, kind, promotions
 
-    def _count_moves(self, kind: int, moves: int) -> None:
-        """Add searched moves to the count of a game of `GAME_MIX`; negative numbers subtract."""
-        self._moves_behind += self._shares * moves
-        self._moves_behind[kind] -= moves
+    def _count_moves(
+        self, behind: NDArray[np.float64], kind: int, moves: int
+    ) -> NDArray[np.float64]:
+        """Return ``behind`` after ``moves`` searched moves of a game of `GAME_MIX`."""
+        behind = behind + self._shares * moves
+        behind[kind] -= moves
+        return behind
 
     def choose_game(
         self, champion: Evaluation | None
@@ -322,8 +327,10 @@ class SelfPlay:
             players whose moves become samples.
         """
         random = np.random.default_rng(self.progress.seed)
-        kind = int((self._moves_behind + self._shares).argmax())
-        self._count_moves(kind, self._moves_per_fragment)
+        behind = np.array(self.progress.moves_behind)
+        for _, waiting, _ in self._fragments.values():
+            behind = self._count_moves(behind, waiting, self._moves_per_fragment)
+        kind = int((behind + self._shares).argmax())
         setup = GAME_MIX[kind][1]
         decoupled = champion is not None and setup.num_snakes > 2
         choices: Sequence[int] = SHARED_TREE_NODE_CHOICES if decoupled else NODE_CHOICES
