@@ -28,15 +28,18 @@ def load_module(module: str, extra: str) -> ModuleType:
             raise MissingExtraError("this command needs Linux or macOS") from error
         if not extra:
             raise
-        raise MissingExtraError(
-            f"the package {error.name!r} is missing; {install_remedy(extra)}"
-        ) from error
+        raise missing_package(error, extra) from error
+
+
+def missing_package(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
+    """Return the error for a missing package of ``extra``."""
+    return MissingExtraError(f"the package {error.name!r} is missing; {install_remedy(extra)}")
 
 
 def install_remedy(extra: str) -> str:
     """Return the instructions for installing the packages of an extra.
 
     >>> install_remedy("server")
-    "install it with pip install '.[server]' in a clone, or 'WHEEL[server]' from a wheel"
+    "run pip install '.[server]' in a clone, or 'WHEEL[server]' from a wheel"
     """
-    return f"install it with pip install '.[{extra}]' in a clone, or 'WHEEL[{extra}]' from a wheel"
+    return f"run pip install '.[{extra}]' in a clone, or 'WHEEL[{extra}]' from a wheel"

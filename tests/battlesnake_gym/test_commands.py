@@ -42,6 +42,24 @@ def test_help_needs_no_extra(
     assert main.main(["procgen", "rollout", "x"]) == 2
 
 
+@pytest.mark.parametrize("package", ["torch", "ray", "yours"])
+def test_package_that_a_running_command_misses_gives_one_line(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(argv: list[str]) -> int:
+        raise ModuleNotFoundError(name=package)
+
+    monkeypatch.setattr(main, "load_command", lambda name: SimpleNamespace(main=command))
+    monkeypatch.setattr(versions, "required_packages", lambda: {"rllib": ["ray", "torch"]})
+    if package == "yours":
+        with pytest.raises(ModuleNotFoundError):
+            main.main(["aws", "experiment"])
+        return
+    assert main.main(["aws", "experiment"]) == 2
+    remedy = "pip install '.[rllib,sagemaker,sagemaker-simulator]' in a clone, or 'WHEEL[rllib,"
+    assert remedy in capsys.readouterr().err
+
+
 TABLES = [
     "snakes", "maps", "doctor", "snakes random hungry --duels 1", "maps royale",
 ]  # fmt: skip
