@@ -52,8 +52,8 @@ def test_characters_that_cannot_be_written_are_replaced(tmp_path: Path, encoding
     path = tmp_path / "mine.py"
     path.write_text(
         "from battlesnake_gym import snakes\n"
-        "def make(seed):\n"
-        "    'Ün\\U0001f40d\\ud83d'\n"
+        "def make(seed): ...\n"
+        "make.__doc__ = 'Ün\\U0001f40d\\ud83d'\n"
         "snakes.register('mine', make)\n"
     )
     done = run(
