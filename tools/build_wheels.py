@@ -1,7 +1,7 @@
 """Build the source distribution and one wheel per platform: ``make wheels``.
 
 Zig's C compiler cross-compiles the extensions. The compiler contains the C libraries of all
-platforms. A wheel supports Python 3.11 and later. The build does not require Python for the target
+platforms. A wheel supports Python 3.11 to 3.14. The build does not require Python for the target
 platform, because the modules use only the stable ABI. The names of the stable ABI come from the
 headers of the running Python and from `abi3info`.
 """
