@@ -26,7 +26,7 @@ from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork, logits_and_va
 from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
 from battlesnake_rl.mabs.ppo.ppo import KICKSTART_PROBS
 from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
-from sagemaker_rl.runs.training_run import build_algorithm
+from sagemaker_rl.runs.training_run import TrainingRun
 from tests.algorithms import built
 from tests.mabs.conftest import TINY, small_policy
 from tests.processes import PATIENCE
@@ -300,7 +300,7 @@ def test_a_killed_runner_restarts_without_the_object_store(
     monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.HEALTH_CHECK_INTERVAL_S", 1.0)
     config = made().env_runners(num_env_runners=1)
     config.fault_tolerance(restart_failed_env_runners=True)
-    algorithm = build_algorithm(SimpleNamespace(config=config))  # type: ignore[arg-type]
+    algorithm = TrainingRun.build_algorithm(SimpleNamespace(config=config))  # type: ignore[arg-type]
     try:
         group = algorithm.env_runner_group
         (lost,) = group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)

@@ -20,7 +20,7 @@ from sagemaker_rl.cluster.membership import find_own_address
 from sagemaker_rl.cluster.ray_node import RayNode, find_free_port, private_auth_token
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import InstanceGroup, check_instance_gpus
-from sagemaker_rl.job.utilization import ResourcePlan, utilization_report
+from sagemaker_rl.job.utilization import ResourcePlan
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 from sagemaker_rl.runs.launch import Launch
 from tests.sagemaker_rl.instances import set_job_environment
@@ -147,12 +147,12 @@ def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
         InstanceGroup("ml.g5.2xlarge", ["algo-1"]),
         InstanceGroup("ml.c5.4xlarge", ["algo-2", "algo-3"]),
     ]
-    with_gpu, without = utilization_report(groups, ResourcePlan(1, math.inf, 1), allow_idle=False)
+    with_gpu, without = ResourcePlan(1, math.inf, 1).report(groups, allow_idle=False)
     assert re.match(r"ml\.g5\.2xlarge: 8\.0 of 8 vCPUs .*100%.* 1 of 1 GPUs \(100%\)", with_gpu)
     assert re.match(r"ml\.c5\.4xlarge: 32\.0 of 32 vCPUs .*100%.* 2 of 2 instances", without)
-    utilization_report(groups, ResourcePlan(1, 16, 1), allow_idle=False)
+    ResourcePlan(1, 16, 1).report(groups, allow_idle=False)
     with pytest.raises(HyperparameterError, match="0 of 2"):
-        utilization_report(groups, ResourcePlan(1, 8, 1), allow_idle=False)
+        ResourcePlan(1, 8, 1).report(groups, allow_idle=False)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.job_environment import JobPaths
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
 from sagemaker_rl.runs import checkpoints, divergence, training_run
+from sagemaker_rl.runs.training_run import TrainingRun
 
 pytestmark = pytest.mark.rllib
 
@@ -50,7 +51,7 @@ class Algorithm:
 
 
 def _build(algorithm: Any) -> Any:
-    return training_run.build_algorithm(SimpleNamespace(config=algorithm))  # type: ignore[arg-type]
+    return TrainingRun.build_algorithm(SimpleNamespace(config=algorithm))  # type: ignore[arg-type]
 
 
 def test_runners_may_take_several_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +111,7 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
 ) -> None:
     caught = PendingSignals()
     algorithm = Counting(caught, signal_after)
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
     concluded: list[int] = []
 
     def conclude(results: dict[str, Any]) -> None:
@@ -124,9 +125,7 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
         "run", tmp_path, tmp_path / "checkpoints", tmp_path / "model", in_sagemaker=False
     )
     config: Any = None
-    run = training_run.TrainingRun(
-        config, job, {}, None, stop_conditions={"num_iters": 3}, csv_columns=columns
-    )
+    run = TrainingRun(config, job, {}, None, stop_conditions={"num_iters": 3}, csv_columns=columns)
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])
     assert algorithm.progress == pytest.approx([0, 1 / 3, 2 / 3])
@@ -182,12 +181,10 @@ class Weighted(Counting):
         (Path(path) / "weights").write_text(str(self._weight.item()))
 
 
-def _run(folder: Path, **settings: Any) -> training_run.TrainingRun:
+def _run(folder: Path, **settings: Any) -> TrainingRun:
     job = JobPaths("run", folder, folder / "checkpoints", folder / "model", in_sagemaker=False)
     config = PPOConfig().training(lr=1e3, vf_loss_coeff=0.9).debugging(seed=5)
-    return training_run.TrainingRun(
-        config, job, {}, None, stop_conditions={"num_iters": 5}, **settings
-    )
+    return TrainingRun(config, job, {}, None, stop_conditions={"num_iters": 5}, **settings)
 
 
 def _nan_weights(algorithm: Weighted, results: Any) -> None:
@@ -219,7 +216,7 @@ def _failed_env_runner(algorithm: Weighted, results: Any) -> None:
 def test_training_that_diverges_keeps_the_last_good_weights(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: Any, reason: str
 ) -> None:
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(fault))
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: Weighted(fault))
     run = _run(tmp_path)
     run.train(PendingSignals())
     told = rf"iteration 3\b.* {reason}.* rl\.training\.config\.lr 1000\.0\b.* iteration 2\b"
@@ -238,7 +235,7 @@ def test_an_iteration_without_updates_has_not_diverged(
         _nan_loss(algorithm, results)
         results["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"] = 20
 
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(nothing_learned))
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: Weighted(nothing_learned))
     run = _run(tmp_path)
     run.train(PendingSignals())
     assert not run.diverged
@@ -249,13 +246,13 @@ def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     def fail(algorithm: Weighted, results: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: Weighted(fail))
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: Weighted(fail))
     with pytest.raises(ZeroDivisionError):
         _run(tmp_path).train(PendingSignals())
 
 
 def test_training_without_env_steps_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(training_run, "build_algorithm", lambda _: Counting(PendingSignals()))
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda _: Counting(PendingSignals()))
     with pytest.raises(ClusterError, match="5 iterations had no env steps"):
         _run(tmp_path, csv_columns=training_run.CSV_COLUMNS | {"env_steps": "missing"}).train(
             PendingSignals()
@@ -267,7 +264,7 @@ def test_a_network_that_is_nan_at_the_start_is_refused(
 ) -> None:
     algorithm = Weighted(None)
     algorithm._weight.fill_(math.inf)
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
     with pytest.raises(checkpoints.CheckpointError, match="initial network"):
         _run(tmp_path).train(PendingSignals())
 
@@ -281,9 +278,9 @@ def test_the_setting_furthest_from_its_default_is_suspected() -> None:
 
 def _train_until_stopped(
     algorithm: Weighted, monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> training_run.TrainingRun:
+) -> TrainingRun:
     """Train with an algorithm that sends a stop signal to its process."""
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
     monkeypatch.setattr(training_run, "_ABORT_TIMEOUT_S", 0.3)
     run = _run(folder)
     began = time.monotonic()
@@ -341,7 +338,7 @@ def test_a_run_waits_while_all_env_runners_are_lost(
         foreach_env_runner=lambda *_, **__: [True] * healthy(),
     )
     algorithm.restore_env_runners = lambda _: restores.append(algorithm.training_iteration)
-    monkeypatch.setattr(training_run, "build_algorithm", lambda *_: algorithm)
+    monkeypatch.setattr(TrainingRun, "build_algorithm", lambda *_: algorithm)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     _run(tmp_path).train(PendingSignals())
     assert restores == [2] * 4
@@ -352,11 +349,11 @@ def test_a_resumed_run_draws_other_random_numbers(
 ) -> None:
     seeds: list[int] = []
 
-    def build(run: training_run.TrainingRun) -> Any:
+    def build(run: TrainingRun) -> Any:
         seeds.append(run.config.seed)
         return Counting(PendingSignals())
 
-    monkeypatch.setattr(training_run, "build_algorithm", build)
+    monkeypatch.setattr(TrainingRun, "build_algorithm", build)
     monkeypatch.setattr(checkpoints, "restore_algorithm", lambda *_: None)
     for iterations in (0, 1, 2):
         run = _run(tmp_path)
@@ -387,7 +384,7 @@ def test_progress_shows_only_known_numbers() -> None:
     columns = training_run.CSV_COLUMNS
     reward, length = columns["episode_reward_mean"], columns["episode_len_mean"]
     numbers = {length: 12.0, reward: math.nan}
-    show: Any = training_run.TrainingRun._show_progress
+    show: Any = TrainingRun._show_progress
     show(run, bar, numbers)
     show(run, bar, numbers | {reward: 0.5, "elo": 1500.0, "elo_low": 1400.0, "elo_high": 1600.0})
     assert shown == [

@@ -24,19 +24,11 @@ An error in an import would leave modules half imported, and the export of the p
 """
 
 
-class StoppedBeforeTrainingError(KeyboardInterrupt):
-    """Error raised if a stop signal arrives before the start of training.
+class StoppedBySignalError(KeyboardInterrupt):
+    """Error raised by a stop signal before the start of training, or in a long iteration.
 
     `KeyboardInterrupt` is the only error that interrupts Ray's waiting. Ray raises other
     errors only after the wait, and wraps each error in a Ray error.
-    """
-
-
-class IterationAbortedError(KeyboardInterrupt):
-    """Error raised in an iteration that does not end soon after a stop signal.
-
-    Like `StoppedBeforeTrainingError`, this class is a `KeyboardInterrupt`, because no other
-    error interrupts Ray's waiting.
     """
 
 
@@ -44,7 +36,7 @@ class PendingSignals(list[int]):
     """Numbers of the stop signals received so far."""
 
     raise_immediately = False
-    """Whether the first signal raises `StoppedBeforeTrainingError` in the main thread."""
+    """Whether the first signal raises `StoppedBySignalError` in the main thread."""
 
     _abort_s = 0.0
     """Time limit of the current block of `abort_after`, in seconds, or 0 for no limit."""
@@ -53,17 +45,17 @@ class PendingSignals(list[int]):
         """Record later signals without raising an error.
 
         If `raise_immediately` is True and a signal was recorded, the method raises
-        `StoppedBeforeTrainingError`.
+        `StoppedBySignalError`.
         """
         if self.raise_immediately and self:
-            raise StoppedBeforeTrainingError
+            raise StoppedBySignalError
         self.raise_immediately = False
 
     @contextmanager
     def abort_after(self, seconds: float) -> Iterator[None]:
         """Abort the block ``seconds`` seconds after a stop signal.
 
-        If the block still runs at that time, the method raises `IterationAbortedError`. Only the
+        If the block still runs at that time, the method raises `StoppedBySignalError`. Only the
         main thread may call this method.
 
         Args:
@@ -71,7 +63,7 @@ class PendingSignals(list[int]):
         """
 
         def abort(number: int, frame: FrameType | None) -> None:
-            raise IterationAbortedError
+            raise StoppedBySignalError
 
         before = signal.signal(signal.SIGALRM, abort)
         self._abort_s = seconds
@@ -168,7 +160,7 @@ def deferred_stop_signals(
             retry.start()
             return
         raised = True
-        raise StoppedBeforeTrainingError
+        raise StoppedBySignalError
 
     with handled_signals(on_signal):
         yield pending

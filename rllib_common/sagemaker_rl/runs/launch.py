@@ -32,12 +32,14 @@ from sagemaker_rl.cluster.local_ray import autoscaled_machines, local_ray
 from sagemaker_rl.cluster.membership import ClusterError, Membership
 from sagemaker_rl.cluster.ray_node import cluster_resources, ray_connection
 from sagemaker_rl.cluster.roles import num_local_cpus, run_head, run_worker
-from sagemaker_rl.job import hyperparameters, utilization
+from sagemaker_rl.job import hyperparameters
 from sagemaker_rl.job.hyperparameters import STOP_CONDITIONS, HyperparameterError
 from sagemaker_rl.job.job_environment import (
     InstanceGroup,
     JobPaths,
+    check_instance_gpus,
     find_disk_full_error,
+    instance_groups,
     log_line,
     report_failure,
 )
@@ -51,6 +53,7 @@ from sagemaker_rl.job.resources import (
     max_env_runners,
 )
 from sagemaker_rl.job.stop_signals import PendingSignals, deferred_stop_signals
+from sagemaker_rl.job.utilization import ResourcePlan
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.training_run import (
@@ -133,11 +136,20 @@ class Launch:
 
     @functools.cached_property
     def _planned_groups(self) -> list[InstanceGroup]:
-        """Instance groups that a dry run checks; the list is empty for a training.
+        """Instance groups that a dry run checks; groups with GPUs come first.
 
-        A dry run before a job may run on a different machine than the job.
+        A dry run before a job may run on a different machine than the job. The list is empty for a
+        training, or if the number of vCPUs of an instance type is unknown.
+
+        Raises:
+            HyperparameterError: If torch does not support the GPUs of an instance type.
         """
-        return utilization.load_instance_groups(os.environ) if self.options.dry_run else []
+        groups = instance_groups(os.environ) if self.options.dry_run else []
+        for group in groups:
+            check_instance_gpus(group.instance_type)
+        if not all(group.cpus for group in groups):
+            return []
+        return sorted(groups, key=lambda group: not group.gpus)
 
     def run(self) -> int:
         """Train, and return the exit status (see `SageMakerRayLauncher.train_main`)."""
@@ -254,9 +266,9 @@ class Launch:
         if settings.rl_cluster_type:  # The instances of the other job are unknown in this job.
             return []
         check_cpus(config, cpus)
-        return utilization.utilization_report(
+        plan: ResourcePlan = self.launcher.plan_resources(config, cpus)
+        return plan.report(
             groups,
-            self.launcher.plan_resources(config, cpus),
             settings.allow_idle_instances,
             num_env_runners_given=settings.num_env_runners is not None,
         )
@@ -316,7 +328,7 @@ class Launch:
         given: int | None = self.settings.num_env_runners
         if given is not None:
             return given
-        plan: utilization.ResourcePlan = self.launcher.plan_resources(config, cpus)
+        plan: ResourcePlan = self.launcher.plan_resources(config, cpus)
         return plan.num_env_runners
 
     def _run_training(self, run: TrainingRun) -> int:
@@ -327,7 +339,7 @@ class Launch:
         with deferred_stop_signals(raise_immediately=True) as stop_signals:
             try:
                 self._train(run, stop_signals)
-            # Ray does not wrap `StoppedBeforeTrainingError`, but wraps other errors.
+            # Ray does not wrap `StoppedBySignalError`, but wraps other errors.
             except BaseException:
                 if not (stop_signals and stop_signals.raise_immediately):
                     raise

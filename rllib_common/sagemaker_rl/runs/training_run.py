@@ -38,7 +38,7 @@ from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.hyperparameters import convert_rllib_errors
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line, metric_line
 from sagemaker_rl.job.process_environment import installed_versions
-from sagemaker_rl.job.stop_signals import IterationAbortedError, PendingSignals
+from sagemaker_rl.job.stop_signals import PendingSignals, StoppedBySignalError
 from sagemaker_rl.runs import checkpoints, divergence
 from sagemaker_rl.runs.curves import ENV_STEPS_RESULT, Curves, flatten
 from sagemaker_rl.runs.progress import progress
@@ -244,7 +244,7 @@ class TrainingRun:
     def train(self, stop_signals: PendingSignals) -> None:
         """Train until a stop condition or a signal, and write a checkpoint.
 
-        Until the start of the first iteration, a signal raises `StoppedBeforeTrainingError`.
+        Until the start of the first iteration, a signal raises `StoppedBySignalError`.
         Afterwards, an iteration that does not end soon after a signal is aborted. If an iteration
         is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
@@ -253,7 +253,7 @@ class TrainingRun:
             seed = (self.config.seed + _SEED_STEP * self._iterations) % 2**31
             self.config.debugging(seed=seed)
         with convert_rllib_errors(self.settings):
-            algorithm = build_algorithm(self)
+            algorithm = self.build_algorithm()
         if hasattr(algorithm, "should_stop"):  # Some algorithms can cancel a long iteration.
             algorithm.should_stop = lambda: bool(stop_signals)
         try:
@@ -284,6 +284,37 @@ class TrainingRun:
             self.stopped_by = stop_signals[0] if stop_signals else 0
         finally:
             algorithm.stop()
+
+    def build_algorithm(self) -> Algorithm:
+        """Build the algorithm, and check that at least one env runner responds.
+
+        Without this check, RLlib would restart failed env runners forever. Env runners receive the
+        configuration by value: RLlib would pass a reference to the object store, on which the
+        restart of a lost env runner would then depend (ray-project/ray#53727).
+
+        Raises:
+            RuntimeError: If no env runner starts.
+        """
+        none_started = RuntimeError(
+            f"none of {self.config.num_env_runners} env runners started; {_RUNNER_REMEDY}"
+        )
+        FaultTolerantActorManager.handle_remote_call_result_errors = staticmethod(
+            _raise_snake_errors
+        )
+        EnvRunnerGroup._remote_config_obj_ref = property(
+            lambda group: group._remote_config, lambda group, reference: None
+        )
+        try:
+            algorithm = self.config.build_algo()
+        except IndexError as error:
+            # RLlib requested the environment's spaces from the env runners, and no env runner
+            # responded.
+            raise none_started from error
+        group = algorithm.env_runner_group
+        if group is None or self.config.num_env_runners == 0 or _wait_for_env_runner(algorithm):
+            return algorithm
+        algorithm.stop()
+        raise none_started
 
     def _check_initial_weights(self, algorithm: Algorithm) -> None:
         """Reject a network whose weights are not finite before training starts."""
@@ -322,7 +353,7 @@ class TrainingRun:
                         self._wait_for_lost_env_runners(algorithm)
                         results = algorithm.train()
                     self._check_finite(algorithm, results)
-                except (Exception, IterationAbortedError) as error:
+                except (Exception, StoppedBySignalError) as error:
                     # A signal to the whole process group also ends the env runners, so the
                     # iteration fails.
                     if not stop_signals:
@@ -345,7 +376,7 @@ class TrainingRun:
                             f"{plural(self._iterations, 'iteration')} had no env steps: all "
                             f"env runners failed; {_RUNNER_REMEDY}"
                         )
-                    with suppress(IterationAbortedError), stop_signals.abort_after(limit):
+                    with suppress(StoppedBySignalError), stop_signals.abort_after(limit):
                         getattr(algorithm, "conclude", lambda results: None)(results)
                 curves.add(results)
                 self._show_progress(bar, dict(flatten(results)))
@@ -541,36 +572,6 @@ def _raise_snake_errors(results: RemoteCallResults, **options: Any) -> None:
 def original_error(error: Exception) -> Exception:
     """Return the exception of a remote call without the traceback that Ray adds to the message."""
     return getattr(error, "cause", None) or error
-
-
-def build_algorithm(run: TrainingRun) -> Algorithm:
-    """Build the algorithm of a run, and check that at least one env runner responds.
-
-    Without this check, RLlib would restart failed env runners forever. Env runners receive the
-    configuration by value: RLlib would pass a reference to the object store, on which the restart
-    of a lost env runner would then depend (ray-project/ray#53727).
-
-    Raises:
-        RuntimeError: If no env runner starts.
-    """
-    none_started = RuntimeError(
-        f"none of {run.config.num_env_runners} env runners started; {_RUNNER_REMEDY}"
-    )
-    FaultTolerantActorManager.handle_remote_call_result_errors = staticmethod(_raise_snake_errors)
-    EnvRunnerGroup._remote_config_obj_ref = property(
-        lambda group: group._remote_config, lambda group, reference: None
-    )
-    try:
-        algorithm = run.config.build_algo()
-    except IndexError as error:
-        # RLlib requested the environment's spaces from the env runners, and no env runner
-        # responded.
-        raise none_started from error
-    group = algorithm.env_runner_group
-    if group is None or run.config.num_env_runners == 0 or _wait_for_env_runner(algorithm):
-        return algorithm
-    algorithm.stop()
-    raise none_started
 
 
 def _wait_for_env_runner(algorithm: Algorithm) -> bool:

@@ -11,10 +11,40 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.search.sample import Domain
 
 from battlesnake_gym.rules import known_maps
-from battlesnake_rl.mabs.base.supported_settings import check_values
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, TrainingEnvConfig, env_options
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import field_names, fill, target_of
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "explore": (True, False),
+    "placement_strategy": ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"),
+    "log_level": ("DEBUG", "INFO", "WARN", "ERROR"),
+    "grad_clip_by": ("value", "norm", "global_norm"),
+    "batch_mode": ("truncate_episodes", "complete_episodes"),
+    "count_steps_by": ("env_steps", "agent_steps"),
+}
+"""Valid values of RLlib's settings that RLlib does not check."""
+
+_MINIMUMS = {
+    "num_cpus_for_main_process": 0,
+    "num_cpus_per_env_runner": 0,
+    "num_gpus_per_learner": 0,
+    "local_gpu_idx": 0,
+    "max_num_env_runner_restarts": 0,
+    "delay_between_env_runner_restarts_s": 0,
+    "env_runner_health_probe_timeout_s": 0,
+    "env_runner_restore_timeout_s": 0,
+    "num_learners": 0,
+    "sample_timeout_s": 0,
+    "max_requests_in_flight_per_env_runner": 1,
+    "metrics_num_episodes_for_smoothing": 1,
+    "min_time_s_per_iteration": 0,
+    "min_train_timesteps_per_iteration": 0,
+    "min_sample_timesteps_per_iteration": 0,
+    "evaluation_num_env_runners": 0,
+    "evaluation_interval": 0,
+}
+"""Minimums of RLlib's settings that RLlib does not check."""
 
 
 class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
@@ -45,7 +75,7 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid, or if the games are not supported."""
         self._change({})
-        check_values(self)
+        self._check_values()
         self.settings_class.check_games(self, self.algo_class.__name__, self.env_config)
         if self.env == ENV_NAME:
             games = env_options(self.env_config)
@@ -58,6 +88,25 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
                 self.get_evaluation_config_object().validate()
             except ValueError as error:
                 raise ValueError(f"evaluation_config: {error}") from error
+
+    def _check_values(self) -> None:
+        """Check the values of RLlib's settings that RLlib itself does not check.
+
+        Raises:
+            ValueError: If a value is invalid, or if it has no effect with one learner.
+        """
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                known = ", ".join(map(str, choices))
+                raise ValueError(f"{name} must be one of {known}, got {value!r}")
+        for name, minimum in _MINIMUMS.items():
+            value = getattr(self, name)
+            if value is not None and not (type(value) in (int, float) and value >= minimum):
+                raise ValueError(f"{name} must be a number of at least {minimum}, got {value!r}")
+        if self.torch_ddp_kwargs and self.num_learners < 2:
+            raise ValueError(
+                "torch_ddp_kwargs has no effect with fewer than 2 num_learners; omit it"
+            )
 
     def _change(self, given: Mapping[str, Any]) -> None:
         """Change settings, and check all settings, which RLlib's methods may have changed.

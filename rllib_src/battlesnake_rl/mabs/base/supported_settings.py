@@ -99,38 +99,6 @@ _ALTERNATIVES = {
 """Alternative to each unsupported field, keyed by public field name."""
 
 
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "explore": (True, False),
-    "placement_strategy": ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"),
-    "log_level": ("DEBUG", "INFO", "WARN", "ERROR"),
-    "grad_clip_by": ("value", "norm", "global_norm"),
-    "batch_mode": ("truncate_episodes", "complete_episodes"),
-    "count_steps_by": ("env_steps", "agent_steps"),
-}
-"""Valid values of RLlib's settings that RLlib does not check."""
-
-_MINIMUMS = {
-    "num_cpus_for_main_process": 0,
-    "num_cpus_per_env_runner": 0,
-    "num_gpus_per_learner": 0,
-    "local_gpu_idx": 0,
-    "max_num_env_runner_restarts": 0,
-    "delay_between_env_runner_restarts_s": 0,
-    "env_runner_health_probe_timeout_s": 0,
-    "env_runner_restore_timeout_s": 0,
-    "num_learners": 0,
-    "sample_timeout_s": 0,
-    "max_requests_in_flight_per_env_runner": 1,
-    "metrics_num_episodes_for_smoothing": 1,
-    "min_time_s_per_iteration": 0,
-    "min_train_timesteps_per_iteration": 0,
-    "min_sample_timesteps_per_iteration": 0,
-    "evaluation_num_env_runners": 0,
-    "evaluation_interval": 0,
-}
-"""Minimums of RLlib's settings that RLlib does not check."""
-
-
 def _public_name(config: AlgorithmConfig, field: str) -> str:
     """Return the public name of a configuration field.
 
@@ -188,23 +156,6 @@ def check_name(settings: AlgorithmSettings, algorithm: str, name: str, value: An
     names = known.union(*map(_supported_fields, ALGORITHMS.values()))
     if nearest_name(first, names):
         raise unknown_name_error(CONFIG_PREFIX + first, (CONFIG_PREFIX + one for one in names))
-
-
-def check_values(config: AlgorithmConfig) -> None:
-    """Check the values of RLlib's settings that RLlib itself does not check.
-
-    Raises:
-        ValueError: If a value is invalid, or if it has no effect with one learner.
-    """
-    for name, choices in _CHOICES.items():
-        if (value := getattr(config, name)) not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
-    for name, minimum in _MINIMUMS.items():
-        value = getattr(config, name)
-        if value is not None and not (type(value) in (int, float) and value >= minimum):
-            raise ValueError(f"{name} must be a number of at least {minimum}, got {value!r}")
-    if config.torch_ddp_kwargs and config.num_learners < 2:
-        raise ValueError("torch_ddp_kwargs has no effect with fewer than 2 num_learners; omit it")
 
 
 def check_settings(config: AlgorithmConfig) -> None:
