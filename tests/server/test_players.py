@@ -28,7 +28,7 @@ from battlesnake_server.arena.players import (
     parse_move,
 )
 from battlesnake_server.live.fallback import TIMEOUT_NOTE
-from battlesnake_server.live.time_budget import time_budget_s
+from battlesnake_server.live.time_budget import RoundTripEstimate
 from tests.processes import free_port
 from tests.server import misbehaving_snakes
 from tests.server.misbehaving_snakes import GOOD, answers, http, says, snake
@@ -245,7 +245,7 @@ def test_local_strategies_get_the_time_budget_of_a_server() -> None:
     def good(board: Board, seconds: float | None = None) -> Decision:
         given.append((board.you_id, board.game.seed))
         assert seconds is not None
-        assert 0 < seconds <= time_budget_s(PATIENT, None)
+        assert 0 < seconds <= RoundTripEstimate().time_budget_s(PATIENT)
         return Decision("down", shout="hi")
 
     response = local(good)

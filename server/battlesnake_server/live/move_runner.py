@@ -21,12 +21,7 @@ from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move,
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.search_slots import MAX_BUSY_SEARCH_S, SearchSlots
 from battlesnake_server.live.sessions import Session
-from battlesnake_server.live.time_budget import (
-    DEFAULT_TIMEOUT_S,
-    OverrunTracker,
-    grace_period_s,
-    time_budget_s,
-)
+from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT_S, OverrunTracker
 
 _MIN_TIME_BUDGET_S = 0.002
 """Minimum time budget in seconds.
@@ -156,8 +151,8 @@ class MoveRunner:
         timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT_S
         with session.lock:
             session.round_trip.observe(board.you.latency)
-            seconds = time_budget_s(timeout, session.round_trip.seconds)
-            grace_s = grace_period_s(timeout, session.round_trip.seconds)
+            seconds = session.round_trip.time_budget_s(timeout)
+            grace_s = session.round_trip.grace_period_s(timeout)
         end = arrived + seconds
         deadline = end - self._overruns.reserve_s(seconds)
         request = _MoveRequest(session, board, deadline, end + grace_s, disconnected or Future())

@@ -64,6 +64,11 @@ class OverrunTracker:
         return min(max(self._late), _MAX_RESERVE_FRACTION * seconds)
 
 
+def margin_s(timeout: float) -> float:
+    """Return the margin in seconds for a ``timeout`` in seconds."""
+    return min(_MAX_MARGIN_S, _MARGIN_FRACTION * timeout)
+
+
 class RoundTripEstimate:
     """Estimate of the round trip to one engine.
 
@@ -98,40 +103,27 @@ class RoundTripEstimate:
         before = seen if self.seconds is None else self.seconds
         self.seconds = seen + max(0.0, _ROUND_TRIP_DECAY * (before - seen))
 
+    def grace_period_s(self, timeout: float) -> float:
+        """Return the grace period after the deadline of a move, in seconds.
 
-def margin_s(timeout: float) -> float:
-    """Return the margin in seconds for a ``timeout`` in seconds."""
-    return min(_MAX_MARGIN_S, _MARGIN_FRACTION * timeout)
+        During the grace period, a strategy may still return. The grace period is half of the
+        reserved time, except the measured round trip. ``timeout`` is in seconds.
+        """
+        unknown = _INITIAL_ROUND_TRIP_FRACTION * timeout if self.seconds is None else 0.0
+        return (margin_s(timeout) + unknown) / 2
 
+    def time_budget_s(self, timeout: float) -> float:
+        """Return the time budget of a move in seconds, or 0 if no time is left.
 
-def grace_period_s(timeout: float, round_trip: float | None) -> float:
-    """Return the grace period after the deadline, in seconds.
+        ``timeout`` is the timeout of the game in seconds.
 
-    During the grace period, a strategy may still return. The grace period is half of the reserved
-    time. ``timeout`` and ``round_trip`` are in seconds.
-
-    >>> grace_period_s(0.5, 0.1)
-    0.025
-    """
-    unknown = _INITIAL_ROUND_TRIP_FRACTION * timeout if round_trip is None else 0.0
-    return (margin_s(timeout) + unknown) / 2
-
-
-def time_budget_s(timeout: float, round_trip: float | None) -> float:
-    """Return the time budget in seconds, or 0 if no time is left.
-
-    Args:
-        timeout: Timeout of the game in seconds.
-        round_trip: Estimated round trip in seconds, or None.
-
-    >>> time_budget_s(0.5, 0.1)
-    0.35
-    >>> time_budget_s(0.5, 2.0)
-    0.0
-    """
-    if round_trip is None:
-        round_trip = _INITIAL_ROUND_TRIP_FRACTION * timeout
-    return max(0.0, round(timeout - round_trip - margin_s(timeout), 6))
+        >>> RoundTripEstimate().time_budget_s(0.5)
+        0.35
+        """
+        reserved = self.seconds
+        if reserved is None:
+            reserved = _INITIAL_ROUND_TRIP_FRACTION * timeout
+        return max(0.0, round(timeout - reserved - margin_s(timeout), 6))
 
 
 def _parse_latency_s(latency: str) -> float | None:
