@@ -103,6 +103,11 @@ class AddressPolicy:
     classes: frozenset[str] = frozenset({PUBLIC})
     redirects: bool = False
 
+    @classmethod
+    def from_options(cls, options: argparse.Namespace) -> AddressPolicy:
+        """Return the address policy for the parsed options of `add_options`."""
+        return cls(frozenset({PUBLIC, *options.allow_networks}), options.follow_redirects)
+
     def with_typed_address(self, url: str) -> AddressPolicy:
         """Return a policy that also allows the address class of a typed URL.
 
@@ -167,7 +172,7 @@ def url_host(host: str) -> str:
 
 def add_network_option(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--allow-networks``, for commands that fetch games."""
-    parser.set_defaults(follow_redirects=False)  # `from_options` reads both attributes.
+    parser.set_defaults(follow_redirects=False)  # `AddressPolicy` reads both attributes.
     parser.add_argument(
         "--allow-networks",
         type=_parse_networks,
@@ -180,7 +185,7 @@ def add_network_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `from_options` reads, for commands that connect to snakes."""
+    """Add the options that `AddressPolicy` reads, for commands that connect to snakes."""
     add_network_option(parser)
     parser.add_argument(
         "--follow-redirects",
@@ -221,11 +226,6 @@ def add_page_options(parser: argparse.ArgumentParser, default_port: int) -> None
         default=default_port,
         help="port to serve the pages on; 0 selects a free port",
     )
-
-
-def from_options(options: argparse.Namespace) -> AddressPolicy:
-    """Return the address policy for the parsed options of `add_options`."""
-    return AddressPolicy(frozenset({PUBLIC, *options.allow_networks}), options.follow_redirects)
 
 
 def _parse_networks(text: str) -> frozenset[str]:

@@ -87,7 +87,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     killed: set[int] = set()
     stored = []
 
-    def store(*game: Any, store: Any = results.store_game) -> Any:
+    def store(*game: Any, store: Any = results.store_games) -> Any:
         """Kill the process on the second node, and after twenty games the node."""
         stored.append(game)
         if len(stored) == 20:
@@ -99,7 +99,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
                     killed.add(number)
         return store(*game)
 
-    monkeypatch.setattr(stored_tournament, "store_game", store)
+    monkeypatch.setattr(stored_tournament, "store_games", store)
     there = played(capsys, f"--ray-address={address}")
     assert there == here
     assert there["games"] == 40

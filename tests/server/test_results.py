@@ -6,7 +6,7 @@ import json
 
 from battlesnake_gym import snakes
 from battlesnake_server.arena.database import Seat, StoredGame
-from battlesnake_server.arena.results import Standings, compute_standings, format_table, to_dicts
+from battlesnake_server.arena.results import Standings, compute_standings, format_table
 from battlesnake_server.arena.sprt_match import MatchScore
 from battlesnake_server.commands.arena_command import print_failed_moves
 
@@ -63,7 +63,7 @@ def test_only_built_in_snakes_may_be_late() -> None:
 
 
 def test_the_json_holds_the_confidence_interval() -> None:
-    a, _ = json.loads(json.dumps(to_dicts(compute_standings(GAMES))))
+    a, _ = json.loads(json.dumps([row.to_dict() for row in compute_standings(GAMES)]))
     assert a["rating"]["ci_low"] < a["rating"]["mu"] < a["rating"]["ci_high"]
     assert a["endings"]["alive"] == 2
 

@@ -28,7 +28,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Settings
 from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament, find_tournament
-from battlesnake_server.arena.results import compute_standings, to_dicts
+from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.tournament import (
     GameResult,
     play_scheduled_games,
@@ -118,13 +118,14 @@ def test_leaderboard_follows_inserted_and_deleted_games(tmp_path: Path) -> None:
     web_site.play(pages, games=4)
     whole = compute_standings(rows(pages))
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
-    assert told == json.loads(json.dumps(to_dicts(whole)))
+    assert told == json.loads(json.dumps([line.to_dict() for line in whole]))
     assert sum(line["games"] for line in told) == 2 * 12
     with Session(pages.database) as session:
         session.delete(session.get_one(StoredGame, 1))
         session.commit()
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
-    assert told == json.loads(json.dumps(to_dicts(compute_standings(rows(pages)))))
+    lines = compute_standings(rows(pages))
+    assert told == json.loads(json.dumps([line.to_dict() for line in lines]))
 
 
 def test_snake_page_shows_results(pages: Pages, client: FlaskClient) -> None:

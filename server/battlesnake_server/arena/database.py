@@ -42,6 +42,7 @@ from sqlalchemy.pool import NullPool, Pool
 
 from battlesnake_gym.common.command_line import describe_error
 from battlesnake_gym.common.file_locks import missing_message, read_owner, try_lock, write_owner
+from battlesnake_gym.rules.state import MOVES
 
 _T = TypeVar("_T")
 
@@ -172,6 +173,23 @@ class StoredGame(_Base):
         """Whether several snakes played and no snake won."""
         return len(self.seats) > 1 and not any(seat.won for seat in self.seats)
 
+    def is_readable(self, *, with_latencies: bool = True) -> bool:
+        """Return whether all values have valid types and ranges.
+
+        Another program may have changed the row.
+
+        Args:
+            with_latencies: Whether to load and check the latencies.
+        """
+        return (
+            isinstance(self.uuid, str)
+            and isinstance(self.replay, str | None)
+            and self.played is not None
+            and _is_count(self.turns)
+            and bool(self.seats)
+            and all(seat.is_readable(len(self.seats), with_latencies) for seat in self.seats)
+        )
+
 
 class Seat(_Base):
     """Table row of one snake in one game.
@@ -195,6 +213,31 @@ class Seat(_Base):
     problems: Mapped[dict[str, int]]
     opening: Mapped[str] = mapped_column(default="")
     game: Mapped[StoredGame] = relationship(back_populates="seats")
+
+    def is_readable(self, num_seats: int, with_latencies: bool) -> bool:
+        """Return whether all values have valid types and ranges; see `StoredGame.is_readable`."""
+        return (
+            all(isinstance(text, str) for text in (self.snake, self.cause, self.opening))
+            and set(self.opening) <= {move[0] for move in MOVES}
+            and all(_is_count(value) for value in (self.seat, self.eliminated_on, self.length))
+            and (self.killer is None or (_is_count(self.killer) and self.killer < num_seats))
+            and isinstance(self.problems, dict)
+            and all(map(_is_count, self.problems.values()))
+            and (
+                not with_latencies
+                or (isinstance(self.latencies, list) and all(map(_is_duration, self.latencies)))
+            )
+        )
+
+
+def _is_count(value: object) -> bool:
+    """Return whether ``value`` is an integer in [0, 2**31)."""
+    return isinstance(value, int) and 0 <= value < 1 << 31
+
+
+def _is_duration(value: object) -> bool:
+    """Return whether ``value`` is a number in [0, 2**31)."""
+    return isinstance(value, int | float) and 0 <= value < 1 << 31
 
 
 _EXPIRED_COOLDOWN_END = datetime(1970, 1, 1)

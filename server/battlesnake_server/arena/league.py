@@ -35,7 +35,7 @@ from battlesnake_server.arena.database import (
 )
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.ratings import Ratings, rank_snakes
-from battlesnake_server.arena.results import store_game
+from battlesnake_server.arena.results import store_games
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _MIN_CLOCK_CHANGE_S = 60.0
@@ -419,7 +419,7 @@ class League:
             for name in names:
                 self._checked.pop(name, None)
             return
-        store_game(self._engine, result, tournament, settings)
+        store_games(self._engine, [result], tournament, settings)
         self.games += 1
         seats = list(zip(names, result.seats, strict=True))
         if tournament == self.season.tournament:

@@ -85,8 +85,8 @@ class GameRecord:
         """Build the record of a game, and add the outcome in the position ``last`` to ``seats``."""
         finished = rules.is_over(first.game, last)
         letters = [move_letters(snake.id, turns) for snake in last.snakes]
-        outcomes = add_outcomes(seats, last, letters)
-        return cls(first, turns, outcomes, find_winner(last, finished), finished)
+        outcomes, winner = add_outcomes(seats, last, letters, finished)
+        return cls(first, turns, outcomes, winner, finished)
 
 
 async def play(
@@ -214,17 +214,21 @@ def move_letters(snake_id: str, turns: Sequence[Turn]) -> str:
 
 
 def add_outcomes(
-    seats: Sequence[SeatRecord], state: State, moves: Sequence[str]
-) -> list[SeatRecord]:
+    seats: Sequence[SeatRecord], state: State, moves: Sequence[str], finished: bool
+) -> tuple[list[SeatRecord], int | None]:
     """Add the outcome of a game to the latencies, problems and errors in ``seats``.
 
     Args:
         seats: The record of every seat.
         state: The final position.
         moves: The `move_letters` of every seat.
+        finished: Whether the rules ended the game.
+
+    Returns:
+        The records, and the winner's seat; None for a draw, a solo game or an unfinished game.
     """
     seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
-    return [
+    records = [
         replace(
             record,
             cause=snake.eliminated_cause,
@@ -235,10 +239,7 @@ def add_outcomes(
         )
         for record, snake, letters in zip(seats, state.snakes, moves, strict=True)
     ]
-
-
-def find_winner(state: State, finished: bool) -> int | None:
-    """Return the winner's seat, or None for a draw, a solo game or an unfinished game."""
     living = [seat for seat, snake in enumerate(state.snakes) if snake.alive]
     several = len(state.snakes) > 1
-    return living[0] if several and finished and len(living) == 1 else None
+    winner = living[0] if several and finished and len(living) == 1 else None
+    return records, winner

@@ -12,7 +12,7 @@ import numpy as np
 
 from battlesnake_gym.engine.engine import NO_MOVE, make_games
 from battlesnake_gym.rules import MOVES, State
-from battlesnake_server.arena.referee import add_outcomes, find_winner
+from battlesnake_server.arena.referee import add_outcomes
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _ACTION_BY_LETTER = {move[0]: code for code, move in enumerate(MOVES)}
@@ -27,13 +27,8 @@ def verify_result(settings: TournamentSettings, result: GameResult) -> None:
         ValueError: If the result contradicts the moves.
     """
     last, finished = _replay_moves(settings, result.scheduled, result.moves)
-    expected = replace(
-        result,
-        turns=last.turn,
-        finished=finished,
-        winner=find_winner(last, finished),
-        seats=add_outcomes(result.seats, last, result.moves),
-    )
+    seats, winner = add_outcomes(result.seats, last, result.moves, finished)
+    expected = replace(result, turns=last.turn, finished=finished, winner=winner, seats=seats)
     if result != expected or not (finished or last.turn == settings.game_spec.max_turns):
         raise ValueError(
             f"game {result.scheduled.number} of a machine at --ray-address does not follow from "

@@ -115,6 +115,14 @@ class StandingsRow:
     moves: int = 0
     error: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as a dict for JSON output.
+
+        ``rating`` contains mu, sigma and the 95% confidence interval.
+        """
+        bounds = {"ci_low": self.rating.ci_low, "ci_high": self.rating.ci_high}
+        return asdict(self) | {"rating": asdict(self.rating) | bounds}
+
 
 @dataclass(slots=True)
 class History:
@@ -288,33 +296,6 @@ def _format_row(line: StandingsRow) -> tuple[str, ...]:
         "-" if line.p99 is None else f"{line.p99:.1f}",
         endings,
     )
-
-
-def to_dicts(lines: Sequence[StandingsRow]) -> list[dict[str, Any]]:
-    """Convert the rows to dicts for JSON output.
-
-    ``rating`` contains mu, sigma and the 95% confidence interval.
-    """
-    return [
-        asdict(line)
-        | {
-            "rating": asdict(line.rating)
-            | {"ci_low": line.rating.ci_low, "ci_high": line.rating.ci_high}
-        }
-        for line in lines
-    ]
-
-
-def store_game(
-    engine: Engine,
-    result: GameResult,
-    tournament: int,
-    settings: TournamentSettings,
-    errors: dict[str, str] | None = None,
-) -> StoredGame:
-    """Store a game in the database; see `store_games`."""
-    (game,) = store_games(engine, [result], tournament, settings, errors)
-    return game
 
 
 def store_games(

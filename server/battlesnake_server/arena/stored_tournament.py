@@ -9,7 +9,6 @@ import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import UnionType
 from typing import Any
 
 from sqlalchemy.engine import Engine
@@ -31,11 +30,10 @@ from battlesnake_server.arena.database import (
     with_retries,
 )
 from battlesnake_server.arena.players import check_responds
-from battlesnake_server.arena.results import store_game
+from battlesnake_server.arena.results import store_games
 from battlesnake_server.arena.snake_versions import snake_version
 from battlesnake_server.arena.sprt_match import MatchScore
 from battlesnake_server.arena.tournament import (
-    Entrant,
     OnGameEvent,
     ScheduledGame,
     TournamentSettings,
@@ -76,9 +74,7 @@ def check_playable(setup: TournamentSettings) -> None:
             f"{remote[0].label} runs outside this process; --nodes and --move-time limit only "
             "snakes in this process; give --timeout instead"
         )
-    if setup.nodes is not None and not any_searches(
-        entrants, NodeLimitedStrategy | FixedNodesSearch
-    ):
+    if setup.nodes is not None and not setup.any_searches(NodeLimitedStrategy | FixedNodesSearch):
         raise ValueError(
             f"none of {', '.join(setup.labels)} searches, so --nodes has no effect; omit it, or "
             "give --move-time"
@@ -89,12 +85,6 @@ def check_playable(setup: TournamentSettings) -> None:
             asyncio.run(check_responds(entrant.source, entrant.address_policy))
         else:
             entrant.check_boards([setup.game_spec])
-
-
-def any_searches(entrants: Iterable[Entrant], kind: type | UnionType) -> bool:
-    """Return whether the strategy of any entrant in this process is of type ``kind``."""
-    local = [entrant for entrant in entrants if not entrant.is_remote]
-    return any(isinstance(one.make_strategy(1), kind) for one in local)
 
 
 def play_missing_games(
@@ -156,7 +146,7 @@ def play_missing_games(
         for result in results:
             if pool is not None:
                 result_verification.verify_result(setup, result)
-            game = store_game(engine, result, tournament, setup, errors)
+            (game,) = store_games(engine, [result], tournament, setup, errors)
             bar.update()
             if sprt is not None:
                 score.add_game(game)

@@ -19,16 +19,20 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.json_fields import format_value
+from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.common.signals import mask_signal
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay, Turn
+from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snake_spec import SnakeSpec
-from battlesnake_gym.snakes import Strategy, StrategyFactory
+from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
 from battlesnake_heuristics.rating import process_pool
 from battlesnake_heuristics.rating.match import (
     MatchSettings,
@@ -44,7 +48,12 @@ from battlesnake_heuristics.rating.process_pool import (
 )
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
-from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player
+from battlesnake_server.arena.players import (
+    HttpPlayer,
+    LocalPlayer,
+    Player,
+    request_single_move,
+)
 from battlesnake_server.arena.referee import GameRecord, OnEvent, SeatRecord, move_letters, play
 from battlesnake_server.arena.snake_versions import snake_files
 from battlesnake_server.bundle import bundle_customization
@@ -94,6 +103,11 @@ class TournamentSettings:
     def has_search_limit(self) -> bool:
         """Whether ``nodes`` or ``move_time_ms`` limits each move, instead of the timeout."""
         return self.nodes is not None or self.move_time_ms is not None
+
+    def any_searches(self, kind: type | UnionType) -> bool:
+        """Return whether the strategy of any entrant in this process is of type ``kind``."""
+        local = [entrant for entrant in self.entrants if not entrant.is_remote]
+        return any(isinstance(one.make_strategy(1), kind) for one in local)
 
     def missing_games(self, games: int, done: Set[int] = frozenset()) -> list[ScheduledGame]:
         """Return the games of the tournament (`generate_schedule`) that are not in ``done``.
@@ -184,6 +198,29 @@ class Entrant(SnakeSpec):
     def make_strategy(self, seed: int) -> Strategy:
         """Build the strategy of the entrant in this process for one game."""
         return make_strategy(self.strategy_factory(), seed)
+
+    def decide(self, board: Board, time_s: float) -> Decision:
+        """Return the decision of the entrant on ``board``, without earlier positions.
+
+        Raises:
+            ValueError: If the entrant returns no move or cannot play the position.
+        """
+        if self.is_remote:
+            body = board.to_limited_api()
+            decision = asyncio.run(request_single_move(body, self.source, self.address_policy))
+        else:
+            strategy = self.make_strategy(board.game.seed)
+            try:
+                decision = snakes.to_decision(strategy(board.copy().limited(), time_s))
+            # A user's snake may raise any exception, including SystemExit.
+            except BaseException as error:
+                raise ValueError(
+                    f"{self.label} cannot play this position: {describe_exception(error)}"
+                ) from error
+        if decision.move not in MOVES:
+            reason = decision.reasons[0].rule if decision.reasons else format_value(decision.move)
+            raise ValueError(f"{self.label} returned no move ({reason})")
+        return decision
 
     def customization(self) -> dict[str, str]:
         """Return the customization of the entrant in this process, without the author."""

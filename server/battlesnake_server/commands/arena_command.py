@@ -36,6 +36,7 @@ from battlesnake_gym.snakes import NodeLimitedStrategy
 from battlesnake_heuristics.rating.process_pool import InterruptedBySignal, TaskPool
 from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import sprt_match
 from battlesnake_server.arena.database import (
     DEFAULT_DATABASE_URL,
@@ -48,11 +49,9 @@ from battlesnake_server.arena.results import (
     compute_standings,
     delete_games_without_replay,
     format_table,
-    to_dicts,
 )
 from battlesnake_server.arena.snake_versions import snake_files
 from battlesnake_server.arena.stored_tournament import (
-    any_searches,
     check_playable,
     play_missing_games,
     start_or_resume_tournament,
@@ -128,7 +127,7 @@ def main(argv: list[str] | None = None) -> int:
                 roster = Roster(
                     [*arguments.snakes, *arguments.web_opponent],
                     allow_urls=arguments.allow_visitor_urls,
-                    address_policy=address_policy.from_options(arguments),
+                    address_policy=AddressPolicy.from_options(arguments),
                 )
             engine = open_database(arguments.database)
             stack.callback(engine.dispose)
@@ -211,7 +210,7 @@ def _warn_if_busy(setup: TournamentSettings, jobs: int) -> None:
     load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
     if setup.has_search_limit or load + jobs < _MAX_LOAD_PER_CORE * max(cores, jobs):
         return
-    if any_searches(setup.entrants, NodeLimitedStrategy):
+    if setup.any_searches(NodeLimitedStrategy):
         sys.stderr.write(
             f"this machine is busy (load {load:.1f} on {cores} cores): searches get less CPU time "
             "per move than on an idle machine; --move-time 50 limits CPU time instead\n"
@@ -287,7 +286,7 @@ def print_failed_moves(lines: Sequence[StandingsRow], snakes: Sequence[str], as_
 def print_standings(lines: Sequence[StandingsRow], as_json: bool, points: bool = False) -> None:
     """Print the standings of a tournament as a table, with points or not, or as JSON."""
     if as_json:
-        print_json(to_dicts(lines))
+        print_json([line.to_dict() for line in lines])
     elif lines:
         sys.stdout.write(format_table(lines, points))
 
@@ -345,7 +344,7 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
         ),
         seed=arguments.seed,
         timeout=DEFAULT_TIMEOUT_MS if arguments.timeout is None else arguments.timeout,
-        address_policy=address_policy.from_options(arguments),
+        address_policy=AddressPolicy.from_options(arguments),
         nodes=arguments.nodes,
         move_time_ms=arguments.move_time,
         is_match=arguments.sprt is not None,

@@ -34,6 +34,7 @@ from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_heuristics.analysis.position_analysis import ANALYSIS_NODES
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.replay_viewer.replay_library import has_view_radius
 
@@ -56,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         if Path(options.game).exists():
             command.reject_given(options, ["fetch_dir", "allow_networks"], "on files")
         path = game_fetcher.resolve_game(
-            options.game, address_policy.from_options(options), options.fetch_dir,
+            options.game, AddressPolicy.from_options(options), options.fetch_dir,
             ruleset=options.ruleset, board_map=options.map,
         )  # fmt: skip
         if options.view_radius is not None and has_view_radius(path):

@@ -39,6 +39,7 @@ from battlesnake_heuristics.analysis.loss_analysis import LossAnalysis
 from battlesnake_heuristics.rule_based.pipeline import explain
 from battlesnake_heuristics.search import search
 from battlesnake_server import address_policy
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.guarded_strategy import GuardedStrategy, make_strategy
 from battlesnake_server.commands.game_scenarios_command import (
     SNAKE_HELP,
@@ -111,7 +112,7 @@ def _coach_on_last_games(options: argparse.Namespace) -> int:
     The function analyzes the games, and tests the snake on the lost positions. The report contains
     losses, latencies and better moves.
     """
-    addresses = address_policy.from_options(options)
+    addresses = AddressPolicy.from_options(options)
     name, ids = game_fetcher.list_last_games(options.snake, options.last, addresses)
     games = list(_load_games(options, ids, name))
     if not games:
@@ -178,7 +179,7 @@ def _load_games(
 
     An unreadable game is skipped, or raises its error if ``is_single``.
     """
-    addresses = address_policy.from_options(options)
+    addresses = AddressPolicy.from_options(options)
     for source in sources:
         try:
             path = game_fetcher.resolve_game(

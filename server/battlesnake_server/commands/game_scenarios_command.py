@@ -126,7 +126,7 @@ def make_scenario_runner(options: argparse.Namespace) -> Callable[[Scenario, int
     The option ``snake`` selects the snake.
     """
     if (spec := SnakeSpec.parse(options.snake)).is_remote:
-        addresses = address_policy.from_options(options).with_typed_address(spec.source)
+        addresses = AddressPolicy.from_options(options).with_typed_address(spec.source)
         asyncio.run(check_responds(spec.source, addresses, json_required=False))
         return functools.partial(_run_with_url, url=spec.source, addresses=addresses)
     return functools.partial(_run_with_strategy, factory=strategy_factory(options.snake))

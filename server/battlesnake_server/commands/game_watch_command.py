@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = command.parse_args(argv)
     try:
         token = create_token(arguments.host, arguments.allow_host)
-        addresses = address_policy.from_options(arguments)
+        addresses = AddressPolicy.from_options(arguments)
         paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
         if arguments.view_radius is not None and all(map(has_view_radius, paths)):
             command.reject_given(arguments, ["view_radius"], "on games with a view radius")

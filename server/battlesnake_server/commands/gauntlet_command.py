@@ -20,6 +20,7 @@ from tqdm import tqdm
 from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import load_games, lock_database, open_database
 from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY_FIELDS,
@@ -32,7 +33,7 @@ from battlesnake_server.arena.program_supervisor import ProgramSupervisor
 from battlesnake_server.arena.results import (
     compute_standings,
     delete_games_without_replay,
-    store_game,
+    store_games,
 )
 from battlesnake_server.arena.stored_tournament import start_or_resume_tournament
 from battlesnake_server.arena.tournament import (
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = {entrant.name: entrant.command for entrant in plan.entrants if entrant.command}
     try:
         with raise_on_stop_signal(), ProgramSupervisor(commands) as programs, lock_database(engine):
-            players = SnakeHealthChecker(plan, programs, address_policy.from_options(arguments))
+            players = SnakeHealthChecker(plan, programs, AddressPolicy.from_options(arguments))
             try:
                 _start_programs(players, plan)
             except ConnectionError as error:
@@ -159,7 +160,7 @@ def _play_missing_games(
                     result = play_scheduled_game(
                         setup, scheduled, arguments.replays, open_seats=open_seats
                     )
-                    store_game(engine, result, number, setup, errors)
+                    store_games(engine, [result], number, setup, errors)
                     bar.update()
     finally:
         stored = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}

@@ -40,6 +40,7 @@ from battlesnake_heuristics.rating.match import DUEL
 from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, run_tasks
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
+from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import result_verification, stored_tournament
 from battlesnake_server.arena.database import StoredGame, load_games, lock_database, open_database
 from battlesnake_server.arena.results import compute_standings, store_games
@@ -136,7 +137,7 @@ def _tournament_settings(arguments: argparse.Namespace) -> TournamentSettings:
         seed=arguments.seed,
         timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT_MS,
         is_match=True,
-        address_policy=address_policy.from_options(arguments),
+        address_policy=AddressPolicy.from_options(arguments),
         **limits,
     )
 

@@ -82,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = {snake.name: snake.command for snake in plan.entrants if snake.command}
     try:
         with raise_on_stop_signal(), ProgramSupervisor(commands) as programs:
-            players = SnakeHealthChecker(plan, programs, address_policy.from_options(arguments))
+            players = SnakeHealthChecker(plan, programs, AddressPolicy.from_options(arguments))
             if engine is None:
                 return _print_health(players)
             with lock_database(engine):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,7 +21,6 @@ from battlesnake_server.web import pages
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.leaderboard import (
     ENDING_LABELS,
-    is_readable,
     list_tournaments,
     requested_tournament,
 )
@@ -133,8 +131,7 @@ def index() -> str:
         "arena_games.html",
         games=games, total=total, page=page, pages=pages, filters=filters, names=names,
         choices=list_tournaments(), endings=_RESULT_LABELS | ENDING_LABELS, error=error,
-        filtered=bool(conditions), is_readable=functools.partial(is_readable, with_latencies=False),
-        colors=PALETTE,
+        filtered=bool(conditions), colors=PALETTE,
     )  # fmt: skip
 
 

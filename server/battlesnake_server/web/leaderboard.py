@@ -14,15 +14,8 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
-from battlesnake_gym.rules.state import MOVES
-from battlesnake_server.arena.database import Seat, StoredGame, Tournament
-from battlesnake_server.arena.results import (
-    SURVIVED_KEY,
-    History,
-    Standings,
-    StandingsRow,
-    to_dicts,
-)
+from battlesnake_server.arena.database import StoredGame, Tournament
+from battlesnake_server.arena.results import SURVIVED_KEY, History, Standings, StandingsRow
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT
 from battlesnake_server.web.pages import query_integer
@@ -78,7 +71,8 @@ def index() -> str:
 @blueprint.get("/leaderboard.json")
 def as_json() -> Response:
     """Return the leaderboard as JSON, with the number of live games for ``?live``."""
-    rows = to_dicts(find_standings(requested_tournament()).sorted_rows())
+    lines = find_standings(requested_tournament()).sorted_rows()
+    rows = [line.to_dict() for line in lines]
     live = len(current_arena().broadcast.live_games())
     return jsonify({"live": live, "snakes": rows} if "live" in request.args else rows)
 
@@ -144,49 +138,6 @@ def _cached_standings(database: Engine, tournament: int | None) -> _IncrementalS
     return _IncrementalStandings(database, tournament)
 
 
-def is_readable(game: StoredGame, *, with_latencies: bool = True) -> bool:
-    """Return whether all values of a stored game have valid types and ranges.
-
-    Args:
-        game: Row of the game, which another program may have changed.
-        with_latencies: Whether to load and check the latencies.
-    """
-    return (
-        isinstance(game.uuid, str)
-        and isinstance(game.replay, str | None)
-        and game.played is not None
-        and _is_count(game.turns)
-        and bool(game.seats)
-        and all(_is_readable_seat(seat, len(game.seats), with_latencies) for seat in game.seats)
-    )
-
-
-def _is_readable_seat(seat: Seat, num_seats: int, with_latencies: bool) -> bool:
-    """Return whether all values of a seat have valid types and ranges."""
-    return (
-        all(isinstance(text, str) for text in (seat.snake, seat.cause, seat.opening))
-        and set(seat.opening) <= {move[0] for move in MOVES}
-        and all(_is_count(value) for value in (seat.seat, seat.eliminated_on, seat.length))
-        and (seat.killer is None or (_is_count(seat.killer) and seat.killer < num_seats))
-        and isinstance(seat.problems, dict)
-        and all(map(_is_count, seat.problems.values()))
-        and (
-            not with_latencies
-            or (isinstance(seat.latencies, list) and all(map(_is_duration, seat.latencies)))
-        )
-    )
-
-
-def _is_count(value: object) -> bool:
-    """Return whether ``value`` is an integer in [0, 2**31 - 1]."""
-    return isinstance(value, int) and 0 <= value < 1 << 31
-
-
-def _is_duration(value: object) -> bool:
-    """Return whether ``value`` is a number in [0, 2**31)."""
-    return isinstance(value, int | float) and 0 <= value < 1 << 31
-
-
 _MAX_GAMES_PER_QUERY = 500
 """Maximum number of games that one database query loads."""
 
@@ -240,7 +191,7 @@ class _IncrementalStandings:
             before = self._standings.games
             while games := session.scalars(self._next_games_query()).all():
                 for game in games:
-                    if is_readable(game):
+                    if game.is_readable():
                         self._standings.add_game(game)
                     else:
                         self._damaged += 1

@@ -23,7 +23,6 @@ from battlesnake_server.replay_viewer import what_if
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.games_page import GameNotFoundError, load_game
 from battlesnake_server.web.pages import error_response, parse_body, query_integer
-from battlesnake_server.web.roster import request_decision
 
 blueprint = Blueprint("lab", __name__)
 blueprint.register_error_handler(ValueError, error_response)
@@ -107,7 +106,7 @@ def query() -> Response:
     board = _parse_board(sent.get("board"), milliseconds)
     with what_if.acquire_search_slot():
         started = time.perf_counter()
-        decision = request_decision(entrant, board, milliseconds / 1000)
+        decision = entrant.decide(board, milliseconds / 1000)
         elapsed_ms = 1000 * (time.perf_counter() - started)
     answer = {"move": decision.move, "inferred": False, **replay_json.decision_to_dict(decision)}
     return jsonify(next=answer, shout=decision.shout, milliseconds=round(elapsed_ms, 1))

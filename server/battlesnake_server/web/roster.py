@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from battlesnake_gym import snakes
-from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_gym.common.exceptions import describe_exception
-from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.players import request_single_move
 from battlesnake_server.arena.tournament import Entrant, parse_entrants
 from battlesnake_server.bundle import Bundle
 from battlesnake_server.strategy_loader import PolicyFactory
@@ -103,29 +97,3 @@ def _describe(entrant: Entrant) -> str:
     factory = entrant.strategy_factory()
     is_policy = isinstance(factory, PolicyFactory)
     return "policy" if is_policy else snakes.description(str(entrant))
-
-
-def request_decision(entrant: Entrant, board: Board, time_s: float) -> Decision:
-    """Return a snake's decision on ``board``.
-
-    Raises:
-        ValueError: If the snake returns no move or cannot play the position.
-    """
-    if entrant.is_remote:
-        decision = asyncio.run(
-            request_single_move(board.to_limited_api(), entrant.source, entrant.address_policy)
-        )
-    else:
-        strategy = entrant.make_strategy(board.game.seed)
-        try:
-            decision = snakes.to_decision(strategy(board.copy().limited(), time_s))
-        except (
-            BaseException
-        ) as error:  # A user's snake may raise any exception, including SystemExit.
-            raise ValueError(
-                f"{entrant.label} cannot play this position: {describe_exception(error)}"
-            ) from error
-    if decision.move not in MOVES:
-        reason = decision.reasons[0].rule if decision.reasons else format_value(decision.move)
-        raise ValueError(f"{entrant.label} returned no move ({reason})")
-    return decision
