@@ -18,8 +18,6 @@ from battlesnake_rl.mabs.exit.evaluation_fit import (
     Samples,
     _stack_indices,
     expected_scores,
-    label_with_td_lambda,
-    quantized_loss,
 )
 
 
@@ -48,7 +46,7 @@ def test_a_snake_that_died_before_the_turn_limit_has_lost() -> None:
     games = SelfPlayBatch(
         rows, np.zeros(5, np.int32), rows["seat"], np.array([[0, 0.5, 0.5]]), np.zeros(1, bool), 2
     )
-    assert (label_with_td_lambda(games, 1.0).target > 0).tolist() == [False, *[True] * 4]
+    assert (Samples.from_games(games, 1.0).target > 0).tolist() == [False, *[True] * 4]
 
 
 def made_up_samples(count: int, seed: int) -> Samples:
@@ -73,7 +71,7 @@ def test_a_fit_learns_and_whole_numbers_lose_little_of_it() -> None:
         those = _stack_indices(fresh.living) == number
         inputs = torch.from_numpy(fresh.inputs[those][:, : stack.first.in_features])
         in_floats[those] = stack(inputs.float() / 256).detach().numpy()
-    rounded = quantized_loss(model.to_evaluation({}), fresh)
+    rounded = fresh.quantized_loss(model.to_evaluation({}))
     assert max(after) < min(before)
     assert loss(in_floats, fresh) < 0.4 * loss(base, fresh) + 0.6 * loss(truth, fresh)
     assert rounded == pytest.approx(loss(in_floats, fresh), abs=0.003)

@@ -26,7 +26,7 @@ from battlesnake_rl.commands.train_command import main
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.exit import exit, exit_self_play
-from battlesnake_rl.mabs.exit.evaluation_fit import Samples, label_with_td_lambda
+from battlesnake_rl.mabs.exit.evaluation_fit import Samples
 from battlesnake_rl.mabs.exit.exit import EXIT, EXITConfig, _label_fragments
 from battlesnake_rl.mabs.exit.exit_self_play import ExitProgress, IterationStoppedError, SelfPlay
 from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
@@ -131,7 +131,7 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
         for seed in (1, 1000)
     )
     apart = _label_fragments([(0, one), (1, other)])
-    alone = np.concatenate([label_with_td_lambda(one).target, label_with_td_lambda(other).target])
+    alone = np.concatenate([Samples.from_games(one).target, Samples.from_games(other).target])
     assert (apart.target == alone).all()
     together = _label_fragments([(1, one), (1, other)])
     assert (together.target != alone).any()

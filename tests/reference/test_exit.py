@@ -26,7 +26,7 @@ from battlesnake_heuristics.search.self_play import (
     play_games,
 )
 from battlesnake_rl.mabs.exit import evaluation_fit, exit_self_play
-from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel, Samples, label_with_td_lambda
+from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel, Samples
 from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
 from reference import exit
 
@@ -54,7 +54,7 @@ def test_the_labels_are_those_of_the_fast_one(games: SelfPlayBatch) -> None:
     assert {2, 3, 4} <= set(games.rows["living"].tolist())
     assert set(games.finished.tolist()) == {True, False}
     inputs, living, label = exit.label_positions(games)
-    fast = label_with_td_lambda(games)
+    fast = Samples.from_games(games)
     np.testing.assert_array_equal(inputs, fast.inputs)
     np.testing.assert_array_equal(living, fast.living)
     np.testing.assert_allclose(label, fast.target, rtol=0, atol=1e-6)
@@ -67,7 +67,7 @@ def test_the_fit_is_that_of_the_fast_one(games: SelfPlayBatch) -> None:
     model, nets = EvaluationModel(), exit.create_networks()
     for stack, net in zip(model.stacks, nets, strict=True):
         net.load_state_dict(stack.state_dict())
-    fast = label_with_td_lambda(games)
+    fast = Samples.from_games(games)
     few = Samples(fast.inputs[:9000], fast.living[:9000], fast.target[:9000])
     # the second goes on from the first, and not all have positions enough in it
     for samples, epochs, rate in ((few, 3.0, 3e-3), (fast, 2.0, 1.5e-3)):

@@ -1,6 +1,6 @@
 """TD(lambda) labels of self-play games, and fits of the evaluation network.
 
-`label_with_td_lambda` labels positions of games of `battlesnake_heuristics.search.self_play`. The
+`Samples.from_games` labels positions of games of `battlesnake_heuristics.search.self_play`. The
 labels apply TD(lambda) to the values of the search. `EvaluationModel.fit` fits a float network.
 `EvaluationModel.to_evaluation` quantizes the network for the C code.
 """
@@ -69,6 +69,45 @@ class Samples(NamedTuple):
     target: NDArray[np.float32]
 
     @classmethod
+    def from_games(cls, games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> Samples:
+        """Label the searched positions of many games with TD(lambda).
+
+        A label is the weighted mean of the position's expected score and the label of the same
+        snake's next position. A random move ends this chain, because the search did not select the
+        move.
+
+        Args:
+            games: Games of players whose values have the same scale; `expected_scores` is
+                calibrated on these games.
+            td_lambda: Weight of the next position's label, in [0, 1].
+
+        Returns:
+            Samples ordered by game, seat and turn.
+        """
+        rows = games.rows
+        searched = rows["kind"] != ROW_RANDOM
+        rows, game = rows[searched], games.game[searched]
+        points = games.points[game, rows["seat"]]
+        # Eliminated snakes have no points, even in a game that reaches the turn limit.
+        decided = games.finished[game] | (points == 0)
+        scores = expected_scores(rows["value"], rows["living"], points)
+        order = np.lexsort((rows["turn"], rows["seat"], game))
+        key = game[order].astype(np.int64) * 16 + rows["seat"][order]
+        last = np.append(key[1:] != key[:-1], True)
+        ordered, kinds = scores[order], rows["kind"][order]
+        target = np.empty(len(order))
+        following = 0.0
+        ends = np.where(decided[order], points[order], ordered)
+        for i in range(len(order) - 1, -1, -1):
+            if last[i]:
+                following = ends[i]
+            if kinds[i] == ROW_SEARCHED_RANDOM:
+                following = ordered[i]
+            following = (1 - td_lambda) * ordered[i] + td_lambda * following
+            target[i] = following
+        return cls(rows["inputs"][order], rows["living"][order], target.astype(np.float32))
+
+    @classmethod
     def concatenate(cls, parts: Sequence[Samples]) -> Samples:
         """Return the samples of all ``parts``, in order."""
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
@@ -85,6 +124,19 @@ class Samples(NamedTuple):
         count = len(self.living)
         chosen = np.random.default_rng(seed).permutation(count)[: math.ceil(fraction * count)]
         return Samples._make(one[chosen] for one in self)
+
+    def quantized_loss(self, evaluation: Evaluation) -> float:
+        """Return the mean cross-entropy of the quantized network on these samples."""
+        total = 0.0
+        for living in np.unique(self.living):
+            those = self.living == living
+            inputs = np.ascontiguousarray(self.inputs[those])
+            values = _search.evaluate_batch(0, evaluation.network_bytes, inputs, int(living))
+            assert values is not None  # The portable kernel runs on every processor.
+            logits = np.frombuffer(values, np.int32) / _VALUE_PER_LOGIT
+            target = self.target[those]
+            total += float((np.logaddexp(0, logits) - target * logits).sum())
+        return total / len(self.target)
 
     def save(self, path: Path) -> None:
         """Write the samples to ``path`` atomically."""
@@ -142,44 +194,6 @@ def _fit_logistic_curve(value: Floats, won: Floats, steps: int = 20) -> tuple[fl
         step = np.linalg.solve(curve, gradient)
         beta += np.clip(step, -1, 1)
     return float(max(beta[0], 0.01)), float(beta[1])
-
-
-def label_with_td_lambda(games: SelfPlayBatch, td_lambda: float = TD_LAMBDA) -> Samples:
-    """Label the searched positions of many games with TD(lambda).
-
-    A label is the weighted mean of the position's expected score and the label of the same snake's
-    next position. A random move ends this chain, because the search did not select the move.
-
-    Args:
-        games: Games of players whose values have the same scale; `expected_scores` is calibrated on
-            these games.
-        td_lambda: Weight of the next position's label, in [0, 1].
-
-    Returns:
-        Samples ordered by game, seat and turn.
-    """
-    rows = games.rows
-    searched = rows["kind"] != ROW_RANDOM
-    rows, game = rows[searched], games.game[searched]
-    points = games.points[game, rows["seat"]]
-    # Eliminated snakes have no points, even in a game that reaches the turn limit.
-    decided = games.finished[game] | (points == 0)
-    scores = expected_scores(rows["value"], rows["living"], points)
-    order = np.lexsort((rows["turn"], rows["seat"], game))
-    key = game[order].astype(np.int64) * 16 + rows["seat"][order]
-    last = np.append(key[1:] != key[:-1], True)
-    ordered, kinds = scores[order], rows["kind"][order]
-    target = np.empty(len(order))
-    following = 0.0
-    ends = np.where(decided[order], points[order], ordered)
-    for i in range(len(order) - 1, -1, -1):
-        if last[i]:
-            following = ends[i]
-        if kinds[i] == ROW_SEARCHED_RANDOM:
-            following = ordered[i]
-        following = (1 - td_lambda) * ordered[i] + td_lambda * following
-        target[i] = following
-    return Samples(rows["inputs"][order], rows["living"][order], target.astype(np.float32))
 
 
 class _LayerStack(nn.Module):
@@ -320,17 +334,3 @@ class EvaluationModel:
 def _stack_indices(living: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return the index of the stack for each number of living snakes, int64 (M,)."""
     return np.clip(living.astype(np.int64), 2, 1 + STACKS) - 2
-
-
-def quantized_loss(evaluation: Evaluation, samples: Samples) -> float:
-    """Return the mean cross-entropy of the quantized network on ``samples``."""
-    total = 0.0
-    for living in np.unique(samples.living):
-        those = samples.living == living
-        inputs = np.ascontiguousarray(samples.inputs[those])
-        values = _search.evaluate_batch(0, evaluation.network_bytes, inputs, int(living))
-        assert values is not None  # The portable kernel runs on every processor.
-        logits = np.frombuffer(values, np.int32) / _VALUE_PER_LOGIT
-        target = samples.target[those]
-        total += float((np.logaddexp(0, logits) - target * logits).sum())
-    return total / len(samples.target)

@@ -37,8 +37,6 @@ from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
     Samples,
-    label_with_td_lambda,
-    quantized_loss,
 )
 from battlesnake_rl.mabs.exit.exit_self_play import (
     CPUS_PER_RUNNER,
@@ -134,7 +132,7 @@ def _label_fragments(fragments: Sequence[tuple[int, SelfPlayBatch]]) -> Samples:
     for champion, games in fragments:
         by_champion.setdefault(champion, []).append(games)
     return Samples.concatenate(
-        [label_with_td_lambda(SelfPlayBatch.concatenate(games)) for games in by_champion.values()]
+        [Samples.from_games(SelfPlayBatch.concatenate(games)) for games in by_champion.values()]
     )
 
 
@@ -180,7 +178,7 @@ class EXIT:
         self.progress.iterations += 1
         self.progress.cpu_seconds += time.process_time() - began
         candidate = self.model.to_evaluation(self._get_metadata())
-        rounded = quantized_loss(candidate, fresh)
+        rounded = fresh.quantized_loss(candidate)
         match = self._play_match(candidate)
         if match["promoted"]:
             self._promote(candidate)
