@@ -393,7 +393,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         kept = checkpoints.save(algorithm, tmp_path, facts)
     best, _ = policy_loader.load_score_fn(kept)
     np.testing.assert_allclose(best(boards), expected, rtol=1e-5)
-    last = policy_loader.as_score_fn(policy_loader.load_network(kept, last=True))
+    last = policy_loader.as_score_fn(policy_loader.PolicyCheckpoint(kept, last=True).load_network())
     assert not np.allclose(last(boards), expected, rtol=1e-5)
     metadata = {}
     for last_one in (False, True):
@@ -409,8 +409,9 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         assert again.ladder_evaluator.history == algorithm.ladder_evaluator.history
         assert again.train()["elo_best"] == 5000
         again.save_to_path(str(tmp_path / "again"))
+        strongest = policy_loader.PolicyCheckpoint(tmp_path / "again").load_best_weights()
         np.testing.assert_array_equal(
-            policy_loader.load_best_weights(tmp_path / "again")["advantage.weight"],  # type: ignore[index]
+            strongest["advantage.weight"],  # type: ignore[index]
             played["advantage.weight"],
         )
 
@@ -422,10 +423,10 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
         kept = checkpoints.save(algorithm, tmp_path, facts)
     np.savez(kept / "best.npz", strange=np.zeros(3))
     with pytest.raises(checkpoints.CheckpointError, match="weights"):
-        policy_loader.load_network(kept)
+        policy_loader.PolicyCheckpoint(kept).load_network()
     (kept / "best.npz").write_bytes(b"PK nonsense")
     with pytest.raises(checkpoints.CheckpointError, match="weights"):
-        policy_loader.load_network(kept)
+        policy_loader.PolicyCheckpoint(kept).load_network()
 
 
 @pytest.mark.slow
@@ -457,7 +458,7 @@ def test_the_other_algorithms_tell_theirs(
         algorithm.conclude(results)
         assert results["elo_cpu_minutes"] > 0
         algorithm.save_to_path(str(tmp_path / "kept"))
-        assert policy_loader.load_best_weights(tmp_path / "kept")
+        assert policy_loader.PolicyCheckpoint(tmp_path / "kept").load_best_weights()
 
 
 @pytest.mark.usefixtures("exact_clock")

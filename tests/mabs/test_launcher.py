@@ -27,7 +27,6 @@ from battlesnake_rl.commands import evaluate_command, runs_export_command, runs_
 from battlesnake_rl.commands.train_command import main
 from battlesnake_rl.mabs import checkpoint_export
 from battlesnake_rl.mabs.policy import policy_loader
-from battlesnake_rl.mabs.policy.policy_loader import load_network
 from battlesnake_rl.onnx_export import write_onnx
 from battlesnake_server.commands import arena_command
 from battlesnake_server.runs.run_view import RunView
@@ -139,7 +138,7 @@ def test_policy_equals_the_network(trained: Path) -> None:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
     checkpoint = trained / "checkpoints" / "checkpoint_000004"
-    network = load_network(checkpoint)
+    network = policy_loader.PolicyCheckpoint(checkpoint).load_network()
     (folder,) = checkpoint.glob("learner_group/learner/rl_module/default_policy")
     module = RLModule.from_checkpoint(str(folder.absolute()))
     weights = network.get_parameter("value.weight")

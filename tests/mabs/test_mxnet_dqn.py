@@ -175,7 +175,7 @@ def test_the_onnx_files_equal_the_networks_and_the_best_is_kept(
     baseline._policy_from_weights(baseline._get_export_weights())  # As for a sample game.
     baseline.save_to_path(str(tmp_path))
     for last, expected in ((False, best), (True, latest)):
-        path = policy_loader.find_onnx(tmp_path, last)
+        path = policy_loader.PolicyCheckpoint(tmp_path, last).onnx_file
         assert path is not None
         values = onnx_score_fn(path.read_bytes(), path)
         for count in (1, len(boards)):

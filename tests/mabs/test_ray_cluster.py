@@ -230,14 +230,14 @@ def check_curve(rows: list[dict[str, float]]) -> None:
 
 def check_resumes(cluster: Cluster) -> None:
     """The last checkpoint is whole; training goes on from it on what is left of the cluster."""
-    from battlesnake_rl.mabs.policy.policy_loader import load_network
+    from battlesnake_rl.mabs.policy.policy_loader import PolicyCheckpoint
 
     before = cluster.curve()
     folder = cluster.trainer.folder / "checkpoints"
     last = folder / f"checkpoint_{len(before):06d}"
     assert checkpoints.newest_checkpoint(folder) == last
     assert checkpoints.read_metadata(last)["env_steps"] == before[-1]["env_steps"]
-    load_network(last)
+    PolicyCheckpoint(last).load_network()
     # With a node less there is room for a runner less.
     cluster.train(APEX_SETTINGS, num_iters=len(before) + 2, num_env_runners=RUNNERS - 1)
     assert cluster.trainer.wait(PATIENCE) == 0, cluster.trainer.log

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,8 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
 def test_a_given_network_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_start, "find_policy", lambda path: path)
     found = {"network": {"network": "other.py:Net"}}
-    monkeypatch.setattr(warm_start, "policy_identity", lambda path: found)
+    checkpoint = SimpleNamespace(identity=found)
+    monkeypatch.setattr(warm_start, "PolicyCheckpoint", lambda path: checkpoint)
     for given in ({}, {"network": "mine.py:Net"}):
         config: Any = algorithms.configure("PPO", GAMES)
         config.rl_module(model_config=config.model_config | given)

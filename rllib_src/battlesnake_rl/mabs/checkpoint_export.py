@@ -12,15 +12,9 @@ import onnx
 
 from battlesnake_gym import policy_file
 from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector_env
-from battlesnake_rl.mabs.policy.policy_loader import (
-    as_score_fn,
-    find_onnx,
-    load_network,
-    policy_identity,
-)
+from battlesnake_rl.mabs.policy.policy_loader import PolicyCheckpoint, as_score_fn
 from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 from battlesnake_rl.onnx_export import NUM_CHECK_GAMES, check_in_games, write_onnx
-from sagemaker_rl.runs import checkpoints
 
 
 def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Path:
@@ -34,19 +28,19 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
     Returns:
         ``target``.
     """
-    checkpoint_metadata = checkpoints.read_metadata(checkpoint)
-    identity, env_config = policy_identity(checkpoint), checkpoint_metadata["env_config"]
+    policy = PolicyCheckpoint(checkpoint, last)
+    identity, env_config = policy.identity, policy.metadata["env_config"]
     history = StrengthHistory.load(checkpoint)
     strongest = None if last or history.best is None else history.measurements[history.best]
 
     def write(path: Path) -> dict[str, Any]:
         """Write and check the ONNX file; return the metadata of the policy."""
-        if (stored := find_onnx(checkpoint, last)) is not None:
+        if (stored := policy.onnx_file) is not None:
             shutil.copy(stored, path)
             model = onnx.load(path)
             versions = {model.producer_name: model.producer_version, "onnx": version("onnx")}
         else:
-            network = load_network(checkpoint, last)
+            network = policy.load_network()
             write_onnx(network, identity["observation_shape"], path)
             check_in_games(path, as_score_fn(network), make_vector_env(NUM_CHECK_GAMES, env_config))
             versions = {name: version(name) for name in ("ray", "torch", "onnx")}
@@ -55,7 +49,7 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
             "board_sizes": board_sizes(env_config),
             "training": {
                 "algorithm": identity["algorithm"],
-                **{key: value for key, value in checkpoint_metadata.items() if key != "identity"},
+                **{key: value for key, value in policy.metadata.items() if key != "identity"},
             },
             "strength": None if strongest is None else asdict(strongest),
             "versions": {"battlesnake-gym": version("battlesnake-gym"), **versions},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
 from sagemaker_rl.job.process_environment import limit_torch_threads
-from sagemaker_rl.runs import checkpoints, divergence
+from sagemaker_rl.runs import divergence
 
 
 class LadderPlayer:
@@ -91,10 +90,7 @@ class LadderEvaluationMixin(LadderPlayer, Algorithm):  # type: ignore[misc]
 
     def _load_starting_weights(self, path: Path) -> None:
         """Load the weights of the policy at ``path`` into the learners and env runners."""
-        begin = functools.partial(
-            warm_start.load_into_learner, weights=warm_start.load_policy_weights(path), path=path
-        )
-        checkpoints.call_learners(self.learner_group, begin)
+        warm_start.load_into_learners(self.learner_group, path)
         self.env_runner_group.sync_weights(
             from_worker_or_learner_group=self.learner_group, inference_only=True
         )

@@ -6,6 +6,7 @@ The policies are exported files or checkpoints.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,19 +65,11 @@ def load_score_fn(path: Path) -> tuple[ScoreFn, dict[str, Any]]:
                 f"{path.stem}.json has no training.env_config; export the policy again"
             )
         return onnx_score_fn(model, path), env_config
-    env_config = checkpoints.read_metadata(path)["env_config"]
-    if (onnx := find_onnx(path)) is not None:
+    checkpoint = PolicyCheckpoint(path)
+    env_config = checkpoint.metadata["env_config"]
+    if (onnx := checkpoint.onnx_file) is not None:
         return onnx_score_fn(onnx.read_bytes(), onnx), env_config
-    return as_score_fn(load_network(path)), env_config
-
-
-def find_onnx(checkpoint: Path, last: bool = False) -> Path | None:
-    """Return the ONNX file in a checkpoint, or None if its network is a torch network.
-
-    See `load_network` for the arguments.
-    """
-    names = (LATEST_ONNX_FILE,) if last else (BEST_ONNX_FILE, LATEST_ONNX_FILE)
-    return next((checkpoint / name for name in names if (checkpoint / name).is_file()), None)
+    return as_score_fn(checkpoint.load_network()), env_config
 
 
 def find_policy(path: Path) -> Path:
@@ -127,40 +120,6 @@ def greedy_policy(values: ScoreFn) -> ActFn:
     return RecurrentPolicy(act, values.state_size) if isinstance(values, RecurrentPolicy) else act
 
 
-def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
-    """Load a checkpoint's network.
-
-    The network maps uint8 (B, C, H, W) to scores, float32 (B, 4). Higher scores are better. The
-    checkpoint's metadata determines the network. The function unpickles only the weights of the
-    checkpoint.
-
-    Args:
-        checkpoint: Directory of the checkpoint.
-        last: Whether to load the latest weights instead of the weights with the highest Elo. If the
-            run had no ladder evaluation, the function always loads the latest weights.
-
-    Raises:
-        CheckpointError: If the weights are missing, contain objects other than numbers, or do not
-            fit the checkpoint's metadata.
-    """
-    limit_torch_threads()
-    identity = policy_identity(checkpoint)
-    try:
-        weights = None if last else load_best_weights(checkpoint)
-        if weights is None:
-            weights = inference_weights(_load_module_state(checkpoint))
-        return build_network(
-            weights, identity["observation_shape"], len(identity["actions"]), identity["network"]
-        )
-    except CheckpointError:
-        raise
-    except (OSError, RuntimeError, TypeError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"the weights in {checkpoint} do not fit its "
-            f"{checkpoints.CHECKPOINT_METADATA_FILE}: {error}"
-        ) from error
-
-
 def inference_weights(module: Mapping[str, Any]) -> Weights:
     """Return copies of the arrays of a module's network for inference.
 
@@ -176,15 +135,6 @@ def inference_weights(module: Mapping[str, Any]) -> Weights:
         for name, array in module.items()
         if name.startswith(prefix)
     }
-
-
-def load_value_head(checkpoint: Path) -> Weights:
-    """Load the arrays of an actor-critic's value head.
-
-    For other modules, the result is empty.
-    """
-    weights = _load_module_state(checkpoint)
-    return {name: np.array(one) for name, one in weights.items() if name.startswith("value.")}
 
 
 def build_network(
@@ -206,51 +156,108 @@ def build_network(
     return network.eval()
 
 
-def load_best_weights(checkpoint: Path) -> Weights | None:
-    """Load the strongest weights of a run.
+class PolicyCheckpoint:
+    """Checkpoint with a trained policy.
 
-    If the run had no ladder evaluation, the function returns None.
+    Args:
+        path: Directory of the checkpoint.
+        last: Whether to load the latest weights instead of the weights with the highest Elo. If the
+            run had no ladder evaluation, the latest weights are always loaded.
     """
-    path = checkpoint / BEST_WEIGHTS_FILE
-    if not path.is_file():
-        return None
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
 
+    def __init__(self, path: Path, last: bool = False) -> None:
+        self.path = path
+        self._last = last
 
-def policy_identity(checkpoint: Path) -> dict[str, Any]:
-    """Return the settings in a checkpoint that determine which weights fit.
+    @functools.cached_property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata of the checkpoint (`checkpoints.read_metadata`)."""
+        return checkpoints.read_metadata(self.path)
 
-    Raises:
-        CheckpointError: If the checkpoint contains no policy.
-    """
-    identity: dict[str, Any] = checkpoints.read_metadata(checkpoint)["identity"]
-    if "observation_shape" not in identity:
-        raise CheckpointError(
-            f"{checkpoint} contains no policy: {identity['algorithm']} trains an evaluation for "
-            "the search; use the run's model/champion.evaluation"
-        )
-    return identity
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Settings that determine which weights fit.
 
+        Raises:
+            CheckpointError: If the checkpoint contains no policy.
+        """
+        identity: dict[str, Any] = self.metadata["identity"]
+        if "observation_shape" not in identity:
+            raise CheckpointError(
+                f"{self.path} contains no policy: {identity['algorithm']} trains an evaluation for "
+                "the search; use the run's model/champion.evaluation"
+            )
+        return identity
 
-def _load_module_state(checkpoint: Path) -> dict[str, Any]:
-    """Load the arrays of the trained module.
+    @property
+    def onnx_file(self) -> Path | None:
+        """Path of the ONNX file, or None if the network is a torch network."""
+        names = (LATEST_ONNX_FILE,) if self._last else (BEST_ONNX_FILE, LATEST_ONNX_FILE)
+        return next((self.path / name for name in names if (self.path / name).is_file()), None)
 
-    If the checkpoint contains several modules, the function loads the first module in alphabetical
-    order.
+    def load_network(self) -> nn.Module:
+        """Load the network.
 
-    Raises:
-        CheckpointError: If the checkpoint contains no module, or if the arrays have no names.
-    """
-    from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
+        The network maps uint8 (B, C, H, W) to scores, float32 (B, 4). Higher scores are better. The
+        metadata determines the network. The method unpickles only the weights.
 
-    modules = checkpoint / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE
-    folders = sorted(path for path in modules.glob("*") if path.is_dir())
-    if not folders:
-        raise CheckpointError(
-            f"{checkpoint} has no torch network, so start_from cannot use it; omit start_from"
-        )
-    weights = checkpoints.load_numeric_pickle(folders[0] / "module_state.pkl")
-    if not isinstance(weights, dict):
-        raise CheckpointError(f"{folders[0]} contains no named weights")
-    return weights
+        Raises:
+            CheckpointError: If the weights are missing, contain objects other than numbers, or do
+                not fit the metadata.
+        """
+        limit_torch_threads()
+        identity = self.identity
+        try:
+            weights = None if self._last else self.load_best_weights()
+            if weights is None:
+                weights = inference_weights(self._load_module_state())
+            actions, trunk = len(identity["actions"]), identity["network"]
+            return build_network(weights, identity["observation_shape"], actions, trunk)
+        except CheckpointError:
+            raise
+        except (OSError, RuntimeError, TypeError, ValueError, KeyError) as error:
+            raise CheckpointError(
+                f"the weights in {self.path} do not fit its "
+                f"{checkpoints.CHECKPOINT_METADATA_FILE}: {error}"
+            ) from error
+
+    def load_value_head(self) -> Weights:
+        """Load the arrays of an actor-critic's value head.
+
+        For other modules, the result is empty.
+        """
+        weights = self._load_module_state()
+        return {name: np.array(one) for name, one in weights.items() if name.startswith("value.")}
+
+    def load_best_weights(self) -> Weights | None:
+        """Load the strongest weights of a run.
+
+        If the run had no ladder evaluation, the method returns None.
+        """
+        path = self.path / BEST_WEIGHTS_FILE
+        if not path.is_file():
+            return None
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+
+    def _load_module_state(self) -> dict[str, Any]:
+        """Load the arrays of the trained module.
+
+        If the checkpoint contains several modules, the method loads the first module in
+        alphabetical order.
+
+        Raises:
+            CheckpointError: If the checkpoint contains no module, or if the arrays have no names.
+        """
+        from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
+
+        modules = self.path / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE
+        folders = sorted(path for path in modules.glob("*") if path.is_dir())
+        if not folders:
+            raise CheckpointError(
+                f"{self.path} has no torch network, so start_from cannot use it; omit start_from"
+            )
+        weights = checkpoints.load_numeric_pickle(folders[0] / "module_state.pkl")
+        if not isinstance(weights, dict):
+            raise CheckpointError(f"{folders[0]} contains no named weights")
+        return weights

@@ -6,6 +6,7 @@ start from scratch. Board, rewards, opponents and settings may therefore differ.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,8 @@ from torch import nn
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.env.vector import VectorBattlesnake
-from battlesnake_rl.mabs.policy.policy_loader import (
-    Weights,
-    find_policy,
-    load_network,
-    load_value_head,
-    policy_identity,
-)
+from battlesnake_rl.mabs.policy.policy_loader import PolicyCheckpoint, Weights, find_policy
+from sagemaker_rl.runs.checkpoints import call_learners
 
 _Q_TO_LOGIT_SCALE = 20.0
 """Factor from Q-values to logits when a Q-network initializes a policy head."""
@@ -50,7 +46,7 @@ def apply_start_from(config: AlgorithmConfig, path: str | None) -> None:
     found = find_policy(Path(path)).absolute()
     config.start_from = str(found)
     if found.suffix != ".onnx":
-        settings = policy_identity(found)["network"]
+        settings = PolicyCheckpoint(found).identity["network"]
         if "gru_size" in settings and "gru_size" not in config.model_config:
             raise ValueError(
                 f"start_from: {path} has a recurrent network; only RECURRENT_PPO can start from it"
@@ -65,7 +61,8 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
     Raises:
         ValueError: If the policy does not fit; the message names the difference.
     """
-    policy = policy_file.read(path)[1] if path.suffix == ".onnx" else policy_identity(path)
+    is_onnx = path.suffix == ".onnx"
+    policy = policy_file.read(path)[1] if is_onnx else PolicyCheckpoint(path).identity
     seen, shown = policy["observation"], environment.observation.to_dict()
     if seen != shown:
         key = next(key for key in seen | shown if seen.get(key) != shown.get(key))
@@ -84,8 +81,9 @@ def load_policy_weights(path: Path) -> Weights:
     latest value head, if a value head exists.
     """
     if path.suffix != ".onnx":
-        network = {name: one.numpy() for name, one in load_network(path).state_dict().items()}
-        return load_value_head(path) | network
+        checkpoint = PolicyCheckpoint(path)
+        network = checkpoint.load_network().state_dict()
+        return checkpoint.load_value_head() | {name: one.numpy() for name, one in network.items()}
     import onnx
     from onnx import numpy_helper
 
@@ -120,7 +118,17 @@ def load_into_network(network: nn.Module, weights: Weights, path: Path) -> None:
     network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
 
 
-def load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
+def load_into_learners(group: Any, path: Path) -> None:
+    """Load the policy in ``path`` into all learners of RLlib's learner group.
+
+    Raises:
+        ValueError: If the weights do not fit a module.
+    """
+    weights = load_policy_weights(path)
+    call_learners(group, functools.partial(_load_into_learner, weights=weights, path=path))
+
+
+def _load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
     """Load ``weights`` into all modules and target networks of an RLlib learner.
 
     Raises:

@@ -27,7 +27,7 @@ from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import GAME_OVERHEAD_S, Ladder, Placement, PlacementRun
 from battlesnake_heuristics.rating.sprt import EloEstimate
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
-from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, Weights, load_best_weights
+from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, PolicyCheckpoint, Weights
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 
 _MAX_RUNG_CPU_S = 0.4
@@ -382,7 +382,7 @@ class LadderEvaluator:
     def restore(self, directory: Path) -> None:
         """Restore the history and the best weights of a checkpoint."""
         self.history = StrengthHistory.load(directory)
-        self.best_weights = load_best_weights(directory)
+        self.best_weights = PolicyCheckpoint(directory).load_best_weights()
         if self.best_weights is None:
             self.history.best = None
         self._trained_before = self.history.training_seconds
