@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -227,6 +228,12 @@ def test_rules_alone_overrule_a_policy(
     only = "left" if plain(1)(board).move != "left" else "right"
     rules.write_text(ONLY.format(only))
     assert snakes.make(str(make(rules, "--policy", "shipped")))(board).move == only
+
+
+def test_a_run_directory_is_packed_as_its_policy(tmp_path: Path, make: Callable[..., Path]) -> None:
+    shutil.copytree(DEFAULT_POLICY_PATH.parent, tmp_path / "first" / "model")
+    packed = Bundle.load(make("--policy", tmp_path / "first"))
+    assert packed.files["policy.onnx"] == DEFAULT_POLICY_PATH.read_bytes()
 
 
 def test_a_debugger_sees_the_rules() -> None:
