@@ -46,6 +46,9 @@ _NEXT_PAST_SELF_KEY = "next_past_self"
 HEALTH_CHECK_INTERVAL_S = 5.0
 """Minimum seconds between two health checks while an env runner is lost."""
 
+_PAST_RESULTS_TIMEOUT_S = 10.0
+"""Seconds that a checkpoint waits for the results of env runners, which may be lost."""
+
 _PAST_SELF_INTERVAL_STEPS = 50_000
 """Env steps between two past selves, if past selves are among the opponents."""
 
@@ -375,10 +378,13 @@ class BatchedAlgorithm(LadderEvaluationMixin, TrainingLoop):
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return RLlib's state and the state of this training loop."""
         # RLlib stores the state of the local env runner, which may play no games.
-        others = self.env_runner_group.foreach_env_runner(
-            lambda runner: runner.past_selves.results(), local_env_runner=False
-        )
-        self.env_runner.past_selves.set_mean_results(others)
+        if PAST_SELF in self.config.env_config.get("opponents", {}):
+            others = self.env_runner_group.foreach_env_runner(
+                lambda runner: runner.past_selves.results(),
+                local_env_runner=False,
+                timeout_seconds=_PAST_RESULTS_TIMEOUT_S,
+            )
+            self.env_runner.past_selves.set_mean_results(others)
         state: dict[str, Any] = super().get_state(*args, **kwargs)
         state[_RECENT_GAMES_KEY] = list(self._recent_games.iterations)
         state[_NEXT_PAST_SELF_KEY] = self._next_past_self_step
