@@ -18,7 +18,7 @@ from typing import IO, Any, NoReturn, TypeVar
 
 from battlesnake_gym.common.standard_streams import STDOUT_NAME
 from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
-from battlesnake_gym.common.untrusted_text import replace_unsafe
+from battlesnake_gym.common.untrusted_text import path_text, replace_unsafe
 
 MAX_LINE_CHARS = 200
 """Maximum length of an error message, in characters."""
@@ -314,6 +314,8 @@ def output_dir(text: str) -> Path:
     existing = _nearest_existing_path(path)
     if not existing.is_dir():
         raise argparse.ArgumentTypeError(f"must be a directory, got the file {existing}")
+    if path_text(path) != str(path):  # A database cannot store it.
+        raise argparse.ArgumentTypeError(f"must be printable UTF-8, got {path_text(path)}")
     return path
 
 

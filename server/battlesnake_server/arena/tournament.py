@@ -28,6 +28,7 @@ from battlesnake_gym.boards.json_fields import format_value
 from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.common.signals import mask_signal
+from battlesnake_gym.common.untrusted_text import replace_unsafe
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import MOVES
@@ -256,7 +257,7 @@ def parse_entrants(
     snakes: Sequence[str],
     address_policy: AddressPolicy = AddressPolicy(),  # noqa: B008
 ) -> list[Entrant]:
-    """Parse the snakes of a tournament.
+    r"""Parse the snakes of a tournament.
 
     The default label is the text of the snake. A number is appended to a duplicate label.
 
@@ -268,10 +269,12 @@ def parse_entrants(
     ['random', 'mine', 'random (2)']
     >>> [entrant.label for entrant in parse_entrants(["a (2)=hungry", "a=random", "a=center"])]
     ['a (2)', 'a', 'a (3)']
+    >>> parse_entrants(["caf\udce9.py"])[0].label
+    'caf�.py'
     """
     found: dict[str, Entrant] = {}
     for entrant in map(Entrant.parse, snakes):
-        label = entrant.label or str(entrant)
+        label = replace_unsafe(entrant.label or str(entrant))
         labels = itertools.chain([label], (f"{label} ({number})" for number in itertools.count(2)))
         unused = next(one for one in labels if one not in found)
         addresses = address_policy.with_typed_address(entrant.source)
