@@ -24,7 +24,7 @@ from battlesnake_gym.common.command_line import Parser, add_view_radius_option, 
 from battlesnake_server.address_policy import open_listener, parse_host, url_host
 from battlesnake_server.live.app import DEFAULT_CONFIG, create_app, from_environment
 from battlesnake_server.live.gunicorn_worker import AsyncGunicornWorker
-from battlesnake_server.live.log_rate_limit import configure_rate_limited_logging
+from battlesnake_server.live.log_rate_limit import RateLimitFilter
 from battlesnake_server.strategy_loader import SAFE_FILTER_NAMES
 
 _NUM_INSTANT_THREADS = 8
@@ -188,7 +188,9 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
 
         A network that is loaded before the fork would not work in the worker process.
         """
-        configure_rate_limited_logging()
+        handler = logging.StreamHandler()
+        handler.addFilter(RateLimitFilter())
+        logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
         app = self._make_app()
         # All loaded objects stay alive. Garbage collection of these objects would only delay
         # responses.

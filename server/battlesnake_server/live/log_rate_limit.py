@@ -41,13 +41,3 @@ class RateLimitFilter(logging.Filter):
             record.msg = f"({self._num_dropped} lines dropped) {record.msg}"
             self._num_dropped = 0
         return True
-
-
-def configure_rate_limited_logging() -> None:
-    """Log warnings and errors to standard error, with a rate limit.
-
-    A log line contains only the message, as in Python's default format.
-    """
-    handler = logging.StreamHandler()
-    handler.addFilter(RateLimitFilter())
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
