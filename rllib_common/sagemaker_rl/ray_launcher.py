@@ -253,7 +253,7 @@ class SageMakerRayLauncher:
         def name_as_given(message: str) -> str:
             """Return an error message with the name or the option that the user gave."""
             flags = {name.replace("-", "_") for name in typed}
-            message = hyperparameters.restore_name(message, settings_class, [*given, *flags])
+            message = settings_class.restore_name(message, [*given, *flags])
             return _name_flag(message, flags)
 
         words = sys.argv[1:] if argv is None else argv
@@ -263,7 +263,12 @@ class SageMakerRayLauncher:
         parser = launcher.parser(prog)
         arguments, rest = parser.parse_known_args([word for word in words if word not in asks])
         try:
-            typed = _read_typed(arguments, rest)
+            typed |= {
+                name.removeprefix("hyperparameter."): value
+                for name, value in vars(arguments).items()
+                if name.startswith("hyperparameter.")
+            }
+            typed |= dict(arguments.hyperparameter) | hyperparameters.read_options(rest)
             given = {**hyperparameters.read_sm_hps(os.environ), **typed}
             if asks:
                 launcher.parser(prog, given).parse_args(asks[:1])
@@ -273,8 +278,8 @@ class SageMakerRayLauncher:
                 parser.reject_given(arguments, ["trust_checkpoint"], "with --no-resume")
             chosen = cls.hyperparameters_class.complete(given)
             settings_class = chosen.hyperparameters_class
-            settings, overrides = hyperparameters.fill(
-                chosen.hyperparameters_class, given, chosen.presets, chosen.unknown_name, typed
+            settings, overrides = settings_class.fill(
+                given, chosen.presets, chosen.unknown_name, typed
             )
             _check_stop_condition(settings)
             _check_overrides(settings, overrides)
@@ -293,9 +298,7 @@ class SageMakerRayLauncher:
         return Launch(
             launcher=launcher,
             settings=settings,
-            given=hyperparameters.given_fields(
-                chosen.hyperparameters_class, [*chosen.presets, *given]
-            ),
+            given=settings_class.given_fields([*chosen.presets, *given]),
             overrides=overrides,
             options=arguments,
             membership=membership,
@@ -336,23 +339,8 @@ class SageMakerRayLauncher:
         add("--autoscale-timeout", type=positive, metavar="MINUTES", help="request enough "
             "CPUs from the cluster's autoscaler and wait up to MINUTES; needs --ray-address and "
             "--num-env-runners")  # fmt: skip
-        hyperparameters.add_options(parser, chosen.hyperparameters_class, chosen.presets)
+        chosen.hyperparameters_class.add_options(parser, chosen.presets)
         return parser
-
-
-def _read_typed(arguments: argparse.Namespace, rest: list[str]) -> dict[str, Any]:
-    """Return the hyperparameters of the command line, by name.
-
-    Args:
-        arguments: Parsed options.
-        rest: Options that the parser does not define.
-    """
-    flags = {
-        name.removeprefix("hyperparameter."): value
-        for name, value in vars(arguments).items()
-        if name.startswith("hyperparameter.")
-    }
-    return flags | dict(arguments.hyperparameter) | hyperparameters.read_options(rest)
 
 
 def _check_name(name: str | None) -> None:

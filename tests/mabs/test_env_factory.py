@@ -34,7 +34,7 @@ def launched(**options: Any) -> dict[str, Any]:
             name = f"rl.training.config.env_config.{field}"
         given[name] = value
     cls = _hyperparameters_for(DQNSettings)
-    plain, rest = hyperparameters.fill(cls, given)
+    plain, rest = cls.fill(given)
     config: Any = BattlesnakeLauncher().get_experiment_config(plain)
     hyperparameters.apply_overrides(config, rest)
     env_config: dict[str, Any] = config.env_config

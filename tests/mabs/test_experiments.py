@@ -28,7 +28,7 @@ def configured(*arguments: str) -> tuple[str, Any]:
     """The run's name and what the command would train, without training it."""
     given: dict[str, Any] = {**hyperparameters.read_options(arguments)}
     chosen = BattlesnakeHyperparameters.complete(given)
-    plain, overrides = hyperparameters.fill(chosen.hyperparameters_class, given, chosen.presets)
+    plain, overrides = chosen.hyperparameters_class.fill(given, chosen.presets)
     config: Any = BattlesnakeLauncher().get_experiment_config(plain)
     hyperparameters.apply_overrides(config, overrides)
     return plain.run_name, config

@@ -13,8 +13,6 @@ from sagemaker_rl.job.hyperparameters import (
     CheckedFields,
     HyperparameterError,
     _resolve_overrides,
-    add_options,
-    fill,
     hyperparameter,
     read_options,
     read_sm_hps,
@@ -53,7 +51,7 @@ CONFIG: dict[str, Any] = {
 
 def read(argv: list[str], sm_hps: dict[str, Any] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_options(parser, Wanted)
+    Wanted.add_options(parser)
     arguments, rest = parser.parse_known_args(argv)
     typed = {
         name.removeprefix("hyperparameter."): value
@@ -69,7 +67,7 @@ def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
         ["--num-agents", "5", "--rl.training.config.gamma=1.0"],
         {"num_agents": "3", "rl.training.config.lr": "5e-5", "name": "snake", "masked": "false"},
     )
-    plain, overrides = fill(Wanted, values)
+    plain, overrides = Wanted.fill(values)
     assert isinstance(overrides["gamma"], float)
     assert plain == Wanted(num_agents=5, name="snake", masked=False)
     assert overrides == {"lr": 5e-5, "gamma": 1.0}
@@ -78,10 +76,10 @@ def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
 def test_an_option_overrides_sm_hps_under_every_name() -> None:
     given = {"num_snakes": "2", "rl.training.config.lr": 5e-5, "num_agents": "3"}
     for option, snakes in (("num_agents", 3), ("num_snakes", 2)):
-        filled, overrides = fill(Renamed, given, options=[option])
+        filled, overrides = Renamed.fill(given, options=[option])
         assert (filled.num_snakes, filled.lr, overrides) == (snakes, 5e-5, {})
     with pytest.raises(HyperparameterError, match=r"num_agents .*num_snakes"):
-        fill(Renamed, given)
+        Renamed.fill(given)
 
 
 def test_values_that_sagemaker_itself_adds_are_left_out() -> None:
@@ -105,21 +103,21 @@ def test_numbers_that_are_not_finite_are_refused(name: str, value: str, text: st
         text = text if value == "{}" else f'"{text}"'  # not JSON, so it is a string
     given = read([f"--hyperparameter={name}={value.format(text)}"])
     with pytest.raises(HyperparameterError, match=f"{re.escape(name)} .*finite"):
-        fill(Wanted, given)
+        Wanted.fill(given)
 
 
 def test_infinity_disables_a_limit_of_rllib() -> None:
     given = {"rl.training.config.vf_clip_param": float("inf")}
-    assert fill(Wanted, given)[1] == {"vf_clip_param": float("inf")}
+    assert Wanted.fill(given)[1] == {"vf_clip_param": float("inf")}
     with pytest.raises(HyperparameterError, match="finite"):
-        fill(Wanted, {"rl.training.config.vf_clip_param": float("nan")})
+        Wanted.fill({"rl.training.config.vf_clip_param": float("nan")})
 
 
 def test_sagemakers_spelling_of_flags() -> None:
     values = read(["--num_agents", "7", "--rl.training.config.lr", "1e-4"])
-    assert fill(Wanted, values) == (Wanted(num_agents=7), {"lr": 1e-4})
+    assert Wanted.fill(values) == (Wanted(num_agents=7), {"lr": 1e-4})
     values = read(["--hyperparameter", "rl.training.config.epsilon=[[0, 0.1]]"])
-    assert fill(Wanted, values)[1] == {"epsilon": [[0, 0.1]]}
+    assert Wanted.fill(values)[1] == {"epsilon": [[0, 0.1]]}
 
 
 @pytest.mark.parametrize(
@@ -135,12 +133,12 @@ def test_sagemakers_spelling_of_flags() -> None:
 )
 def test_mistakes_in_plain_names(values: dict[str, Any], message: str) -> None:
     with pytest.raises(HyperparameterError) as error:
-        fill(Wanted, values)
+        Wanted.fill(values)
     assert re.search(message, str(error.value))
 
 
 def test_whole_numbers_become_what_is_wanted() -> None:
-    plain, _ = fill(Wanted, {"gamma": 1, "num_agents": 4.0})
+    plain, _ = Wanted.fill({"gamma": 1, "num_agents": 4.0})
     assert (plain.gamma, type(plain.gamma)) == (1.0, float)
     assert (plain.num_agents, type(plain.num_agents)) == (4, int)
 
@@ -239,12 +237,11 @@ def test_an_error_names_the_field_as_given_its_value_and_its_default(
     given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(HyperparameterError, match=message):
-        fill(Renamed, given)
+        Renamed.fill(given)
 
 
 def test_a_setting_is_given_by_its_name_or_by_that_of_rllib() -> None:
-    settings, overrides = fill(
-        Renamed,
+    settings, overrides = Renamed.fill(
         {"rl.training.config.replay_buffer_config.capacity": 5, "lr": "[[0, 1], [1, 0.5]]"},
         {"batch-size": 3, "rl.training.config.lr": 7, "rl.training.config.tau": 1},
     )

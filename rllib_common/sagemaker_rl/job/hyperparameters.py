@@ -24,7 +24,7 @@ import traceback
 import types
 import typing
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from battlesnake_gym.common.suggestions import nearest_name
 
@@ -71,7 +71,6 @@ _SERVICE_PREFIXES = ("sagemaker_", "_tuning_objective_metric")
 ``sagemaker-training`` removes these hyperparameters; the start scripts of SDK 3 do not.
 """
 
-_SettingsT = TypeVar("_SettingsT")
 
 _BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (
     ("minimum", "at least", operator.ge),
@@ -130,28 +129,7 @@ def target_of(field: dataclasses.Field[Any]) -> str:
     return str(field.metadata["target"] or field.name)
 
 
-def field_names(cls: type[Any]) -> dict[str, str]:
-    """Return the name of the field for each name that sets a field of the dataclass ``cls``.
-
-    The names are names of fields and aliases. A `setting` also has these names with
-    `CONFIG_PREFIX`, and the name of its field of RLlib's configuration.
-    """
-    names: dict[str, str] = {}
-    for field in dataclasses.fields(cls):
-        accepted = {field.name, *field.metadata["aliases"]}
-        if field.metadata["target"] is not None:
-            accepted |= {CONFIG_PREFIX + name for name in (*accepted, target_of(field))}
-        names |= dict.fromkeys(accepted, field.name)
-    return names
-
-
-def given_fields(cls: type[Any], given: Iterable[str]) -> list[str]:
-    """Return the names of the fields of ``cls`` that the names in ``given`` set."""
-    names = field_names(cls)
-    found = (names.get(name) or names.get(name.replace("-", "_")) for name in given)
-    return list(dict.fromkeys(name for name in found if name))
-
-
+@dataclasses.dataclass(frozen=True)
 class CheckedFields:
     """Base of dataclasses whose fields `hyperparameter` and `setting` made.
 
@@ -160,7 +138,7 @@ class CheckedFields:
 
     def __post_init__(self) -> None:
         kinds = typing.get_type_hints(type(self))
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             name, kind = field.name.rstrip("_"), kinds[field.name]
             try:
                 _check_finite(name, getattr(self, field.name))
@@ -174,6 +152,140 @@ class CheckedFields:
                     f"{error}; the default is {field.metadata['default']}"
                 ) from None
             object.__setattr__(self, field.name, value)
+
+    @classmethod
+    def field_names(cls) -> dict[str, str]:
+        """Return the name of the field for each name that sets a field.
+
+        The names are names of fields and aliases. A `setting` also has these names with
+        `CONFIG_PREFIX`, and the name of its field of RLlib's configuration.
+        """
+        names: dict[str, str] = {}
+        for field in dataclasses.fields(cls):
+            accepted = {field.name, *field.metadata["aliases"]}
+            if field.metadata["target"] is not None:
+                accepted |= {CONFIG_PREFIX + name for name in (*accepted, target_of(field))}
+            names |= dict.fromkeys(accepted, field.name)
+        return names
+
+    @classmethod
+    def given_fields(cls, given: Iterable[str]) -> list[str]:
+        """Return the names of the fields that the names in ``given`` set."""
+        names = cls.field_names()
+        found = (names.get(name) or names.get(name.replace("-", "_")) for name in given)
+        return list(dict.fromkeys(name for name in found if name))
+
+    @classmethod
+    def add_options(
+        cls, parser: argparse.ArgumentParser, presets: Mapping[str, Any] | None = None
+    ) -> None:
+        """Add a command-line option for every field.
+
+        Option names contain dashes or underscores; SageMaker's arguments contain underscores.
+
+        Args:
+            parser: Parser to extend.
+            presets: Defaults of an experiment, keyed by name.
+        """
+        group = parser.add_argument_group(
+            "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
+        )
+        names = cls.field_names()
+        defaults = {names.get(name, name): value for name, value in (presets or {}).items()}
+        for field in dataclasses.fields(cls):
+            default = defaults.get(field.name, field.metadata["default"])
+            text = field.metadata["help"].replace("%", "%%")
+            if default is not None and default is not False:
+                shown = default if isinstance(default, str) else json.dumps(default)
+                text = f"{text} (default: {shown})"
+            name = field.name.rstrip("_")
+            for alias in (name, *field.metadata["aliases"]):
+                add = functools.partial(group.add_argument, dest=f"hyperparameter.{alias}",
+                                        metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
+                if f"--{alias}" in parser._option_string_actions:
+                    continue
+                dashes = f"-{alias}" if len(alias) == 1 else f"--{alias.replace('_', '-')}"
+                add(dashes, help=text if alias == name else argparse.SUPPRESS)
+                if dashes != f"--{alias}":
+                    add(f"--{alias}", help=argparse.SUPPRESS)
+        group.add_argument(
+            "--hyperparameter",
+            action="append",
+            default=[],
+            type=_parse_pair,
+            metavar="NAME=VALUE",
+            help=f"set any other hyperparameter, such as {CONFIG_PREFIX}tau=0.5 (repeatable); same "
+            f"as --{CONFIG_PREFIX}tau 0.5",
+        )
+
+    @classmethod
+    def fill(
+        cls,
+        given: Mapping[str, Any],
+        presets: Mapping[str, Any] | None = None,
+        unknown_name: Callable[[str], HyperparameterError] | None = None,
+        options: Container[str] = (),
+    ) -> tuple[Self, dict[str, Any]]:
+        """Convert and check hyperparameters.
+
+        Args:
+            given: Values by name or alias. A string may contain JSON.
+            presets: Values for names that ``given`` lacks.
+            unknown_name: Function that returns the error for an unknown name.
+            options: Names in ``given`` that override the other names of their fields.
+
+        Returns:
+            The dataclass instance, and the other fields of RLlib's configuration, keyed by dotted
+            names without `CONFIG_PREFIX`.
+
+        Raises:
+            HyperparameterError: If a name is unknown, a value is invalid, or two names set the same
+                value. The message has the name as given.
+        """
+        names = cls.field_names()
+        known = [*names, f"{CONFIG_PREFIX}lr"]
+        values: dict[str, Any] = {}
+        overrides: dict[str, Any] = {}
+        for source in (presets or {}, given):
+            seen: dict[str, str] = {}
+            for name, value in source.items():
+                field = names.get(name) or names.get(name.replace("-", "_"), name)
+                for other in seen.values():
+                    if _is_nested(name, other) and (name in options) == (other in options):
+                        raise HyperparameterError(
+                            f"{name} and {other} overlap; use only one of them"
+                        )
+                if field in seen:
+                    if (name in options) == (seen[field] in options):
+                        raise HyperparameterError(
+                            f"{name} and {seen[field]} set the same value; use only one of the "
+                            "names"
+                        )
+                    if seen[field] in options:
+                        continue
+                seen[field] = name
+                if field in names:
+                    values[field] = value
+                elif name.startswith(CONFIG_PREFIX):
+                    parsed = parse_value(value) if isinstance(value, str) else value
+                    _check_finite(name, parsed)
+                    overrides[name.removeprefix(CONFIG_PREFIX)] = parsed
+                else:
+                    raise (unknown_name or functools.partial(unknown_name_error, known=known))(name)
+        try:
+            return cls(**values), overrides
+        except ValueError as error:
+            raise HyperparameterError(cls.restore_name(str(error), given)) from None
+
+    @classmethod
+    def restore_name(cls, message: str, given: Iterable[str]) -> str:
+        """Return an error message about a field with the name in ``given``."""
+        names = cls.field_names()
+        field, _, rest = message.removeprefix("hyperparameter ").partition(" ")
+        named_as = {names[name].rstrip("_"): name for name in given if name in names}
+        if named_as.get(field, field) == field:
+            return message
+        return f"{named_as[field]} {rest}"
 
 
 def _check_schedule(name: str, schedule: list[Any], last_position: float) -> None:
@@ -200,50 +312,6 @@ def _check_bounds(name: str, value: Any, bounds: Mapping[str, float]) -> None:
         if not all(holds(number, limit) for _, holds, limit in limits):
             wanted = " and ".join(f"{words} {limit:g}" for words, _, limit in limits)
             raise HyperparameterError(f"{name} must be {wanted}, got {number!r}")
-
-
-def add_options(
-    parser: argparse.ArgumentParser, cls: type[Any], presets: Mapping[str, Any] | None = None
-) -> None:
-    """Add a command-line option for every field of the dataclass ``cls``.
-
-    Option names contain dashes or underscores; SageMaker's arguments contain underscores.
-
-    Args:
-        parser: Parser to extend.
-        cls: Dataclass of the hyperparameters.
-        presets: Defaults of an experiment, keyed by name.
-    """
-    group = parser.add_argument_group(
-        "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
-    )
-    names = field_names(cls)
-    defaults = {names.get(name, name): value for name, value in (presets or {}).items()}
-    for field in dataclasses.fields(cls):
-        default = defaults.get(field.name, field.metadata["default"])
-        text = field.metadata["help"].replace("%", "%%")
-        if default is not None and default is not False:
-            shown = default if isinstance(default, str) else json.dumps(default)
-            text = f"{text} (default: {shown})"
-        name = field.name.rstrip("_")
-        for alias in (name, *field.metadata["aliases"]):
-            add = functools.partial(group.add_argument, dest=f"hyperparameter.{alias}",
-                                    metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
-            if f"--{alias}" in parser._option_string_actions:
-                continue
-            dashes = f"-{alias}" if len(alias) == 1 else f"--{alias.replace('_', '-')}"
-            add(dashes, help=text if alias == name else argparse.SUPPRESS)
-            if dashes != f"--{alias}":
-                add(f"--{alias}", help=argparse.SUPPRESS)
-    group.add_argument(
-        "--hyperparameter",
-        action="append",
-        default=[],
-        type=_parse_pair,
-        metavar="NAME=VALUE",
-        help=f"set any other hyperparameter, such as {CONFIG_PREFIX}tau=0.5 (repeatable); same as "
-        f"--{CONFIG_PREFIX}tau 0.5",
-    )
 
 
 def _parse_pair(text: str) -> tuple[str, str]:
@@ -314,78 +382,11 @@ def read_options(rest: Iterable[str]) -> dict[str, str]:
     return values
 
 
-def fill(
-    cls: type[_SettingsT],
-    given: Mapping[str, Any],
-    presets: Mapping[str, Any] | None = None,
-    unknown_name: Callable[[str], HyperparameterError] | None = None,
-    options: Container[str] = (),
-) -> tuple[_SettingsT, dict[str, Any]]:
-    """Convert and check hyperparameters.
-
-    Args:
-        cls: Dataclass of the hyperparameters, a subclass of `CheckedFields`.
-        given: Values by name or alias. A string may contain JSON.
-        presets: Values for names that ``given`` lacks.
-        unknown_name: Function that returns the error for an unknown name.
-        options: Names in ``given`` that override the other names of their fields.
-
-    Returns:
-        The dataclass instance, and the other fields of RLlib's configuration, keyed by dotted names
-        without `CONFIG_PREFIX`.
-
-    Raises:
-        HyperparameterError: If a name is unknown, a value is invalid, or two names set the same
-            value. The message has the name as given.
-    """
-    names = field_names(cls)
-    known = [*names, f"{CONFIG_PREFIX}lr"]
-    values: dict[str, Any] = {}
-    overrides: dict[str, Any] = {}
-    for source in (presets or {}, given):
-        seen: dict[str, str] = {}
-        for name, value in source.items():
-            field = names.get(name) or names.get(name.replace("-", "_"), name)
-            for other in seen.values():
-                if _is_nested(name, other) and (name in options) == (other in options):
-                    raise HyperparameterError(f"{name} and {other} overlap; use only one of them")
-            if field in seen:
-                if (name in options) == (seen[field] in options):
-                    raise HyperparameterError(
-                        f"{name} and {seen[field]} set the same value; use only one of the names"
-                    )
-                if seen[field] in options:
-                    continue
-            seen[field] = name
-            if field in names:
-                values[field] = value
-            elif name.startswith(CONFIG_PREFIX):
-                parsed = parse_value(value) if isinstance(value, str) else value
-                _check_finite(name, parsed)
-                overrides[name.removeprefix(CONFIG_PREFIX)] = parsed
-            else:
-                raise (unknown_name or functools.partial(unknown_name_error, known=known))(name)
-    try:
-        return cls(**values), overrides
-    except ValueError as error:
-        raise HyperparameterError(restore_name(str(error), cls, given)) from None
-
-
 def _is_nested(name: str, other: str) -> bool:
     """Return whether one name is an entry of the other, or both set one option of the games."""
     paths = (path.replace("-", "_").removeprefix(CONFIG_PREFIX) for path in (name, other))
     one, two = sorted(paths, key=len)
     return two.startswith(f"{one}.") or two == f"env_config.{one}"
-
-
-def restore_name(message: str, cls: type[Any], given: Iterable[str]) -> str:
-    """Return an error message about a field of ``cls`` with the name in ``given``."""
-    names = field_names(cls)
-    field, _, rest = message.removeprefix("hyperparameter ").partition(" ")
-    named_as = {names[name].rstrip("_"): name for name in given if name in names}
-    if named_as.get(field, field) == field:
-        return message
-    return f"{named_as[field]} {rest}"
 
 
 def _check_finite(name: str, value: Any) -> None:

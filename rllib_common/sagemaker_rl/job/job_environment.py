@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.files import DISK_FULL_ERRNOS
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 PRIMARY_JOB = "primary"
@@ -320,18 +319,6 @@ def metric_line(numbers: Mapping[str, float]) -> str:
     words = [f"{name}={value:.8g}" for name, value in shown.items()]
     words += [f"({name}: {shown[name]:.8g})" for name in _RLLIB_STYLE_METRICS if name in shown]
     return " ".join(words)
-
-
-def find_disk_full_error(error: BaseException | None) -> OSError | None:
-    """Return the disk-full error that directly or indirectly caused ``error``.
-
-    The function returns None if the disk was not full.
-    """
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
-            return error
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def report_failure(

@@ -26,7 +26,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.common import run_dir
 from battlesnake_gym.common.exceptions import SnakeError
-from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.files import DISK_FULL_ERRNOS, write_atomically
 from battlesnake_gym.common.run_dir import DONE, FAILED, STOPPED
 from sagemaker_rl.cluster.local_ray import autoscaled_machines, local_ray
 from sagemaker_rl.cluster.membership import ClusterError, Membership
@@ -38,7 +38,6 @@ from sagemaker_rl.job.job_environment import (
     InstanceGroup,
     JobPaths,
     check_instance_gpus,
-    find_disk_full_error,
     instance_groups,
     log_line,
     report_failure,
@@ -192,7 +191,7 @@ class Launch:
             report_failure(str(original_error(error)))
             return 1
         except Exception as error:
-            if run is not None and (disk_full := find_disk_full_error(error)):
+            if run is not None and (disk_full := _find_disk_full_error(error)):
                 report_failure(_disk_full_message(run, disk_full))
                 return 1
             report_failure(f"{type(error).__name__}: {error}")
@@ -439,6 +438,18 @@ class Launch:
         log_line(f"model: {summary.model}")
         log_line(f"report: {page}")
         log_line(f"next: {summary.next_command}")
+
+
+def _find_disk_full_error(error: BaseException | None) -> OSError | None:
+    """Return the disk-full error that directly or indirectly caused ``error``.
+
+    The function returns None if the disk was not full.
+    """
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _disk_full_message(run: TrainingRun, error: OSError) -> str:

@@ -25,7 +25,6 @@ from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
 from sagemaker_rl.job.hyperparameters import (
     CONFIG_PREFIX,
     HyperparameterError,
-    field_names,
     hyperparameter,
     unknown_name_error,
 )
@@ -198,7 +197,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         else:
             settings = settings_class(algorithm)
         hyperparameters = _hyperparameters_for(settings)
-        known = field_names(hyperparameters)
+        known = hyperparameters.field_names()
 
         def unknown_name(name: str) -> HyperparameterError:
             """Return the error for a hyperparameter that the algorithm lacks."""

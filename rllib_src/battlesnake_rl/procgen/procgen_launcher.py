@@ -27,7 +27,6 @@ from sagemaker_rl.job.hyperparameters import (
     CONFIG_PREFIX,
     STOP_CONDITIONS,
     HyperparameterError,
-    field_names,
     hyperparameter,
     parse_value,
 )
@@ -96,7 +95,7 @@ class ProcgenHyperparameters(Hyperparameters):
         If ``given`` contains another algorithm, the settings of the experiment's algorithm do not
         apply.
         """
-        names = field_names(cls)
+        names = cls.field_names()
         parsed = {
             names.get(name, name): parse_value(value) if isinstance(value, str) else value
             for name, value in given.items()

@@ -13,7 +13,7 @@ from ray.tune.search.sample import Domain
 from battlesnake_gym.rules import known_maps
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, TrainingEnvConfig, env_options
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
-from sagemaker_rl.job.hyperparameters import field_names, fill, target_of
+from sagemaker_rl.job.hyperparameters import target_of
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "explore": (True, False),
@@ -68,7 +68,7 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
 
     def training(self, **given: Any) -> Any:
         """Set this algorithm's own settings, and pass all other settings to RLlib."""
-        names = field_names(self.settings_class)
+        names = self.settings_class.field_names()
         self._change({name: given.pop(name) for name in list(given) if name in names})
         return super().training(**given)
 
@@ -122,11 +122,10 @@ class SettingsConfig(AlgorithmConfig):  # type: ignore[misc]
             name, _, key = target_of(field).partition(".")
             value, default = getattr(self, name), field.metadata["default"]
             current[field.name] = value.get(key, default) if key else value
-        names = field_names(self.settings_class)
+        names = self.settings_class.field_names()
         changed = current | {names[name]: value for name, value in given.items()}
         spaces = {name: value for name, value in changed.items() if _is_search_space(value)}
-        checked, _ = fill(
-            self.settings_class,
+        checked, _ = self.settings_class.fill(
             {name: value for name, value in given.items() if names[name] not in spaces},
             {name: value for name, value in current.items() if name not in spaces},
         )

@@ -29,7 +29,7 @@ from battlesnake_rl.mabs.envs.training_env_config import (
     env_options,
 )
 from battlesnake_rl.mabs.settings.base_settings import AlgorithmSettings
-from sagemaker_rl.job.hyperparameters import HyperparameterError, field_names, setting
+from sagemaker_rl.job.hyperparameters import HyperparameterError, setting
 
 _ENV_STEP_SCHEDULE = "a number, or points [[env_steps, value], ...]"
 _SCHEDULE = f"{_ENV_STEP_SCHEDULE} (last position 1: fractions of the run)"
@@ -485,7 +485,7 @@ def missing_setting_error(algorithm: str, name: str) -> HyperparameterError | No
         name: Name of the setting, as the user gave it.
     """
     plain = name.replace("-", "_")
-    fields = {other: field_names(cls) for other, cls in ALGORITHMS.items()}
+    fields = {other: cls.field_names() for other, cls in ALGORITHMS.items()}
     having = [other for other, names in fields.items() if {name, plain} & names.keys()]
     if not having:
         return None
