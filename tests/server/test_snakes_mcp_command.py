@@ -94,7 +94,7 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
         ("new_snake", {"file": "there.py"}, "exists"),
         ("explain_loss", {"game": "/etc/passwd", "file": "hungry"}, "is outside"),
         ("check", {"file": "a" * 5000}, "File name too long"),
-        ("check", {"file": "a\0.py"}, "null byte"),
+        ("check", {"file": "a\0.py"}, "embedded null"),
     ],
 )
 def test_nothing_beyond_the_folder_is_touched(
