@@ -25,7 +25,7 @@ from sagemaker_rl.cluster.membership import find_own_address
 from sagemaker_rl.cluster.rendezvous import STOPPED_EXIT_STATUS
 from sagemaker_rl.job.stop_signals import (
     PendingSignals,
-    StoppedBySignalError,
+    StoppedBeforeTrainingError,
     deferred_stop_signals,
 )
 from tests.processes import PATIENCE, run
@@ -157,7 +157,7 @@ def test_a_stop_waits_for_the_end_of_an_import(
     with deferred_stop_signals(raise_immediately=True) as caught:
         import slowly_imported  # type: ignore[import-not-found]
 
-        with pytest.raises(StoppedBySignalError):
+        with pytest.raises(StoppedBeforeTrainingError):
             time.sleep(PATIENCE)
     assert slowly_imported.end == 1
     assert set(caught) == {signal.SIGTERM}
@@ -220,7 +220,7 @@ def test_a_stop_that_was_lost_on_the_way_is_found() -> None:
     caught.append(signal.SIGTERM)
     caught.defer()
     caught.raise_immediately = True
-    with pytest.raises(StoppedBySignalError):
+    with pytest.raises(StoppedBeforeTrainingError):
         caught.defer()
     assert caught.raise_immediately, "so that it is known for a stop at once"
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.utils.actor_manager import ResultOrError
@@ -292,11 +293,13 @@ def _train_until_stopped(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_long_iteration_is_aborted_for_the_checkpoint(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
+    ray_session: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
 ) -> None:
+    nothing = ray.remote(num_cpus=99)(lambda: None).remote()  # No machine is that large.
+
     def wait(algorithm: Weighted, results: Any) -> None:
         threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
-        time.sleep(60)
+        ray.get(nothing, timeout=60)
 
     run = _train_until_stopped(Weighted(wait), monkeypatch, tmp_path)
     assert run.stopped_by == number

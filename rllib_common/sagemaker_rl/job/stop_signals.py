@@ -24,11 +24,11 @@ An error in an import would leave modules half imported, and the export of the p
 """
 
 
-class StoppedBySignalError(KeyboardInterrupt):
-    """Error raised by a stop signal before the start of training, or in a long iteration.
+class StoppedBeforeTrainingError(KeyboardInterrupt):
+    """Error raised if a stop signal arrives before the start of training.
 
-    `KeyboardInterrupt` is the only error that interrupts Ray's waiting. Ray raises other
-    errors only after the wait, and wraps each error in a Ray error.
+    `KeyboardInterrupt` is the only error that interrupts Ray's waiting; Ray replaces a subclass
+    by `KeyboardInterrupt`. Ray raises other errors only after the wait, as Ray errors.
     """
 
 
@@ -36,7 +36,7 @@ class PendingSignals(list[int]):
     """Numbers of the stop signals received so far."""
 
     raise_immediately = False
-    """Whether the first signal raises `StoppedBySignalError` in the main thread."""
+    """Whether the first signal raises `StoppedBeforeTrainingError` in the main thread."""
 
     _abort_s = 0.0
     """Time limit of the current block of `abort_after`, in seconds, or 0 for no limit."""
@@ -45,25 +45,25 @@ class PendingSignals(list[int]):
         """Record later signals without raising an error.
 
         If `raise_immediately` is True and a signal was recorded, the method raises
-        `StoppedBySignalError`.
+        `StoppedBeforeTrainingError`.
         """
         if self.raise_immediately and self:
-            raise StoppedBySignalError
+            raise StoppedBeforeTrainingError
         self.raise_immediately = False
 
     @contextmanager
     def abort_after(self, seconds: float) -> Iterator[None]:
         """Abort the block ``seconds`` seconds after a stop signal.
 
-        If the block still runs at that time, the method raises `StoppedBySignalError`. Only the
-        main thread may call this method.
+        If the block still runs at that time, the method raises `KeyboardInterrupt`. Only the main
+        thread may call this method.
 
         Args:
             seconds: Time limit after the first stop signal, in seconds, or 0 for no limit.
         """
 
         def abort(number: int, frame: FrameType | None) -> None:
-            raise StoppedBySignalError
+            raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGALRM, abort)
         self._abort_s = seconds
@@ -160,7 +160,7 @@ def deferred_stop_signals(
             retry.start()
             return
         raised = True
-        raise StoppedBySignalError
+        raise StoppedBeforeTrainingError
 
     with handled_signals(on_signal):
         yield pending

@@ -338,7 +338,7 @@ class Launch:
         with deferred_stop_signals(raise_immediately=True) as stop_signals:
             try:
                 self._train(run, stop_signals)
-            # Ray does not wrap `StoppedBySignalError`, but wraps other errors.
+            # Ray does not wrap `StoppedBeforeTrainingError`, but wraps other errors.
             except BaseException:
                 if not (stop_signals and stop_signals.raise_immediately):
                     raise

@@ -38,7 +38,7 @@ from sagemaker_rl.cluster.membership import ClusterError
 from sagemaker_rl.job.hyperparameters import convert_rllib_errors
 from sagemaker_rl.job.job_environment import LOGGED_METRICS, JobPaths, log_line, metric_line
 from sagemaker_rl.job.process_environment import installed_versions
-from sagemaker_rl.job.stop_signals import PendingSignals, StoppedBySignalError
+from sagemaker_rl.job.stop_signals import PendingSignals
 from sagemaker_rl.runs import checkpoints, divergence
 from sagemaker_rl.runs.curves import ENV_STEPS_RESULT, Curves, flatten
 from sagemaker_rl.runs.progress import progress
@@ -244,7 +244,7 @@ class TrainingRun:
     def train(self, stop_signals: PendingSignals) -> None:
         """Train until a stop condition or a signal, and write a checkpoint.
 
-        Until the start of the first iteration, a signal raises `StoppedBySignalError`.
+        Until the start of the first iteration, a signal raises `StoppedBeforeTrainingError`.
         Afterwards, an iteration that does not end soon after a signal is aborted. If an iteration
         is aborted or diverges, the checkpoint has the weights of the iteration before.
         """
@@ -353,7 +353,7 @@ class TrainingRun:
                         self._wait_for_lost_env_runners(algorithm)
                         results = algorithm.train()
                     self._check_finite(algorithm, results)
-                except (Exception, StoppedBySignalError) as error:
+                except (Exception, KeyboardInterrupt) as error:
                     # A signal to the whole process group also ends the env runners, so the
                     # iteration fails.
                     if not stop_signals:
@@ -376,7 +376,7 @@ class TrainingRun:
                             f"{plural(self._iterations, 'iteration')} had no env steps: all "
                             f"env runners failed; {_RUNNER_REMEDY}"
                         )
-                    with suppress(StoppedBySignalError), stop_signals.abort_after(limit):
+                    with suppress(KeyboardInterrupt), stop_signals.abort_after(limit):
                         getattr(algorithm, "conclude", lambda results: None)(results)
                 curves.add(results)
                 self._show_progress(bar, dict(flatten(results)))

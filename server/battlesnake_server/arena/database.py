@@ -325,8 +325,8 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
         ) from error
     except SQLAlchemyError as error:
         raise ValueError(
-            f"database {url!r}: {describe_error(error)}; give a URL like sqlite:///DIR/arena.sqlite "
-            "in a writable DIR, or postgresql+psycopg://user@host/name"
+            f"database {url!r}: {describe_error(error)}; give a URL like "
+            "sqlite:///DIR/arena.sqlite in a writable DIR, or postgresql+psycopg://user@host/name"
         ) from error
     return engine
 
