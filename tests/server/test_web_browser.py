@@ -132,7 +132,7 @@ def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None
 def test_featured_game_plays_if_no_game_is_live(
     quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = replace(web_site.SETUP, game_spec=GameSpec(2, 7, 7, max_turns=12))
+    short = replace(web_site.SETUP, game_spec=GameSpec(2, 7, 7, max_turns=4))
     monkeypatch.setattr(web_site, "SETUP", short)  # its analysis takes a while
     pages = web_site.make(tmp_path)
     with web_site.serving(pages.app) as address:
