@@ -110,7 +110,11 @@ RULES = (
         looked_at(r"((?:tests|benchmarks|conformance|reference)/\S+\.py)"),
     ),
     # A run of one iteration has no Elo yet.
-    Rule("battlesnake-gym runs plot .*--columns elo ", also("--columns episode_reward_mean"), slow=True),
+    Rule(
+        "battlesnake-gym runs plot .*--columns elo ",
+        also("--columns episode_reward_mean"),
+        slow=True,
+    ),
     Rule("battlesnake-gym runs (plot|export) ", slow=True),
     Rule("battlesnake-gym runs .*--web", also("--no-browser"), server=True),
     Rule("battlesnake-gym runs ", also("--help")),
