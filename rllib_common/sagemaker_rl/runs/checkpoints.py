@@ -43,7 +43,7 @@ The sizes show whether the checkpoint is complete.
 """
 
 _KL_FILE = "kl_coeffs.json"
-"""File of a checkpoint with the KL coefficients of RLlib's PPO, keyed by module."""
+"""File with the KL coefficients of RLlib's PPO, keyed by module; other algorithms lack it."""
 
 _ENTROPY_SCHEDULES, _KL_COEFFS = "entropy_coeff_schedulers_per_module", "curr_kl_coeffs_per_module"
 """Attributes of RLlib's learners that their state lacks."""
@@ -111,8 +111,9 @@ def save(
             shutil.copy(path, draft)
         if (group := getattr(algorithm, "learner_group", None)) is not None:
             (kl_coeffs, *_) = call_learners(group, lambda one: dict(getattr(one, _KL_COEFFS, {})))
-            text = json.dumps({module: float(coeff) for module, coeff in kl_coeffs.items()})
-            (draft / _KL_FILE).write_text(text + "\n")
+            if kl_coeffs:
+                text = json.dumps({module: float(coeff) for module, coeff in kl_coeffs.items()})
+                (draft / _KL_FILE).write_text(text + "\n")
         content = {**metadata, _FILES_KEY: _file_sizes(draft)}
         (draft / CHECKPOINT_METADATA_FILE).write_text(json.dumps(content, indent=2) + "\n")
         sync_tree(draft)  # A power failure must not leave empty files under the final name.
