@@ -18,7 +18,7 @@ from typing import NamedTuple
 from battlesnake_gym.common import standard_streams
 from battlesnake_gym.common.command_line import colorize, print_error
 from battlesnake_gym.common.extensions import ExtensionError
-from battlesnake_gym.common.extras import MissingExtraError, load_module, missing_package
+from battlesnake_gym.common.extras import MissingExtraError, load_module, missing_package_error
 from battlesnake_gym.common.suggestions import nearest_name
 
 _PROGRAM_NAME = "battlesnake-gym"
@@ -191,7 +191,7 @@ def _run_command(name: str, rest: list[str], wants_help: bool) -> int:
             extra, packages = COMMANDS[name].extra, versions.required_packages()
             if not any(error.name in packages.get(part, ()) for part in extra.split(",")):
                 raise
-            raise missing_package(error, extra) from error
+            raise missing_package_error(error, extra) from error
         except SystemExit as ended:
             if wants_help and not ended.code and (others := _commands_in_group(name)):
                 sys.stdout.write(f"\n{_format_commands(others)}")

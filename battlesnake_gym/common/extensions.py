@@ -36,7 +36,7 @@ _folders: list[str] = []
 """Folders of the loaded files, at the end of ``sys.path``."""
 
 _load_lock = threading.RLock()
-"""Lock of the thread that runs a file; the file may load others."""
+"""Lock that lets one thread at a time run a file; the file may load other files."""
 
 
 class ExtensionError(ValueError):
@@ -121,7 +121,7 @@ def _load_file(path: Path, option_name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _reject_servers() -> Iterator[None]:
-    """Raise ``RuntimeError`` if this thread starts a server, whose call would not return."""
+    """Raise ``RuntimeError`` if this thread starts a server, because the call may never return."""
     thread, listen = threading.get_ident(), socket.socket.listen
 
     def check_thread(server: socket.socket, *backlog: int) -> None:

@@ -28,10 +28,10 @@ def load_module(module: str, extra: str) -> ModuleType:
             raise MissingExtraError("this command needs Linux or macOS") from error
         if not extra:
             raise
-        raise missing_package(error, extra) from error
+        raise missing_package_error(error, extra) from error
 
 
-def missing_package(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
+def missing_package_error(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
     """Return the error for a missing package of ``extra``."""
     return MissingExtraError(f"the package {error.name!r} is missing; {install_remedy(extra)}")
 

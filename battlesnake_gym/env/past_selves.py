@@ -144,11 +144,11 @@ class PastSelves:
                 one.num_results = _RESULT_DECAY * one.num_results + 1
 
     def results(self) -> dict[int, tuple[float, float]]:
-        """Return ``wins`` and ``num_results`` by the number of the past self."""
+        """Return ``wins`` and ``num_results`` of each past self, keyed by its number."""
         return {one.number: (one.wins, one.num_results) for one in self._past_selves}
 
     def set_mean_results(self, others: Sequence[dict[int, tuple[float, float]]]) -> None:
-        """Set the results to the mean of other objects' `results`."""
+        """Set the results of each past self to the mean of its results in ``others``."""
         for one in self._past_selves:
             if found := [results[one.number] for results in others if one.number in results]:
                 one.wins, one.num_results = np.mean(found, axis=0).tolist()

@@ -43,7 +43,7 @@ class EngineFrames:
 
     @classmethod
     def from_blackout(cls, content: Mapping[str, Any], name: str) -> EngineFrames:
-        """Parse a replay of the competition's site: ``{"moves": [frame, ...]}``.
+        """Parse a replay ``{"moves": [frame, ...]}`` of the site of Battlesnake Blackout.
 
         Args:
             content: Response to ``GET /api/replay/ID``; each frame contains the size of the board.
@@ -123,7 +123,7 @@ class EngineFrames:
             solo = len(self.positions[0].snakes) < 2
             named = {**head, "id": head.get("id") or self.name}
             game = board_json.parse_game(named, UNKNOWN_SEED, solo)
-            found.check(game)
+            found.check_game(game)
             settings = game.settings.to_dict()
             for key in settings:
                 limits.read_number(settings, key, "game.ruleset.settings")

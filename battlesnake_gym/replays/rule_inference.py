@@ -3,7 +3,7 @@
 Some engines do not send the rules. `RuleEvidence.collect` examines how snakes grow, where heads
 move, where hazards appear and how much damage they cause. `RuleEvidence.infer_game` converts the
 evidence to a ``game`` object of the API, or raises an error if the frames are ambiguous.
-`RuleEvidence.check` raises an error if the frames contradict given rules.
+`RuleEvidence.check_game` raises an error if the frames contradict given rules.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class RuleEvidence:
             )
         return build_game_object(ruleset)
 
-    def check(self, played: Game) -> None:
+    def check_game(self, played: Game) -> None:
         """Check that the frames are consistent with the rules of a game.
 
         Raises:

@@ -58,7 +58,7 @@ class Turn:
 
     @classmethod
     def from_dict(cls, line: Mapping[str, Any], expected: int) -> Turn:
-        """Parse the line of a turn.
+        """Parse a turn from its line of the replay file.
 
         Args:
             line: JSON object of the line.

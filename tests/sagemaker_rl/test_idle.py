@@ -147,12 +147,12 @@ def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
         InstanceGroup("ml.g5.2xlarge", ["algo-1"]),
         InstanceGroup("ml.c5.4xlarge", ["algo-2", "algo-3"]),
     ]
-    with_gpu, without = ResourcePlan(1, math.inf, 1).report(groups, allow_idle=False)
+    with_gpu, without = ResourcePlan(1, math.inf, 1).utilization_report(groups, allow_idle=False)
     assert re.match(r"ml\.g5\.2xlarge: 8\.0 of 8 vCPUs .*100%.* 1 of 1 GPUs \(100%\)", with_gpu)
     assert re.match(r"ml\.c5\.4xlarge: 32\.0 of 32 vCPUs .*100%.* 2 of 2 instances", without)
-    ResourcePlan(1, 16, 1).report(groups, allow_idle=False)
+    ResourcePlan(1, 16, 1).utilization_report(groups, allow_idle=False)
     with pytest.raises(HyperparameterError, match="0 of 2"):
-        ResourcePlan(1, 8, 1).report(groups, allow_idle=False)
+        ResourcePlan(1, 8, 1).utilization_report(groups, allow_idle=False)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_python_in_a_directory_with_a_space_is_rejected(
     assert main.main(["aws", "simulate", "train-mabs.py"]) == 2
     assert re.fullmatch(r"battlesnake-gym aws simulate: .* space .*\n", capsys.readouterr().err)
     monkeypatch.setattr(sys, "executable", "/home/José_1/.venv/bin/python3.11")
-    assert not process_environment.python_path_problem()
+    assert not process_environment.find_interpreter_problem()
 
 
 def test_a_failed_start_shows_its_reason_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,8 @@ from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.process_environment import (
     SLOW_MODULE,
     actor_variables,
+    find_interpreter_problem,
     process_tree_cpu_seconds,
-    python_path_problem,
 )
 
 _START_ATTEMPTS = 3
@@ -125,7 +125,7 @@ class RayNode:
             ClusterError: If Ray cannot run this Python, or all attempts to start the node failed.
                 The message contains the reason or Ray's last output.
         """
-        if problem := python_path_problem():
+        if problem := find_interpreter_problem():
             raise ClusterError(problem)
         for attempt in range(1, _START_ATTEMPTS + 1):
             if self._start_once(give_up) or give_up():

@@ -15,7 +15,7 @@ from battlesnake_gym.common.command_line import Parser, natural, output_dir, pos
 from battlesnake_gym.common.extensions import EXTENSIONS_VARIABLE
 from sagemaker_rl.job.hyperparameters import HyperparameterError
 from sagemaker_rl.job.job_environment import PRIMARY_JOB, SECONDARY_JOB, log_line
-from sagemaker_rl.job.process_environment import python_path_problem, quiet_sagemaker_sdk
+from sagemaker_rl.job.process_environment import find_interpreter_problem, quiet_sagemaker_sdk
 from sagemaker_rl.job.source_files import copy_project_sources, training_image_uri
 from sagemaker_rl.job.stop_signals import handled_signals
 from sagemaker_rl.simulator.local_job import parse_hyperparameters
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = parser().parse_args(argv)
     try:
-        if problem := python_path_problem():
+        if problem := find_interpreter_problem():
             raise ValueError(problem)
         hyperparameters = parse_hyperparameters(arguments.hyperparameters)
         channels = dict(arguments.channels)

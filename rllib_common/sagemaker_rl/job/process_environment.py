@@ -58,8 +58,8 @@ def actor_variables() -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in _DEFAULT_VARIABLES.items()}
 
 
-def python_path_problem() -> str:
-    """Return why Ray and sagemaker-training cannot run this Python, or "" if both can.
+def find_interpreter_problem() -> str:
+    """Return why Ray and sagemaker-training cannot run this Python interpreter, or "".
 
     Both pass the path of Python to a shell without quotes.
     """

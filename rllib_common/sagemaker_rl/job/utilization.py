@@ -21,7 +21,7 @@ class ResourcePlan:
     cpus: float
     gpus: float
 
-    def report(
+    def utilization_report(
         self,
         groups: Iterable[InstanceGroup],
         allow_idle: bool,

@@ -266,7 +266,7 @@ class Launch:
             return []
         check_cpus(config, cpus)
         plan: ResourcePlan = self.launcher.plan_resources(config, cpus)
-        return plan.report(
+        return plan.utilization_report(
             groups,
             settings.allow_idle_instances,
             num_env_runners_given=settings.num_env_runners is not None,

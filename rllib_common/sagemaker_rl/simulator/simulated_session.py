@@ -31,7 +31,7 @@ from typing import Any
 
 import boto3
 
-from sagemaker_rl.job.process_environment import python_path_problem
+from sagemaker_rl.job.process_environment import find_interpreter_problem
 from sagemaker_rl.job.source_files import IMAGE_REPOSITORY
 from sagemaker_rl.simulator.local_job import REGION, simulated_aws
 from sagemaker_rl.simulator.training_jobs import JOB_FAILED, BackgroundJob, Services
@@ -86,7 +86,7 @@ class SimulatedSession(Session):  # type: ignore[misc]
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
-        if problem := python_path_problem():
+        if problem := find_interpreter_problem():
             raise ValueError(problem)
         os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
         # These loggers report disabled telemetry and every missing metric.

@@ -93,7 +93,7 @@ class MoveResponse:
 
     @classmethod
     def from_decision(cls, decision: Decision, milliseconds: float) -> MoveResponse:
-        """Build the response of a strategy in this process."""
+        """Return the response that contains the decision of a strategy in this process."""
         problem, error = fallback_problem(decision)
         return cls(decision.move, milliseconds, problem, decision.shout, decision, error)
 

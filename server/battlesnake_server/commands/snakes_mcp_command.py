@@ -122,13 +122,13 @@ def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
             process after each command. This process must have called `sandbox.adopt_orphans`.
     """
     app = MCPServer("battlesnake", instructions=_AGENT_INSTRUCTIONS, log_level="WARNING")
-    for tool in _Tools(folder, kill_orphans).all():
+    for tool in _Tools(folder, kill_orphans).list_all():
         app.add_tool(_with_tool_errors(tool))
     return app
 
 
 def _with_tool_errors(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
-    """Return a tool whose ``ValueError`` and ``OSError`` exceptions reach the agent as text."""
+    """Wrap a tool so that the agent receives the text of a ``ValueError`` or ``OSError``."""
 
     @functools.wraps(tool)
     async def with_errors(*given: Any, **named: Any) -> str:
@@ -141,15 +141,18 @@ def _with_tool_errors(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awai
 
 
 class _Tools:
-    """Tools of an agent; agents read the names and docstrings of the public methods."""
+    """Tools of an LLM agent.
+
+    The server sends the names and docstrings of the tools to the agent.
+    """
 
     def __init__(self, folder: Path, kill_orphans: bool) -> None:
         self._folder = folder
         self._kill_orphans = kill_orphans
         self._one_command = asyncio.Lock() if kill_orphans else contextlib.nullcontext()
 
-    def all(self) -> tuple[Callable[..., Awaitable[str]], ...]:
-        """Return the tools, in the order in which agents read them."""
+    def list_all(self) -> tuple[Callable[..., Awaitable[str]], ...]:
+        """Return the tools, in the order in which the server sends them."""
         return (
             *(self.rules, self.list_snakes, self.new_snake, self.check),
             *(self.match, self.ladder, self.explain_loss, self.analyze),

@@ -132,7 +132,7 @@ class LiveSnake:
         return decision
 
     def end(self, key: Key, body: Mapping[str, Any], body_bytes: int = 0) -> None:
-        """Delete the session of a finished game; the arguments are those of `move`.
+        """Delete the session of a finished game. For the arguments, see `move`.
 
         The featured game remains on the page.
         """

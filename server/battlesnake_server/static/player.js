@@ -94,7 +94,7 @@ export class Player {
     else if (!this.playing) this.show();
   }
 
-  /** Whether the game is over and the last of its frames has arrived. */
+  /** Whether the game is over and all its frames have arrived. */
   get isComplete() {
     return this.game.over && !this.game.more;
   }

@@ -210,7 +210,7 @@ class ReplayBuffer:
     def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
         """Set the priorities of sampled transitions, except overwritten transitions.
 
-        If the process of a shard has restarted, rows of the lost buffer are also ignored.
+        The method also ignores rows of a buffer that was lost when its process restarted.
         """
         present = (rows >= self._added - self.capacity) & (rows < self._added)
         self._priorities.set(

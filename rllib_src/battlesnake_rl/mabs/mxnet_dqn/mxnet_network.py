@@ -126,7 +126,7 @@ class AttentionNetwork(nn.HybridBlock):  # type: ignore[misc, name-defined]
         return {name: one.data().asnumpy() for name, one in self.get_parameters().items()}
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
-        """Replace the weights by the arrays that `get_weights` returned."""
+        """Set the weights to the arrays that `get_weights` returned."""
         for name, one in self.get_parameters().items():
             one.set_data(mx.nd.array(weights[name]))
 
