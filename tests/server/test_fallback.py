@@ -7,7 +7,7 @@ import pytest
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Snake, State
 from battlesnake_server.live.fallback import choose_fallback_move, is_normal_size
-from battlesnake_server.live.time_budget import margin_s
+from battlesnake_server.live.time_budget import _margin_s
 
 
 def board_of(picture: str) -> Board:
@@ -104,7 +104,7 @@ def test_it_costs_next_to_nothing() -> None:
     board = Board.new(25, 25, 8, game=Game(seed=1))
     board.you_id = "snake_3"
     fastest = min(_seconds(board) for _ in range(20))
-    assert fastest < margin_s(0.5), "what a live snake keeps back for it"
+    assert fastest < _margin_s(0.5), "what a live snake keeps back for it"
 
 
 def _seconds(board: Board) -> float:

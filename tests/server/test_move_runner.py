@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import sys
 import threading
@@ -24,10 +26,11 @@ from battlesnake_heuristics.rule_based.view import View
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
 from battlesnake_server.http.thread_pool import NICE_INCREMENT
 from battlesnake_server.live import move_runner as module
+from battlesnake_server.live import search_slots
 from battlesnake_server.live.fallback import TIMEOUT_NOTE
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.move_runner import NUM_CORES, MoveRunner
-from battlesnake_server.live.search_slots import LoadEstimate
+from battlesnake_server.live.search_slots import SearchSlots
 from battlesnake_server.live.sessions import Session, Sessions
 from battlesnake_server.strategy_loader import (
     DEFAULT_POLICY_PATH,
@@ -125,7 +128,9 @@ def at_once(
         return [answer.result() for answer in answers]
 
 
-def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> None:
+def test_under_load_the_time_is_shared(
+    metrics: Metrics, position: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def thorough(board: Board, seconds: float | None = None) -> Decision:
         assert seconds is not None
         given.append(seconds)
@@ -134,9 +139,8 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
 
     given: list[float] = []
     runner = MoveRunner(metrics, num_slots=2)
-    runner._slots._load = LoadEstimate(
-        lambda: 0.0
-    )  # The peak never decays, however slowly the requests arrive.
+    # The peak never decays, however slowly the requests arrive.
+    monkeypatch.setattr(search_slots, "_LOAD_HALF_LIFE_S", math.inf)
     at_once(runner, thorough, position, 10)  # The first requests do not yet expect this load.
     given.clear()
     results = at_once(runner, thorough, position, 10)
@@ -144,17 +148,22 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
     assert max(given) <= 2 / 10 * TIMEOUT
 
 
-def test_a_peak_is_forgotten() -> None:
+def test_a_peak_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    load = LoadEstimate(lambda: now[0])
-    with load, load, load:
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    slots = SearchSlots(3, 9, 9)
+    with acquired(slots), acquired(slots), acquired(slots):
         pass
     now[0] = 1.0
-    with load as peak:
-        assert peak == 1.5
+    with acquired(slots):
+        assert slots._peak == 1.5
     now[0] = 9.0
-    with load as peak:
-        assert peak == 1
+    with acquired(slots):
+        assert slots._peak == 1
+
+
+def acquired(slots: SearchSlots) -> contextlib.AbstractContextManager[float]:
+    return slots.acquire(math.inf, 0.0, futures.Future())
 
 
 def returns(move: object) -> Strategy:
@@ -175,7 +184,7 @@ def raises(error: BaseException) -> Strategy:
         (raises(ZeroDivisionError("oops")), "ZeroDivisionError: oops", False),
         (raises(ZeroDivisionError("oops")), "ZeroDivisionError: oops", True),
         *(
-            (raises(kind(0)), f"StrategyError: {kind.__name__}: 0", False)
+            (raises(kind(0)), f"RuntimeError: {kind.__name__}: 0", False)
             for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, TimeoutError)
         ),
     ],

@@ -50,18 +50,20 @@ def test_as_many_at_once_as_there_are_threads_and_the_others_in_their_order() ->
 
 
 def test_threads_are_started_when_they_are_needed_and_end_with_their_owner() -> None:
-    begun: list[str] = []
-    pool = ThreadPool(
-        "rare", 1000, initializer=lambda: begun.append(threading.current_thread().name)
-    )
+    pool, used = ThreadPool("rare", 1000), set[str]()
     assert not threads("rare")
     for _ in range(20):
         done = threading.Event()
-        pool.submit(done.set)
+
+        def work(done: threading.Event = done) -> None:
+            used.add(threading.current_thread().name)
+            done.set()
+
+        pool.submit(work)
         assert done.wait(60)
         settle(pool, 1)
     (only,) = threads("rare")
-    assert begun == [only.name]
+    assert used == {only.name}
     del pool
     gc.collect()
     only.join(60)

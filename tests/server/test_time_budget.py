@@ -6,7 +6,7 @@ from battlesnake_server.live.time_budget import (
     NUM_TRACKED_OVERRUNS,
     OverrunTracker,
     RoundTripEstimate,
-    margin_s,
+    _margin_s,
 )
 
 
@@ -24,12 +24,12 @@ def test_thinking_and_travelling_never_exceed_the_timeout(
     seconds = estimate(round_trip).time_budget_s(timeout)
     assert 0 <= seconds < timeout
     if seconds:
-        assert seconds + (round_trip or 0) + margin_s(timeout) <= timeout + 1e-6
+        assert seconds + (round_trip or 0) + _margin_s(timeout) <= timeout + 1e-6
 
 
 def test_a_near_engine_leaves_most_of_the_time() -> None:
     assert estimate(0.002).time_budget_s(0.5) > 0.44
-    assert [margin_s(timeout) for timeout in (0.1, 0.5, 9.0)] == pytest.approx([0.01, 0.05, 0.05])
+    assert [_margin_s(timeout) for timeout in (0.1, 0.5, 9.0)] == pytest.approx([0.01, 0.05, 0.05])
 
 
 def test_a_slow_turn_counts_at_once_and_is_forgotten_slowly() -> None:

@@ -42,13 +42,13 @@ class ThreadPool:
         name: Prefix of the threads' names.
         max_threads: Maximum number of threads.
         min_threads: Number of threads that start immediately.
-        initializer: Function called once in every thread, before the first task.
+        low_priority: Whether the threads have a lower CPU priority than request threads (on Linux).
     """
 
     def __init__(
-        self, name: str, max_threads: int, *, min_threads: int = 0, initializer: Work = lambda: None
+        self, name: str, max_threads: int, *, min_threads: int = 0, low_priority: bool = False
     ) -> None:
-        self._name, self._max_threads, self._initializer = name, max_threads, initializer
+        self._name, self._max_threads, self._low_priority = name, max_threads, low_priority
         self._lock = threading.Lock()
         self._queued_tasks: deque[Work] = deque()
         self._idle: list[Inbox] = []
@@ -81,7 +81,7 @@ class ThreadPool:
         inbox: Inbox = SimpleQueue()
         threading.Thread(
             target=_run_tasks,
-            args=(weakref.ref(self), inbox, self._initializer),
+            args=(weakref.ref(self), inbox, self._low_priority),
             name=f"{self._name}-{len(self._inboxes)}",
             daemon=True,
         ).start()
@@ -99,9 +99,10 @@ class ThreadPool:
                 self._idle.append(inbox)
 
 
-def _run_tasks(threads: weakref.ref[ThreadPool], inbox: Inbox, initializer: Work) -> None:
+def _run_tasks(threads: weakref.ref[ThreadPool], inbox: Inbox, low_priority: bool) -> None:
     """Run the tasks of one thread until None arrives or the pool is deleted."""
-    initializer()
+    if low_priority:
+        _lower_thread_priority()
     while (work := inbox.get()) is not None:
         try:
             work()
@@ -120,11 +121,8 @@ def _end_threads(inboxes: list[Inbox]) -> None:
         inbox.put(None)
 
 
-def lower_thread_priority() -> None:
-    """Lower the CPU priority of the current thread (Linux only).
-
-    The priority is then below the priority of the request threads.
-    """
+def _lower_thread_priority() -> None:
+    """Lower the CPU priority of the current thread (Linux only)."""
     # Linux accepts a thread id in place of a process id. Other systems have no priority per thread.
     if sys.platform == "linux":
         thread = threading.get_native_id()

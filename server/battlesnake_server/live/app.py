@@ -43,7 +43,7 @@ from battlesnake_server.bundle import (
     check_customization,
 )
 from battlesnake_server.http.connection_table import Limits
-from battlesnake_server.live import front_page, views
+from battlesnake_server.live import views
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategy_loader import DEFAULT_SNAKE, DEFAULT_SNAKE_NOTICE, strategy_factory
 
@@ -123,8 +123,6 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     # path.
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
-    app.register_blueprint(front_page.blueprint)
-    app.register_blueprint(front_page.blueprint, name="front_below", url_prefix="/<path:base>")
     app.register_error_handler(Exception, _error_response)
     app.wsgi_app = _timestamp_middleware(app.wsgi_app)  # type: ignore[method-assign]
     return app

@@ -15,7 +15,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy, to_decision
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
-from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
+from battlesnake_server.http.thread_pool import ThreadPool
 from battlesnake_server.live.cpu_quota import available_cores
 from battlesnake_server.live.fallback import TIMEOUT_NOTE, choose_fallback_move, is_normal_size
 from battlesnake_server.live.live_metrics import Metrics
@@ -51,10 +51,6 @@ Each search slot and each hanging strategy occupies one thread.
 """
 
 log = logging.getLogger(__name__)
-
-
-class StrategyError(Exception):
-    """Error raised if a strategy tries to exit the process, or raises TimeoutError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +112,7 @@ class MoveRunner:
         self._is_instant = is_instant
         self._threads = ThreadPool("strategy", _MAX_STRATEGY_THREADS)
         self._low_priority_threads = ThreadPool(
-            "strategy-low", _MAX_STRATEGY_THREADS, initializer=lower_thread_priority
+            "strategy-low", _MAX_STRATEGY_THREADS, low_priority=True
         )
         self._core_permits = threading.Semaphore(
             NUM_CORES if low_priority else _MAX_STRATEGY_THREADS
@@ -293,7 +289,7 @@ def _run_strategy(work: Future[Decision], request: _MoveRequest, seconds: float)
         _clear_pending_move(session, work)
         # A TimeoutError of `Future.result` means that the strategy missed the deadline.
         if isinstance(error, TimeoutError) or not isinstance(error, Exception):
-            failure = StrategyError(f"{type(error).__name__}: {error}")
+            failure = RuntimeError(f"{type(error).__name__}: {error}")
             failure.__cause__ = error
             work.set_exception(failure)
         else:

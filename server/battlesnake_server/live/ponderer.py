@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search.search import SHOULD_STOP, Search
-from battlesnake_server.http.thread_pool import ThreadPool, lower_thread_priority
+from battlesnake_server.http.thread_pool import ThreadPool
 from battlesnake_server.live.sessions import Key
 from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT_S
 
@@ -34,7 +34,7 @@ class Ponderer:
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPool("ponderer", 1, initializer=lower_thread_priority)
+        self._threads = ThreadPool("ponderer", 1, low_priority=True)
         self._lock = threading.Lock()
         self._num_pauses = 0
         self._idle = threading.Event()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,32 +19,8 @@ MAX_BUSY_SEARCH_S = 0.5
 The value is the timeout of a normal game.
 """
 
-
-class LoadEstimate:
-    """Recent peak of the number of concurrent users.
-
-    The peak halves every second. Use the object as a context manager, which counts one user and
-    returns the peak.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._peak = 0.0
-        self._since = clock()
-
-    def __enter__(self) -> float:
-        with self._lock:
-            now = self._clock()
-            self._inside += 1
-            self._peak = max(self._inside, self._peak * 0.5 ** (now - self._since))
-            self._since = now
-            return self._peak
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
+_LOAD_HALF_LIFE_S = 1.0
+"""Time in seconds in which the recent peak of the number of concurrent searches halves."""
 
 
 @dataclass(slots=True, order=True)
@@ -79,7 +55,8 @@ class SearchSlots:
         self._lock = threading.Lock()
         self._free = num_slots
         self._queue: list[_WaitingRequest] = []  # In order of deadline.
-        self._load = LoadEstimate()
+        self._num_searches = 0  # Includes waiting requests.
+        self._peak, self._peak_at = 0.0, time.perf_counter()
 
     @contextmanager
     def acquire(
@@ -95,7 +72,8 @@ class SearchSlots:
         Raises:
             TimeoutError: If no slot is free in time, or the client has disconnected.
         """
-        with self._load as load:
+        load = self._enter()
+        try:
             self._wait_for_slot(deadline - min_seconds, disconnected)
             try:
                 left = deadline - time.perf_counter()
@@ -106,6 +84,18 @@ class SearchSlots:
                 yield left * min(1.0, self._num_slots / load)
             finally:
                 self._release_slot()
+        finally:
+            with self._lock:
+                self._num_searches -= 1
+
+    def _enter(self) -> float:
+        """Count a search, and return the recent peak of the number of concurrent searches."""
+        with self._lock:
+            now = time.perf_counter()
+            decay = 0.5 ** ((now - self._peak_at) / _LOAD_HALF_LIFE_S)
+            self._num_searches += 1
+            self._peak, self._peak_at = max(self._num_searches, self._peak * decay), now
+            return self._peak
 
     def _wait_for_slot(self, until: float, disconnected: Future[None]) -> None:
         """Wait until a slot is granted."""

@@ -64,7 +64,7 @@ class OverrunTracker:
         return min(max(self._late), _MAX_RESERVE_FRACTION * seconds)
 
 
-def margin_s(timeout: float) -> float:
+def _margin_s(timeout: float) -> float:
     """Return the margin in seconds for a ``timeout`` in seconds."""
     return min(_MAX_MARGIN_S, _MARGIN_FRACTION * timeout)
 
@@ -110,7 +110,7 @@ class RoundTripEstimate:
         reserved time, except the measured round trip. ``timeout`` is in seconds.
         """
         unknown = _INITIAL_ROUND_TRIP_FRACTION * timeout if self.seconds is None else 0.0
-        return (margin_s(timeout) + unknown) / 2
+        return (_margin_s(timeout) + unknown) / 2
 
     def time_budget_s(self, timeout: float) -> float:
         """Return the time budget of a move in seconds, or 0 if no time is left.
@@ -123,7 +123,7 @@ class RoundTripEstimate:
         reserved = self.seconds
         if reserved is None:
             reserved = _INITIAL_ROUND_TRIP_FRACTION * timeout
-        return max(0.0, round(timeout - reserved - margin_s(timeout), 6))
+        return max(0.0, round(timeout - reserved - _margin_s(timeout), 6))
 
 
 def _parse_latency_s(latency: str) -> float | None:
