@@ -76,11 +76,8 @@ CUSTOMIZATION_FORMATS = {
 _loading = threading.RLock()
 
 
-class BundleError(ValueError):
-    """Error raised if a bundle is missing, damaged or unsupported, or its code fails.
-
-    The error message contains a remedy.
-    """
+class _BundleError(ValueError):
+    """Error raised if the content of a bundle is damaged or unsupported."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +109,14 @@ class Bundle:
         The method does not execute any code from the bundle.
 
         Raises:
-            BundleError: If a file is missing, damaged or not listed in the metadata.
+            ValueError: If a file is missing, damaged or not listed in the metadata; the message
+                contains a remedy.
         """
         path = Path(path)
         try:
             data = read_bounded(path, _MAX_ARCHIVE_BYTES)
-        except ValueError as error:
-            raise BundleError(str(error)) from error
         except OSError as error:
-            raise BundleError(
+            raise ValueError(
                 f"{path}: {(error.strerror or 'cannot be read').lower()}; give the path of a "
                 "bundle that `battlesnake-gym pack` wrote"
             ) from error
@@ -128,8 +124,8 @@ class Bundle:
         try:
             read = _read_unpacked_files(path, data) if unpacked else _unzip(data)
             return cls(path, *_parse_metadata(read))
-        except BundleError as error:
-            raise BundleError(f"{path}: {error}") from error
+        except _BundleError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     @property
     def customization(self) -> dict[str, str]:
@@ -143,8 +139,8 @@ class Bundle:
         """Execute the extension code, and return a factory for the snake's strategies.
 
         Raises:
-            BundleError: If the extension code fails, or does not register the snake.
-            ValueError: If this version lacks the snake, a filter or the network type.
+            ValueError: If the extension code fails, or does not register the snake, or this version
+                lacks the snake, a filter or the network type.
         """
         with _loading, snakes.capture_registrations() as registered, capture_filter_registrations():
             steps: tuple[PipelineStep, ...] = ()
@@ -224,7 +220,7 @@ def run_extension_code(source: bytes, name: str) -> ModuleType:
         name: File name in tracebacks.
 
     Raises:
-        BundleError: If the code fails; the message contains the line number.
+        ValueError: If the code fails; the message contains the line number.
     """
     text = source.decode("utf-8", "replace")
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -236,7 +232,7 @@ def run_extension_code(source: bytes, name: str) -> ModuleType:
     except BaseException as error:  # A user's code may raise any exception, including SystemExit.
         hint = "; a bundle contains a single file of code" if isinstance(error, ImportError) else ""
         line = _format_error_line(name, error)
-        raise BundleError(f"{name}{line}: {type(error).__name__}: {error}{hint}") from error
+        raise ValueError(f"{name}{line}: {type(error).__name__}: {error}{hint}") from error
     return module
 
 
@@ -288,37 +284,37 @@ def _unzip(data: bytes) -> dict[str, bytes]:
     """Return the contents of a zip file by file name."""
     # Every archive entry has this signature in the central directory.
     if data.count(b"PK\x01\x02") > _MAX_FILES:
-        raise BundleError(f"more than {_MAX_FILES} files; pack it again")
+        raise _BundleError(f"more than {_MAX_FILES} files; pack it again")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return _extract_files(archive)
-    except BundleError:
+    except _BundleError:
         raise
     except Exception as error:  # `zipfile` raises many types of exceptions for damaged files.
         why = sanitize_text(str(error), 200)
-        raise BundleError(f"not a zip file, or damaged ({why}); pack it again") from error
+        raise _BundleError(f"not a zip file, or damaged ({why}); pack it again") from error
 
 
 def _extract_files(archive: zipfile.ZipFile) -> dict[str, bytes]:
     """Extract the archive's files, and return the contents by file name.
 
     Raises:
-        BundleError: If a path is not allowed, or the unpacked files are too large.
+        _BundleError: If a path is not allowed, or the unpacked files are too large.
     """
     left, files = _MAX_UNPACKED_BYTES, {}
     for info in archive.infolist():
         name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
         if not _FILE_NAME_PATTERN.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
-            raise BundleError(
+            raise _BundleError(
                 f"{sanitize_text(name, 64)!r} is not a plain file with a unique name; pack it again"
             )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise BundleError(f"{name} uses an unsupported compression method; pack it again")
+            raise _BundleError(f"{name} uses an unsupported compression method; pack it again")
         with archive.open(info) as file:
             files[name] = file.read(left + 1)  # The size in the header may be wrong.
         left -= len(files[name])
         if left < 0:
-            raise BundleError(
+            raise _BundleError(
                 f"unpacks to more than {_MAX_UNPACKED_BYTES} bytes; pack fewer or smaller files"
             )
     return files
@@ -331,30 +327,30 @@ def _parse_metadata(read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, b
         The metadata, and the contents of the other files, keyed by file name.
 
     Raises:
-        BundleError: If the metadata and the files are inconsistent.
+        _BundleError: If the metadata and the files are inconsistent.
     """
     try:
         metadata = parse_small_json(read.pop(BUNDLE_METADATA_FILE))
         version, hashes = metadata["format"], metadata["files"]
         if version != _FORMAT_VERSION:
-            raise BundleError(
+            raise _BundleError(
                 f"format is {format_value(version)}, this version reads {_FORMAT_VERSION}; "
                 "pack it again"
             )
         if set(hashes) != set(read):
             differ = sanitize_text(", ".join(sorted(set(hashes) ^ set(read))), 200)
-            raise BundleError(
+            raise _BundleError(
                 f"{BUNDLE_METADATA_FILE} and the files differ in {differ}; pack it again"
             )
         for name, digest in hashes.items():
             if hashlib.sha256(read[name]).hexdigest() != digest:
-                raise BundleError(f"{name} is damaged; fetch or pack the bundle again")
+                raise _BundleError(f"{name} is damaged; fetch or pack the bundle again")
         _check_metadata(metadata, read)
-    except BundleError:
+    except _BundleError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         why = sanitize_text(str(error), 200)
-        raise BundleError(
+        raise _BundleError(
             f"{BUNDLE_METADATA_FILE} is missing or damaged ({why}); pack it again"
         ) from error
     return metadata, read

@@ -29,7 +29,7 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
         SHA-256 hash of the function's code, in Base64.
 
     Raises:
-        BundleError: If the bundle is missing or damaged.
+        ValueError: If the bundle is missing or damaged.
         botocore.exceptions.ClientError: If the function does not exist, or the role may not
             change the function.
     """

@@ -218,7 +218,7 @@ def _write_and_test(part: Path, data: bytes) -> None:
     """Write the bundle and test that the snake plays without the author's other files.
 
     Raises:
-        BundleError: If the snake fails in a new process and an empty directory.
+        ValueError: If the snake fails in a new process and an empty directory.
     """
     part.write_bytes(data)
     with tempfile.TemporaryDirectory() as empty:
@@ -233,7 +233,7 @@ def _write_and_test(part: Path, data: bytes) -> None:
     stderr = done.stderr.strip().splitlines()
     if done.returncode:
         reason = stderr[-1].replace(f"{path}/", "") if stderr else f"exit status {done.returncode}"
-        raise bundle.BundleError(f"in a process without your other files: {reason}")
+        raise ValueError(f"in a process without your other files: {reason}")
 
 
 def parser() -> Parser:
