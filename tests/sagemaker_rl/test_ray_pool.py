@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from battlesnake_heuristics.rating.process_pool import run_tasks
-from battlesnake_server.arena import results, stored_tournament, tournament
+from battlesnake_server.arena import stored_tournament, tournament
 from battlesnake_server.arena.tournament import (
     GameResult,
     ScheduledGame,
@@ -87,7 +87,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     killed: set[int] = set()
     stored = []
 
-    def store(*game: Any, store: Any = results.store_games) -> Any:
+    def store(*game: Any, store: Any = stored_tournament.StoredTournament.store) -> Any:
         """Kill the process on the second node, and after twenty games the node."""
         stored.append(game)
         if len(stored) == 20:
@@ -99,7 +99,7 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
                     killed.add(number)
         return store(*game)
 
-    monkeypatch.setattr(stored_tournament, "store_games", store)
+    monkeypatch.setattr(stored_tournament.StoredTournament, "store", store)
     there = played(capsys, f"--ray-address={address}")
     assert there == here
     assert there["games"] == 40

@@ -83,6 +83,6 @@ def test_without_locks_an_arena_continues(
     database = pytest.importorskip(
         "battlesnake_server.arena.database", reason="needs the extra server"
     )
-    with database.lock_database(database.open_database(f"sqlite:///{tmp_path}/a.sqlite")):
+    with database.Database(f"sqlite:///{tmp_path}/a.sqlite").lock():
         pass
     assert "a.sqlite.lock" in capsys.readouterr().err

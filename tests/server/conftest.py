@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy.engine import Engine
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_server.arena.database import open_database
+from battlesnake_server.arena.database import Database
 from tests.processes import COMMAND, free_port, served
 from tests.server.browser import browser as browser
 from tests.server.browser import quiet as quiet
@@ -47,11 +46,11 @@ def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
+def database(tmp_path: Path) -> Iterator[Database]:
     """An empty database of the arena."""
-    one = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+    one = Database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     yield one
-    one.dispose()
+    one.close()
 
 
 @pytest.fixture

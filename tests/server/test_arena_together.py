@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_server.arena.database import lock_database, open_database
+from battlesnake_server.arena.database import Database
 from tests.processes import COMMAND, below, running, until, until_gone
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -83,16 +83,16 @@ def test_a_second_arena_waits_for_the_first_which_ignores_a_second_ctrl_c(
 )
 def test_a_locked_database_is_waited_for(words: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "arena.sqlite"
-    engine = open_database(f"sqlite:///{path}")
+    arena = Database(f"sqlite:///{path}")
     call = (*COMMAND, *words, "--jobs=1", "--json", f"--database=sqlite:///{path}")
     with contextlib.ExitStack() as stack:
-        with lock_database(engine):
+        with arena.lock():
             process = stack.enter_context(running(*call))
             assert re.search(rf"arena\.sqlite .*\b{os.getpid()}\b", read_line(process))
             database = sqlite3.connect(path, isolation_level=None)
             stack.enter_context(contextlib.closing(database))
             database.execute("begin exclusive")
-        engine.dispose()
+        arena.close()
         assert "arena.sqlite" in read_line(process)
         database.execute("rollback")
         out, err = process.communicate()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from flask.testing import FlaskClient
 from numpy.typing import NDArray
-from sqlalchemy.orm import Session
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError
@@ -18,7 +17,7 @@ from battlesnake_gym.mdp import observations
 from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.rule_based.preferences import known_food
-from battlesnake_server.arena.database import Tournament, open_database
+from battlesnake_server.arena.database import Database, Tournament
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.commands import ladder_command
 from battlesnake_server.live.app import create_app
@@ -31,16 +30,16 @@ from tests.processes import until
 def test_ladder_games_have_the_view_radius(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    database = f"sqlite:///{tmp_path / 'games.sqlite'}"
-    call = ["hungry", "--view-radius=2", "--precision=400", "--jobs=1", f"--database={database}"]
+    url = f"sqlite:///{tmp_path / 'games.sqlite'}"
+    call = ["hungry", "--view-radius=2", "--precision=400", "--jobs=1", f"--database={url}"]
     assert ladder_command.main(call) == 0
     assert "fixed without a view radius" in capsys.readouterr().err
-    engine = open_database(database)
-    with Session(engine) as session:
+    database = Database(url)
+    with database.session() as session:
         played = session.query(Tournament).all()
         assert played
         assert all(one.settings["settings"]["view_radius"] == 2 for one in played)
-    engine.dispose()
+    database.close()
 
 
 def test_a_league_file_sets_the_view_radius() -> None:

@@ -16,19 +16,15 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event, select
-from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_server.arena.database import (
+    Database,
     LeagueSnake,
     Seat,
     StoredGame,
     Tournament,
-    find_tournament,
-    load_games,
-    open_database,
 )
 from battlesnake_server.arena.league import (
     League,
@@ -99,10 +95,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    one = open_database(url)
+def database(url: str) -> Iterator[Database]:
+    one = Database(url)
     yield one
-    one.dispose()
+    one.close()
 
 
 def a_game(number: int, tournament: int) -> StoredGame:
@@ -116,57 +112,57 @@ def a_game(number: int, tournament: int) -> StoredGame:
 
 
 def test_what_is_stored_comes_back(url: str) -> None:
-    engine = open_database(url)
+    database = Database(url)
     setup = {"snakes": ["ä0", "ä1"], "settings": {"chance": 15}, "max_turns": None, "test": url}
-    with Session(engine) as session:
-        assert find_tournament(session, setup) is None
+    with database.session() as session:
+        assert Tournament.find(session, setup) is None
         tournaments = [Tournament(settings=settings) for settings in (setup, setup, {})]
         session.add_all(tournaments)
         session.commit()
         latest = tournaments[1].id
         session.add_all([a_game(1, latest), a_game(0, latest), a_game(0, tournaments[0].id)])
         session.commit()
-    engine.dispose()
+    database.close()
 
-    engine = open_database(url)  # the tables exist
-    with Session(engine) as session:
-        found = find_tournament(session, setup)
+    database = Database(url)  # the tables exist
+    with database.session() as session:
+        found = Tournament.find(session, setup)
         assert found is not None
         assert found.id == latest
-        games = load_games(engine, latest)
+        games = database.load_games(latest)
         assert [game.number for game in games] == [0, 1]
         assert games[0].seed == 2**63 - 1
         assert [seat.snake for seat in games[0].seats] == ["ä0", "ä1"]
         assert games[0].seats[1].latencies == [0.25, 3.0]
         assert games[0].seats[1].problems == {"timeout": 1}
         assert games[0].seats[1].cause == "hazard"
-    engine.dispose()
+    database.close()
 
 
 def test_a_database_of_version_0_1_is_converted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "arena.sqlite"
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.executescript((DATA / "formats" / "arena_1.sql").read_text())
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript((DATA / "formats" / "arena_1.sql").read_text())
     url = f"sqlite:///{path}"
     call = ["minimax@5", "hungry", "--board-size=7", "--max-turns=4", "--nodes=5", "--games=3"]
     assert arena_command.main([*call, "--jobs=1", "--json", "--resume", f"--database={url}"]) == 0
     assert [line["games"] for line in json.loads(capsys.readouterr().out)] == [3, 3]
-    engine = open_database(url)
-    with Session(engine) as session:
+    database = Database(url)
+    with database.session() as session:
         (tournament,) = session.scalars(select(Tournament))
         assert (tournament.settings["num_snakes"], tournament.settings["nodes"]) == (2, 5)
         row = LeagueSnake.load_all(session, "Club", ["hungry"])["hungry"]
         assert (row.failures, row.reason, row.cooldown_until) == (
             2, "no answer", datetime(2026, 11, 27, 12),
         )  # fmt: skip
-    engine.dispose()
+    database.close()
 
 
-def test_only_the_rows_of_the_given_snakes_are_loaded(engine: Engine) -> None:
+def test_only_the_rows_of_the_given_snakes_are_loaded(database: Database) -> None:
     loaded: list[str] = []
-    with Session(engine) as session:
+    with database.session() as session:
         for name in ("hungry", "tree", "cautious"):
             LeagueSnake.get_or_create(session, "Club", name).set_benched(True)
         session.commit()
@@ -178,8 +174,8 @@ def test_only_the_rows_of_the_given_snakes_are_loaded(engine: Engine) -> None:
     assert loaded == ["tree"]
 
 
-def test_a_game_is_stored_once(engine: Engine) -> None:
-    with Session(engine) as session:
+def test_a_game_is_stored_once(database: Database) -> None:
+    with database.session() as session:
         tournament = Tournament(settings={})
         session.add(tournament)
         session.commit()
@@ -193,18 +189,18 @@ def test_a_wrong_url_is_reported(tmp_path: Path) -> None:
     nobody = f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/nothing"
     for url in ("results.db", "nosuch://host/name", missing, nobody):
         with pytest.raises(ValueError, match="sqlite:///"):
-            open_database(url)
+            Database(url)
 
 
-def test_the_pages_read_and_write_the_database(engine: Engine, tmp_path: Path) -> None:
-    with Session(engine) as session:
+def test_the_pages_read_and_write_the_database(database: Database, tmp_path: Path) -> None:
+    with database.session() as session:
         tournament = Tournament(settings=TournamentSettings(("ä0", "ä1"), GameSpec(2)).to_dict())
         session.add(tournament)
         session.commit()
         session.add_all([a_game(0, tournament.id), a_game(1, tournament.id)])
         session.commit()
         number = tournament.id
-    client = create_app(engine, Roster(), LiveGames(), tmp_path).test_client()
+    client = create_app(database, Roster(), LiveGames(), tmp_path).test_client()
     (best, worst) = client.get(f"/leaderboard.json?tournament={number}").get_json()
     assert (best["snake"], best["wins"], worst["snake"]) == ("ä0", 2, "ä1")
     assert "ä0, ä1 · standard 11x11" in client.get("/").text
@@ -215,7 +211,7 @@ def test_the_pages_read_and_write_the_database(engine: Engine, tmp_path: Path) -
     until(lambda: f"/game/{game}" in client.get("/games").text)
 
 
-def test_a_league_resumes_from_the_database(engine: Engine, url: str) -> None:
+def test_a_league_resumes_from_the_database(database: Database, url: str) -> None:
     board = {"width": 7, "height": 7, "max_turns": 8}
     plan = LeagueConfig.parse(
         {"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path()
@@ -226,14 +222,14 @@ def test_a_league_resumes_from_the_database(engine: Engine, url: str) -> None:
         def problems(names: Sequence[str], problem: str = problem) -> list[str]:
             return [problem if name == "ä" else "" for name in names]
 
-        league = League(plan, sources, engine, problems, clock=FastClock())
+        league = League(plan, sources, database, problems, clock=FastClock())
         if problem:
             league.run_once(play_here)
         else:
             league.run(play_here, games=2)
-    with Session(engine) as session:
+    with database.session() as session:
         (season,) = Season.load_all(session, url)
-        assert [game.number for game in load_games(engine, season.tournament)] == [0, 1]
+        assert [game.number for game in database.load_games(season.tournament)] == [0, 1]
         row = session.scalars(select(LeagueSnake).where(LeagueSnake.league == url)).one()
         assert (row.snake, row.reason, row.failures) == ("ä", "tired", 1)
         LeagueSnake.get_or_create(session, url, "b").set_benched(True)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
-from sqlalchemy.engine import Engine
-from sqlalchemy.orm import Session
 
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import RUNG_NAMES
-from battlesnake_server.arena import results
-from battlesnake_server.arena.database import StoredGame
-from battlesnake_server.arena.results import build_game_row
+from battlesnake_server.arena.database import Database, StoredGame
 from battlesnake_server.arena.tournament import GameResult
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
@@ -62,11 +59,11 @@ def test_an_interrupted_ladder_reports_and_resumes() -> None:
     assert time.monotonic() - began < 60 * 5
 
 
-def test_a_resumed_ladder_plays_only_missing_pairs(engine: Engine) -> None:
+def test_a_resumed_ladder_plays_only_missing_pairs(database: Database) -> None:
     """Jobs in parallel store the pairs as they end, so an earlier pair can be missing."""
     setup = ladder_command._tournament_settings(ladder_command.parser().parse_args(["random"]))
     rung = ladder.Ladder.load(2).rungs[0]
-    first, resumed = (ladder_command._RungMatches(engine, setup, True) for _ in range(2))
+    first, resumed = (ladder_command._RungMatches(database, setup, True) for _ in range(2))
     first.schedule_pair(rung)
     first.store_pair(rung, ladder_command._play_pair((rung, *first.schedule_pair(rung))))
     assert len(resumed.load_outcomes(rung)) == 1
@@ -75,22 +72,24 @@ def test_a_resumed_ladder_plays_only_missing_pairs(engine: Engine) -> None:
 
 
 def test_an_interruption_stores_no_half_of_a_pair(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = ladder_command._tournament_settings(ladder_command.parser().parse_args(["random"]))
     rung = ladder.Ladder.load(2).rungs[0]
-    matches = ladder_command._RungMatches(engine, setup, True)
+    matches = ladder_command._RungMatches(database, setup, True)
     played = ladder_command._play_pair((rung, *matches.schedule_pair(rung)))
 
-    def build(result: GameResult, *more: Any) -> StoredGame:
+    def build(
+        result: GameResult, *more: Any, build: Callable[..., StoredGame] = StoredGame.from_result
+    ) -> StoredGame:
         if result is played[1]:
             raise KeyboardInterrupt
-        return build_game_row(result, *more)
+        return build(result, *more)
 
-    monkeypatch.setattr(results, "build_game_row", build)
+    monkeypatch.setattr(StoredGame, "from_result", build)
     with pytest.raises(KeyboardInterrupt):
         matches.store_pair(rung, played)
-    with Session(engine) as session:
+    with database.session() as session:
         assert session.scalars(select(StoredGame)).all() == []
 
 

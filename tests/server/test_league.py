@@ -18,13 +18,11 @@ from typing import Any
 import pytest
 import yaml
 from sqlalchemy import select
-from sqlalchemy.engine import Engine
-from sqlalchemy.orm import Session
 
 from battlesnake_gym.cli import main
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import league as league_module
-from battlesnake_server.arena.database import LeagueSnake, load_games
+from battlesnake_server.arena.database import Database, LeagueSnake
 from battlesnake_server.arena.league import (
     NUM_RECENT_OPPONENTS,
     League,
@@ -60,13 +58,13 @@ MakeLeague = Callable[[LeagueConfig, Any], League]
 
 
 @pytest.fixture
-def make_league(engine: Engine) -> Iterator[MakeLeague]:
+def make_league(database: Database) -> Iterator[MakeLeague]:
     """A function that makes a league from its plan and a clock."""
     with ProgramSupervisor({}) as programs:
 
         def make(plan: LeagueConfig, clock: Any) -> League:
             players = SnakeHealthChecker(plan, programs, AddressPolicy())
-            return League(plan, players.sources, engine, players.find_problems, clock=clock)
+            return League(plan, players.sources, database, players.find_problems, clock=clock)
 
         yield make
 
@@ -76,8 +74,8 @@ def run_until(league: League, clock: FastClock, hours: float, play: StartGame = 
         league.run_once(play)
 
 
-def bench(engine: Engine, benched: bool, *snakes: str) -> None:
-    with Session(engine) as session:
+def bench(database: Database, benched: bool, *snakes: str) -> None:
+    with database.session() as session:
         for snake in snakes:
             LeagueSnake.get_or_create(session, "Club", snake).set_benched(benched)
         session.commit()
@@ -183,7 +181,7 @@ def test_closely_rated_snakes_meet_but_not_only_each_other() -> None:
 
 
 def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
-    make_league: MakeLeague, engine: Engine, capsys: pytest.CaptureFixture[str]
+    make_league: MakeLeague, database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = FastClock()
     healthy = misbehaving_snakes.Recorder()
@@ -204,12 +202,12 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
 
         for hour in range(1, 26):  # each hour, a new object restores its state from the database
             run_until(make_league(plan, clock), clock, hour, play)
-    with Session(engine) as session:
+    with database.session() as session:
         second, first = Season.load_all(session, "Club")
         assert session.scalars(select(LeagueSnake.cooldown_until)).all() == [None]
     assert (first.starts, first.ends - first.starts) == (BEGIN, second.ends - second.starts)
     assert second.starts == first.ends
-    games = load_games(engine, first.tournament)
+    games = database.load_games(first.tournament)
     # Each restart loses at most one game, and may add one by shortening a pause.
     assert 4 * 24 - 26 <= len(games) <= 4 * 24 + 26
     assert [game.number for game in games] == list(range(len(games)))
@@ -229,7 +227,7 @@ def test_a_day_of_a_league_with_an_unhealthy_snake_and_hourly_restarts(
 def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_seasons(
     change: timedelta,
     make_league: MakeLeague,
-    engine: Engine,
+    database: Database,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -262,12 +260,12 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
     checks = [int(minutes) for minutes in re.findall(r"cooldown of (\d+) min", log)]
     assert checks == [1, 2, 4, 8, 16], "after 0, 1, 3, 7 and 15 minutes"
     assert log.count("system clock") == 1
-    with Session(engine) as session:
+    with database.session() as session:
         (season,) = Season.load_all(session, "Club")
-    bench(engine, True, "c")
+    bench(database, True, "c")
     assert games_in(5) <= 1
-    bench(engine, False, "c")
-    with Session(engine) as session:
+    bench(database, False, "c")
+    with database.session() as session:
         season.end(session, "Club", BEGIN + timedelta(seconds=passed_s) + changed)
         session.commit()
     assert games_in(5) >= 4
@@ -275,11 +273,11 @@ def test_a_change_of_the_system_clock_changes_neither_pace_nor_cooldowns_nor_sea
 
 
 def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(
-    make_league: MakeLeague, engine: Engine
+    make_league: MakeLeague, database: Database
 ) -> None:
     clock = FastClock()
     plan = plan_of({"h": "hungry", "c": "cautious"}, games_per_hour=60)
-    with Session(engine) as session:
+    with database.session() as session:
         session.add(
             LeagueSnake(league="Club", snake="c", failures=2, reason="",
                         cooldown_until=BEGIN + timedelta(days=9))
@@ -291,7 +289,7 @@ def test_a_cooldown_set_by_a_clock_that_was_ahead_ends(
 
 
 def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(
-    make_league: MakeLeague, engine: Engine
+    make_league: MakeLeague, database: Database
 ) -> None:
     clock, recorder = FastClock(), misbehaving_snakes.Recorder()
 
@@ -302,17 +300,17 @@ def test_failed_moves_start_a_cooldown_and_benched_snakes_do_not_play(
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
         league = make_league(plan, clock)
         run_until(league, clock, 0.1)
-        games = load_games(engine, league.season.tournament)
-        with Session(engine) as session:
+        games = database.load_games(league.season.tournament)
+        with database.session() as session:
             row = session.scalars(select(LeagueSnake)).one()
             assert (row.snake, row.failures >= 2) == ("mute", True)
             assert re.fullmatch(r".*?(\d+) of \1 .*\(connection\)", row.reason)
-        bench(engine, True, "h", "mute")
+        bench(database, True, "h", "mute")
         run_until(league, clock, 2)
-        assert len(load_games(engine, league.season.tournament)) == len(games)
-        bench(engine, False, "h")
+        assert len(database.load_games(league.season.tournament)) == len(games)
+        bench(database, False, "h")
         run_until(league, clock, 2.1)
-        assert len(load_games(engine, league.season.tournament)) > len(games)
+        assert len(database.load_games(league.season.tournament)) > len(games)
 
 
 def right_mover(folder: Path) -> str:
@@ -377,26 +375,28 @@ def test_a_program_that_fails_restarts_after_growing_pauses(
 
 
 @pytest.fixture
-def club(engine: Engine) -> LeagueConfig:
+def club(database: Database) -> LeagueConfig:
     """A league of three that has played four games."""
     plan = plan_of({"h": "hungry", "c": "cautious", "s<b>": "straight"})
-    league = healthy_league(plan, engine, FastClock())
+    league = healthy_league(plan, database, FastClock())
     while league.games < 4:
         league.run_once(play_here)
     return plan
 
 
-def healthy_league(plan: LeagueConfig, engine: Engine, clock: FastClock) -> League:
+def healthy_league(plan: LeagueConfig, database: Database, clock: FastClock) -> League:
     sources = {entrant.name: entrant.source for entrant in plan.entrants}
-    return League(plan, sources, engine, lambda names: [""] * len(names), clock=clock)
+    return League(plan, sources, database, lambda names: [""] * len(names), clock=clock)
 
 
-def test_a_season_stored_by_a_clock_that_was_ahead_ends(club: LeagueConfig, engine: Engine) -> None:
+def test_a_season_stored_by_a_clock_that_was_ahead_ends(
+    club: LeagueConfig, database: Database
+) -> None:
     clock = FastClock()
     numbers = []
     for days in (4000, 0, 0):
         clock.time = BEGIN + timedelta(days=days)
-        league = healthy_league(club, engine, clock)
+        league = healthy_league(club, database, clock)
         league.run_once(play_here, 1)
         numbers.append(league.season.number)
     assert numbers == [2, 3, 3]
@@ -404,12 +404,12 @@ def test_a_season_stored_by_a_clock_that_was_ahead_ends(club: LeagueConfig, engi
 
 
 def test_the_page_shows_the_season_and_obeys_the_token(
-    club: LeagueConfig, engine: Engine, tmp_path: Path
+    club: LeagueConfig, database: Database, tmp_path: Path
 ) -> None:
     token = load_or_create_token(tmp_path / "token")
     assert load_or_create_token(tmp_path / "token") == token
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
-    app = create_app(engine, Roster(), LiveGames(), tmp_path, token, club)
+    app = create_app(database, Roster(), LiveGames(), tmp_path, token, club)
     stranger, operator = app.test_client(), app.test_client()
     assert operator.get(f"/league?token={token}").status_code == 302
     page = stranger.get("/league").text
@@ -426,7 +426,7 @@ def test_the_page_shows_the_season_and_obeys_the_token(
     assert states(stranger)["h"] == "healthy"
     assert operator.post("/league/bench", json=request).status_code == 200
     assert states(stranger)["h"] == "benched"
-    with Session(engine) as session:
+    with database.session() as session:
         row = session.scalars(select(LeagueSnake)).one()
         row.reason, row.cooldown_until = "no answer", BEGIN
         session.commit()
@@ -436,11 +436,11 @@ def test_the_page_shows_the_season_and_obeys_the_token(
         answer = operator.post("/league/bench", json=wrong)
         assert (answer.status_code, len(answer.get_json()["error"]) > 10) == (400, True)
     assert operator.post("/league/season", json={}).status_code == 200
-    with Session(engine) as session:
+    with database.session() as session:
         (season,) = Season.load_all(session, "Club")
     clock = FastClock()
     clock.time = max(season.ends, clock.time)
-    league = healthy_league(club, engine, clock)
+    league = healthy_league(club, database, clock)
     league.run_once(play_here)
     assert league.season.number == 2
     assert stranger.get("/league.json").get_json()["season"] == 2

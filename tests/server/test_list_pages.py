@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from battlesnake_gym.common.run_dir import CSV_FILE, RUN_FILE
 from battlesnake_gym.replays.replay import Replay
-from battlesnake_server.arena.database import open_database
+from battlesnake_server.arena.database import Database
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.replay_viewer import replay_library
 from battlesnake_server.replay_viewer.replay_library import LibraryEntry
@@ -316,14 +316,14 @@ def test_damaged_rows_mark_their_own_card(
 ) -> None:
     path = tmp_path / "arena.sqlite"
     shutil.copy(arena_folder / "arena.sqlite", path)
-    engine = open_database(f"sqlite:///{path}")
+    arena = Database(f"sqlite:///{path}")
     for number, value in enumerate(VALUES):
         with contextlib.closing(sqlite3.connect(path)) as database, database:
             (good,) = database.execute(f"SELECT {column} FROM {table} WHERE id = 2").fetchone()
             with contextlib.suppress(sqlite3.IntegrityError):
                 cast = "CAST(? AS TEXT)" if isinstance(value, bytes) and number % 2 else "?"
                 database.execute(f"UPDATE {table} SET {column} = {cast} WHERE id = 2", (value,))
-        app = create_app(engine, Roster(), LiveGames(), arena_folder / "replays", league=LEAGUE)
+        app = create_app(arena, Roster(), LiveGames(), arena_folder / "replays", league=LEAGUE)
         client = app.test_client()
         pages = {
             address: client.get(address)

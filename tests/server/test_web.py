@@ -20,14 +20,14 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import selectinload
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.replays import engine_frames
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Settings
 from battlesnake_heuristics.analysis import scenarios
-from battlesnake_server.arena.database import StoredGame, Tournament, find_tournament
+from battlesnake_server.arena.database import StoredGame, Tournament
 from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.tournament import (
     GameResult,
@@ -62,7 +62,7 @@ def empty(tmp_path: Path) -> Pages:
 
 
 def rows(pages: Pages) -> list[StoredGame]:
-    with Session(pages.database) as session:
+    with pages.database.session() as session:
         every = session.query(StoredGame).options(selectinload(StoredGame.seats))
         return every.order_by(StoredGame.id).all()
 
@@ -120,7 +120,7 @@ def test_leaderboard_follows_inserted_and_deleted_games(tmp_path: Path) -> None:
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
     assert told == json.loads(json.dumps([line.to_dict() for line in whole]))
     assert sum(line["games"] for line in told) == 2 * 12
-    with Session(pages.database) as session:
+    with pages.database.session() as session:
         session.delete(session.get_one(StoredGame, 1))
         session.commit()
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
@@ -190,7 +190,7 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
 
 def test_lists_of_many_games_are_paged_and_cached(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=0)
-    with Session(pages.database) as session:
+    with pages.database.session() as session:
         session.add(Tournament(id=1, settings={"snakes": ["made", "up"]}))
         session.add_all([a_game(number, 1) for number in range(1_500)])
         session.commit()
@@ -270,7 +270,7 @@ def test_unknown_addresses(pages: Pages, client: FlaskClient, address: str, word
 def test_missing_and_damaged_replays(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
     gone, damaged, none = (game.uuid for game in rows(pages))
-    with Session(pages.database) as session:
+    with pages.database.session() as session:
         kept = {game.uuid: game for game in session.query(StoredGame)}
         replay_of(kept[gone]).unlink()
         replay_of(kept[damaged]).write_text('{"replay": 1}\n')
@@ -548,8 +548,8 @@ def test_a_game_whose_number_another_server_took_is_stored_under_the_next(
 ) -> None:
     def taken(directory: Path, number: int, game_id: str) -> Path:
         if number < 3:
-            with Session(empty.database) as session:
-                tournament = find_tournament(session, game_manager.VISITOR_TOURNAMENT)
+            with empty.database.session() as session:
+                tournament = Tournament.find(session, game_manager.VISITOR_TOURNAMENT)
                 if tournament is None:
                     return replay_path(directory, number, game_id)
                 session.add(

@@ -10,16 +10,12 @@ from pathlib import Path
 
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy.engine import Engine
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.game_spec import GameSpec
 from battlesnake_gym.replays.replay import Turn
-from battlesnake_server.arena.database import open_database
-from battlesnake_server.arena.stored_tournament import (
-    play_missing_games,
-    start_or_resume_tournament,
-)
+from battlesnake_server.arena.database import Database
+from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import TournamentSettings
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import NUM_THREADS, create_app
@@ -38,7 +34,7 @@ class Pages:
 
     app: Flask
     broadcast: LiveGames
-    database: Engine
+    database: Database
     folder: Path
 
     @property
@@ -67,7 +63,7 @@ def make(
     token: str | None = None,
 ) -> Pages:
     """Pages over a fresh database, after a small tournament where ``games`` are asked for."""
-    database = open_database(f"sqlite:///{folder / 'arena.sqlite'}")
+    database = Database(f"sqlite:///{folder / 'arena.sqlite'}")
     broadcast = LiveGames()
     roster = Roster(invited, allow_urls=allow_urls)
     pages = Pages(
@@ -83,10 +79,8 @@ def make(
 
 def play(pages: Pages, games: int) -> None:
     """Play what is missing of a tournament of so many games of each pair."""
-    tournament = start_or_resume_tournament(pages.database, SETUP, resume=True)
-    play_missing_games(
-        pages.database, tournament, SETUP, games, jobs=1, replays=pages.folder / "replays"
-    )
+    tournament = StoredTournament.start_or_resume(pages.database, SETUP, resume=True)
+    tournament.play_missing_games(games, jobs=1, replays=pages.folder / "replays")
 
 
 def announce(broadcast: LiveGames, game_id: str, turns: int, *, end: bool = False) -> Board:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +29,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -43,6 +43,7 @@ from sqlalchemy.pool import NullPool, Pool
 from battlesnake_gym.common.command_line import describe_error
 from battlesnake_gym.common.file_locks import missing_message, read_owner, try_lock, write_owner
 from battlesnake_gym.rules.state import MOVES
+from battlesnake_server.arena.tournament import GameResult
 
 _T = TypeVar("_T")
 
@@ -141,6 +142,32 @@ class Tournament(_Base):
         back_populates="tournament", order_by="StoredGame.number", cascade="all, delete-orphan"
     )
 
+    @classmethod
+    def find(
+        cls, session: Session, settings: Mapping[str, Any], *, any_version: bool = False
+    ) -> Tournament | None:
+        """Return the latest tournament with the given settings, or None.
+
+        Args:
+            session: The database session.
+            settings: The settings, including `SNAKE_VERSIONS_KEY`. Settings that an earlier release
+                stored lack this key. They match if the other settings are equal.
+            any_version: Whether to ignore the versions of the snakes.
+        """
+        unversioned = _remove_snake_versions(settings)
+        for tournament in session.scalars(select(cls).order_by(cls.id.desc())):
+            stored = tournament.settings
+            if stored in (settings, unversioned) or (
+                any_version and _remove_snake_versions(stored) == unversioned
+            ):
+                return tournament
+        return None
+
+
+def _remove_snake_versions(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without `SNAKE_VERSIONS_KEY`."""
+    return {name: value for name, value in settings.items() if name != SNAKE_VERSIONS_KEY}
+
 
 class StoredGame(_Base):
     """Table row of one game of a tournament.
@@ -167,6 +194,32 @@ class StoredGame(_Base):
     seats: Mapped[list[Seat]] = relationship(
         back_populates="game", order_by="Seat.seat", cascade="all, delete-orphan"
     )
+
+    @classmethod
+    def from_result(cls, result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
+        """Build the row of a game.
+
+        ``labels`` are the labels of the tournament's snakes.
+        """
+        seats = [
+            Seat(
+                seat=seat,
+                snake=labels[result.scheduled.seats[seat]],
+                won=seat == result.winner,
+                **{name: value for name, value in asdict(record).items() if name != "error"},
+            )
+            for seat, record in enumerate(result.seats)
+        ]
+        return cls(
+            tournament_id=tournament,
+            number=result.scheduled.number,
+            uuid=result.uuid,
+            seed=result.scheduled.seed,
+            turns=result.turns,
+            finished=result.finished,
+            replay=result.replay,
+            seats=seats,
+        )
 
     @property
     def is_draw(self) -> bool:
@@ -305,8 +358,8 @@ class LeagueSnake(_Base):
             self.cooldown_until = _EXPIRED_COOLDOWN_END
 
 
-def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
-    """Connect to a database and create missing tables.
+class Database:
+    """Results database of an arena, with missing tables created.
 
     Args:
         url: SQLAlchemy database URL.
@@ -314,21 +367,99 @@ def open_database(url: str = DEFAULT_DATABASE_URL) -> Engine:
     Raises:
         ValueError: If the URL is invalid or the database cannot be reached.
     """
-    try:
-        engine = create_engine(url, poolclass=_pool_class(url))
-        if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _replace_undecodable_text)
-        with_retries(engine, _create_tables)
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"database {url!r} needs the package {error.name!r}; install the package"
-        ) from error
-    except SQLAlchemyError as error:
-        raise ValueError(
-            f"database {url!r}: {describe_error(error)}; give a URL like "
-            "sqlite:///DIR/arena.sqlite in a writable DIR, or postgresql+psycopg://user@host/name"
-        ) from error
-    return engine
+
+    def __init__(self, url: str = DEFAULT_DATABASE_URL) -> None:
+        try:
+            self._engine = create_engine(url, poolclass=_pool_class(url))
+            if self._engine.dialect.name == "sqlite":
+                event.listen(self._engine, "connect", _replace_undecodable_text)
+            self.transact(_create_tables)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"database {url!r} needs the package {error.name!r}; install the package"
+            ) from error
+        except SQLAlchemyError as error:
+            raise ValueError(
+                f"database {url!r}: {describe_error(error)}; give a URL like "
+                "sqlite:///DIR/arena.sqlite in a writable DIR, or postgresql+psycopg://user@host/name"
+            ) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def session(self) -> Session:
+        """Open a session, for example for reading."""
+        return Session(self._engine)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock an SQLite database for the games of this process.
+
+        The method waits until the lock is free. During the wait, the owner of the lock is printed
+        to standard error. The lock does not affect web pages and other readers. Databases other
+        than SQLite are not locked, because they support concurrent writers.
+        """
+        name = self._engine.url.database
+        if self._engine.dialect.name != "sqlite" or not name or name == ":memory:":
+            yield
+            return
+        with Path(f"{name}.lock").open("a+") as file:
+            try:
+                if not try_lock(file):
+                    owner = read_owner(file) or "another process"
+                    _print_status(
+                        f"{name} is locked by {owner}; waiting until its games end (Ctrl+C cancels)"
+                    )
+                    try_lock(file, wait=True)
+            except OSError as error:
+                _print_status(missing_message(file, error))
+            write_owner(file)
+            yield
+
+    def transact(self, work: Callable[[Session], _T]) -> _T:
+        """Call ``work`` with a new session, commit, and return the result.
+
+        If another program has locked the SQLite database, the method calls ``work`` again until the
+        call succeeds. ``work`` must create its rows: a row of a failed attempt keeps its id.
+        """
+        reported = False
+        while True:
+            try:
+                with Session(self._engine, expire_on_commit=False) as session:
+                    result = work(session)
+                    session.commit()
+                    return result
+            except OperationalError as error:
+                # SQLite has waited several seconds for the lock before this error.
+                if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if not reported:
+                    _print_status(
+                        f"{self._engine.url.database} is locked by another program; waiting for "
+                        "the lock"
+                    )
+                reported = True
+
+    def insert(self, build: Callable[[], list[_T]]) -> list[_T]:
+        """Insert the rows that ``build`` creates, and return the rows."""
+
+        def add_rows(session: Session) -> list[_T]:
+            rows = build()
+            session.add_all(rows)
+            return rows
+
+        return self.transact(add_rows)
+
+    def load_games(self, tournament_id: int) -> list[StoredGame]:
+        """Load all games of a tournament with their seats, in schedule order."""
+        query = (
+            select(StoredGame)
+            .where(StoredGame.tournament_id == tournament_id)
+            .order_by(StoredGame.number)
+            .options(selectinload(StoredGame.seats))
+        )
+        return self.transact(lambda session: list(session.scalars(query)))
 
 
 def _pool_class(url: str) -> type[Pool] | None:
@@ -361,105 +492,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-@contextmanager
-def lock_database(engine: Engine) -> Iterator[None]:
-    """Lock an SQLite database for the games of this process.
-
-    The function waits until the lock is free. During the wait, the owner of the lock is printed to
-    standard error. The lock does not affect web pages and other readers. Databases other than
-    SQLite are not locked, because they support concurrent writers.
-    """
-    name = engine.url.database
-    if engine.dialect.name != "sqlite" or not name or name == ":memory:":
-        yield
-        return
-    with Path(f"{name}.lock").open("a+") as file:
-        try:
-            if not try_lock(file):
-                owner = read_owner(file) or "another process"
-                _print_status(
-                    f"{name} is locked by {owner}; waiting until its games end (Ctrl+C cancels)"
-                )
-                try_lock(file, wait=True)
-        except OSError as error:
-            _print_status(missing_message(file, error))
-        write_owner(file)
-        yield
-
-
-def with_retries(engine: Engine, work: Callable[[Session], _T]) -> _T:
-    """Call ``work`` with a new database session, commit, and return the result.
-
-    If another program has locked the SQLite database, the function calls ``work`` again until the
-    call succeeds. ``work`` must create its rows: a row of a failed attempt keeps its id.
-    """
-    reported = False
-    while True:
-        try:
-            with Session(engine, expire_on_commit=False) as session:
-                result = work(session)
-                session.commit()
-                return result
-        except OperationalError as error:
-            # SQLite has waited several seconds for the lock before this error.
-            if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
-                raise
-            if not reported:
-                _print_status(
-                    f"{engine.url.database} is locked by another program; waiting for the lock"
-                )
-            reported = True
-
-
-def insert_rows(engine: Engine, build: Callable[[], list[_T]]) -> list[_T]:
-    """Insert the rows that ``build`` creates, and return the rows."""
-
-    def insert(session: Session) -> list[_T]:
-        rows = build()
-        session.add_all(rows)
-        return rows
-
-    return with_retries(engine, insert)
-
-
 def _print_status(text: str) -> None:
     """Write a line to standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
-
-
-def find_tournament(
-    session: Session, settings: Mapping[str, Any], *, any_version: bool = False
-) -> Tournament | None:
-    """Return the latest tournament with the given settings, or None.
-
-    Args:
-        session: The database session.
-        settings: The settings, including `SNAKE_VERSIONS_KEY`. Settings that an earlier release
-            stored lack this key. They match if the other settings are equal.
-        any_version: Whether to ignore the versions of the snakes.
-    """
-    unversioned = _remove_snake_versions(settings)
-    for tournament in session.scalars(select(Tournament).order_by(Tournament.id.desc())):
-        stored = tournament.settings
-        if stored in (settings, unversioned) or (
-            any_version and _remove_snake_versions(stored) == unversioned
-        ):
-            return tournament
-    return None
-
-
-def _remove_snake_versions(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without `SNAKE_VERSIONS_KEY`."""
-    return {name: value for name, value in settings.items() if name != SNAKE_VERSIONS_KEY}
-
-
-def load_games(engine: Engine, tournament_id: int) -> list[StoredGame]:
-    """Load all games of a tournament with their seats, in schedule order."""
-    query = (
-        select(StoredGame)
-        .where(StoredGame.tournament_id == tournament_id)
-        .order_by(StoredGame.number)
-        .options(selectinload(StoredGame.seats))
-    )
-    return with_retries(engine, lambda session: list(session.scalars(query)))

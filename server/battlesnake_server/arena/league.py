@@ -19,23 +19,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import select, update
-from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from battlesnake_heuristics.rating.match import derive_seed
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena.database import (
+    Database,
     LeagueSnake,
     Seat,
     StoredGame,
     Tournament,
-    insert_rows,
     utc_now,
-    with_retries,
 )
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.ratings import Ratings, rank_snakes
-from battlesnake_server.arena.results import store_games
+from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import GameResult, ScheduledGame, TournamentSettings
 
 _MIN_CLOCK_CHANGE_S = 60.0
@@ -168,7 +166,7 @@ class League:
     Args:
         plan: The league's configuration.
         sources: Source of every entrant (`SnakeSpec`), keyed by name.
-        engine: The database.
+        database: The results database.
         health: Function that checks the health of snakes.
         jobs: Maximum number of games in parallel.
         replays: Directory for replays; None disables replays.
@@ -183,7 +181,7 @@ class League:
         self,
         plan: LeagueConfig,
         sources: Mapping[str, str],
-        engine: Engine,
+        database: Database,
         health: HealthCheck,
         *,
         jobs: int = 1,
@@ -194,7 +192,7 @@ class League:
         self.plan = plan
         self.games = 0
         self._sources = sources
-        self._engine = engine
+        self._database = database
         self._health = health
         self._jobs = jobs
         self._replays = replays
@@ -206,7 +204,7 @@ class League:
         self._next_game = self._clock.now()
         self.season = self._load_or_create_season()
         self._restore_season()
-        with_retries(self._engine, self._limit_cooldowns)
+        self._database.transact(self._limit_cooldowns)
 
     def run(self, play: StartGame, games: int | None = None) -> None:
         """Run the league until ``games`` games have been played.
@@ -237,8 +235,8 @@ class League:
 
     def _load_or_create_season(self) -> Season:
         """Return the latest stored season, or create the first season."""
-        found = with_retries(
-            self._engine, lambda session: Season.load_all(session, self.plan.name)[:1]
+        found = self._database.transact(
+            lambda session: Season.load_all(session, self.plan.name)[:1]
         )
         if found:
             return found[0]
@@ -249,7 +247,7 @@ class League:
         """Store a new season that starts at ``starts``."""
         season = Season(0, number, starts, starts + timedelta(days=self.plan.season_days))
         settings = season.tournament_settings(self.plan.name)
-        (row,) = insert_rows(self._engine, lambda: [Tournament(settings=settings)])
+        (row,) = self._database.insert(lambda: [Tournament(settings=settings)])
         return Season.from_row(row)
 
     def _update_season(self) -> None:
@@ -287,7 +285,7 @@ class League:
         )  # fmt: skip
         games: dict[int, list[tuple[str, bool, int]]] = {}
         self._number = 0
-        rows = with_retries(self._engine, lambda session: session.execute(query).all())
+        rows = self._database.transact(lambda session: session.execute(query).all())
         for game, number, snake, cause, turn in rows:
             games.setdefault(game, []).append((snake, not cause, turn))
             self._number = max(self._number, number + 1)
@@ -308,9 +306,8 @@ class League:
 
     def _load_league_snakes(self) -> dict[str, LeagueSnake]:
         """Load the rows of the entrants, keyed by name."""
-        return with_retries(
-            self._engine,
-            lambda session: LeagueSnake.load_all(session, self.plan.name, self._sources),
+        return self._database.transact(
+            lambda session: LeagueSnake.load_all(session, self.plan.name, self._sources)
         )
 
     def _next_health_check(self, row: LeagueSnake) -> datetime | None:
@@ -354,7 +351,7 @@ class League:
             row.cooldown_until, row.reason = now + cooldown, reason[:200]
             return cooldown
 
-        cooldown = with_retries(self._engine, write)
+        cooldown = self._database.transact(write)
         log(f"{name} is unhealthy; cooldown of {cooldown.total_seconds() / 60:.0f} min: {reason}")
 
     def _limit_cooldowns(self, session: Session) -> None:
@@ -370,7 +367,7 @@ class League:
         statement = update(LeagueSnake).where(
             LeagueSnake.league == self.plan.name, LeagueSnake.snake == name
         )
-        with_retries(self._engine, lambda session: session.execute(statement.values(values)))
+        self._database.transact(lambda session: session.execute(statement.values(values)))
 
     def _start_game(self, healthy: Sequence[str], play: StartGame) -> bool:
         """Start the next game if enough snakes are free.
@@ -419,7 +416,7 @@ class League:
             for name in names:
                 self._checked.pop(name, None)
             return
-        store_games(self._engine, [result], tournament, settings)
+        StoredTournament(self._database, tournament, settings).store([result])
         self.games += 1
         seats = list(zip(names, result.seats, strict=True))
         if tournament == self.season.tournament:

@@ -1,58 +1,21 @@
-"""The results of a tournament as a table, as JSON, and as database rows."""
+"""The results of a tournament as a table and as JSON."""
 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy.engine import Engine
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 
-from battlesnake_gym.common.command_line import align_columns, plural
-from battlesnake_server.arena.database import (
-    Seat,
-    StoredGame,
-    insert_rows,
-    load_games,
-    with_retries,
-)
+from battlesnake_gym.common.command_line import align_columns
+from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.ratings import Rating, Ratings, rank_snakes
-from battlesnake_server.arena.tournament import GameResult, TournamentSettings
 
 SURVIVED_KEY = "alive"
 """Key of `StandingsRow.endings` for games that the snake survived."""
-
-
-def build_game_row(result: GameResult, tournament: int, labels: Sequence[str]) -> StoredGame:
-    """Build the database row of a game.
-
-    ``labels`` are the labels of the tournament's snakes.
-    """
-    return StoredGame(
-        tournament_id=tournament,
-        number=result.scheduled.number,
-        uuid=result.uuid,
-        seed=result.scheduled.seed,
-        turns=result.turns,
-        finished=result.finished,
-        replay=result.replay,
-        seats=[
-            Seat(
-                seat=seat,
-                snake=labels[result.scheduled.seats[seat]],
-                won=seat == result.winner,
-                **{name: value for name, value in asdict(record).items() if name != "error"},
-            )
-            for seat, record in enumerate(result.seats)
-        ],
-    )
 
 
 _POINTS = (2.0, 1.0)
@@ -296,75 +259,3 @@ def _format_row(line: StandingsRow) -> tuple[str, ...]:
         "-" if line.p99 is None else f"{line.p99:.1f}",
         endings,
     )
-
-
-def store_games(
-    engine: Engine,
-    results: Sequence[GameResult],
-    tournament: int,
-    settings: TournamentSettings,
-    errors: dict[str, str] | None = None,
-) -> list[StoredGame]:
-    """Store games in the database, in one transaction.
-
-    If another arena has already stored one of the games, no stored row changes.
-
-    Args:
-        engine: SQLAlchemy engine of the results database.
-        results: The games.
-        tournament: Id of the tournament.
-        settings: Settings of the tournament.
-        errors: Dict to which the function adds the first exception text of each snake, by label.
-    """
-    labels = settings.labels
-    if errors is not None:
-        for result in results:
-            for snake, seat in zip(result.scheduled.seats, result.seats, strict=True):
-                if seat.error:
-                    errors.setdefault(labels[snake], seat.error)
-
-    def build() -> list[StoredGame]:
-        return [build_game_row(result, tournament, labels) for result in results]
-
-    try:
-        return insert_rows(engine, build)
-    except IntegrityError:
-        numbers = " or ".join(str(result.scheduled.number) for result in results)
-        sys.stderr.write(f"game {numbers} is already stored: another arena played it\n")
-        return build()
-
-
-def delete_games_without_replay(engine: Engine, tournament: int, replays: Path | None) -> None:
-    """Delete games whose replay file is empty or missing.
-
-    The arena then plays the deleted games again. A power failure can leave an empty or missing
-    replay file if the file system had not written the replay. The function keeps games that were
-    played without a replay. If ``replays`` is None, the function does nothing.
-    """
-    if replays is None:
-        return
-
-    def has_lost_replay(game: StoredGame) -> bool:
-        if game.replay is None:
-            return False
-        beside = (
-            replays / Path(game.replay).name
-        )  # The directory of the replays may have been moved.
-        found = [path for path in (Path(game.replay), beside) if path.is_file()]
-        if any(path.stat().st_size for path in found):
-            return False
-        for path in found:
-            path.unlink(missing_ok=True)
-        return True
-
-    lost = [game for game in load_games(engine, tournament) if has_lost_replay(game)]
-
-    def delete_lost_games(session: Session) -> None:
-        for game in lost:
-            session.delete(game)
-
-    if lost:
-        with_retries(engine, delete_lost_games)
-        sys.stderr.write(
-            f"{plural(len(lost), 'game')} to repeat: replays are empty or missing in {replays}\n"
-        )

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from battlesnake_gym import rules
@@ -38,24 +37,10 @@ from battlesnake_heuristics.rating.sprt import Sprt
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.arena import sprt_match
-from battlesnake_server.arena.database import (
-    DEFAULT_DATABASE_URL,
-    load_games,
-    lock_database,
-    open_database,
-)
-from battlesnake_server.arena.results import (
-    StandingsRow,
-    compute_standings,
-    delete_games_without_replay,
-    format_table,
-)
+from battlesnake_server.arena.database import DEFAULT_DATABASE_URL, Database
+from battlesnake_server.arena.results import StandingsRow, compute_standings, format_table
 from battlesnake_server.arena.snake_versions import snake_files
-from battlesnake_server.arena.stored_tournament import (
-    check_playable,
-    play_missing_games,
-    start_or_resume_tournament,
-)
+from battlesnake_server.arena.stored_tournament import StoredTournament, check_playable
 from battlesnake_server.arena.tournament import (
     OnGameEvent,
     TournamentSettings,
@@ -129,14 +114,13 @@ def main(argv: list[str] | None = None) -> int:
                     allow_urls=arguments.allow_visitor_urls,
                     address_policy=AddressPolicy.from_options(arguments),
                 )
-            engine = open_database(arguments.database)
-            stack.callback(engine.dispose)
+            database = stack.enter_context(contextlib.closing(Database(arguments.database)))
             site = announce = pool = None
             if arguments.web:
                 arguments.replays = (arguments.replays or DEFAULT_REPLAY_DIR).absolute()
                 broadcast = LiveGames()
                 announce = broadcast.publish_event
-                site = stack.enter_context(open_site(engine, roster, broadcast, arguments))
+                site = stack.enter_context(open_site(database, roster, broadcast, arguments))
             if arguments.ray_address:
                 pool = open_ray_pool(arguments.ray_address, setup)
         except (ValueError, OSError, OverflowError) as error:
@@ -145,8 +129,8 @@ def main(argv: list[str] | None = None) -> int:
         status = 0
         if arguments.snakes:
             try:
-                with lock_database(engine):
-                    status = _play_and_print(arguments, setup, sprt, engine, announce, pool)
+                with database.lock():
+                    status = _play_and_print(arguments, setup, sprt, database, announce, pool)
             except (KeyboardInterrupt, OSError, ValueError, SQLAlchemyError) as error:
                 return report_stop("arena", error, RESUME_HINT)
         if site is not None:
@@ -221,7 +205,7 @@ def _play_and_print(
     arguments: argparse.Namespace,
     setup: TournamentSettings,
     sprt: Sprt | None,
-    engine: Engine,
+    database: Database,
     announce: OnGameEvent | None,
     pool: TaskPool | None,
 ) -> int:
@@ -230,21 +214,19 @@ def _play_and_print(
     Returns:
         The exit status of `print_failed_moves`.
     """
-    tournament = start_or_resume_tournament(engine, setup, arguments.resume)
-    errors: dict[str, str] = {}
-    delete_games_without_replay(engine, tournament, arguments.replays)
+    tournament = StoredTournament.start_or_resume(database, setup, arguments.resume)
+    tournament.delete_games_without_replay(arguments.replays)
     games = arguments.games or (None if sprt else _DEFAULT_NUM_GAMES)
     if arguments.timeout is None and arguments.ray_address is None:
         _warn_if_busy(setup, arguments.jobs)
     try:
         with pool or contextlib.nullcontext():
-            play_missing_games(
-                engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt,
-                pool, errors,
-            )  # fmt: skip
+            tournament.play_missing_games(
+                games, arguments.jobs, arguments.replays, announce, sprt, pool
+            )
     finally:
-        played = load_games(engine, tournament)
-        lines = compute_standings(played, errors)
+        played = tournament.load_games()
+        lines = compute_standings(played, tournament.errors)
         if sprt is None:
             print_standings(lines, arguments.json, arguments.points)
         elif arguments.json:

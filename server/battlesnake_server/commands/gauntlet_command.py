@@ -10,10 +10,10 @@ import functools
 import itertools
 import json
 import sys
+from collections import ChainMap
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
@@ -21,7 +21,7 @@ from battlesnake_gym.common.command_line import Parser, output_dir, positive, pr
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.database import load_games, lock_database, open_database
+from battlesnake_server.arena.database import Database
 from battlesnake_server.arena.gauntlet import (
     LEAGUE_ONLY_FIELDS,
     format_table,
@@ -30,12 +30,8 @@ from battlesnake_server.arena.gauntlet import (
 )
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.arena.program_supervisor import ProgramSupervisor
-from battlesnake_server.arena.results import (
-    compute_standings,
-    delete_games_without_replay,
-    store_games,
-)
-from battlesnake_server.arena.stored_tournament import start_or_resume_tournament
+from battlesnake_server.arena.results import compute_standings
+from battlesnake_server.arena.stored_tournament import StoredTournament
 from battlesnake_server.arena.tournament import (
     open_players,
     play_scheduled_game,
@@ -64,22 +60,22 @@ def main(argv: list[str] | None = None) -> int:
         reject_unused_options(plan, command, arguments)
         if arguments.clock == "cpu":
             _check_equal_cpu(plan)
-        engine = open_database(arguments.database)
+        database = Database(arguments.database)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym gauntlet", error)
     commands = {entrant.name: entrant.command for entrant in plan.entrants if entrant.command}
     try:
-        with raise_on_stop_signal(), ProgramSupervisor(commands) as programs, lock_database(engine):
+        with raise_on_stop_signal(), ProgramSupervisor(commands) as programs, database.lock():
             players = SnakeHealthChecker(plan, programs, AddressPolicy.from_options(arguments))
             try:
                 _start_programs(players, plan)
             except ConnectionError as error:
                 return print_error("battlesnake-gym gauntlet", error)
-            return _play_missing_games(arguments, plan, players, programs, engine)
+            return _play_missing_games(arguments, plan, players, programs, database)
     except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
         return report_stop("gauntlet", error, _RESUME_HINT)
     finally:
-        engine.dispose()
+        database.close()
 
 
 def _check_equal_cpu(plan: LeagueConfig) -> None:
@@ -121,7 +117,7 @@ def _play_missing_games(
     plan: LeagueConfig,
     players: SnakeHealthChecker,
     programs: ProgramSupervisor,
-    engine: Engine,
+    database: Database,
 ) -> int:
     """Play one game at a time, then print the table of all stored games."""
     if arguments.replays is not None:
@@ -133,37 +129,36 @@ def _play_missing_games(
     )
     sources = {entrant.name: entrant.command or entrant.source for entrant in plan.entrants}
     tournaments = {
-        matchup: start_or_resume_tournament(
-            engine,
+        matchup: StoredTournament.start_or_resume(
+            database,
             plan.game_settings(matchup.board, matchup.names, sources),
             resume=True,
             gauntlet=arguments.clock,
         )
         for matchup in iter_matchups(plan)
     }
-    for number in tournaments.values():
-        delete_games_without_replay(engine, number, arguments.replays)
-    errors: dict[str, str] = {}
-    played = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}
+    for tournament in tournaments.values():
+        tournament.delete_games_without_replay(arguments.replays)
     total = arguments.games * len(tournaments)
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
-            for matchup, number in tournaments.items():
+            for matchup, tournament in tournaments.items():
                 setup = plan.game_settings(
                     matchup.board, matchup.names, players.sources,
                     address_policy=players.address_policy,
                 )  # fmt: skip
-                done = {game.number for game in played[matchup]}
+                done = {game.number for game in tournament.load_games()}
                 bar.update(len(done))
                 for scheduled in setup.missing_games(arguments.games, done):
                     _start_programs(players, plan)
                     result = play_scheduled_game(
                         setup, scheduled, arguments.replays, open_seats=open_seats
                     )
-                    store_games(engine, [result], number, setup, errors)
+                    tournament.store([result])
                     bar.update()
     finally:
-        stored = {matchup: load_games(engine, number) for matchup, number in tournaments.items()}
+        stored = {matchup: one.load_games() for matchup, one in tournaments.items()}
+        errors = ChainMap(*(one.errors for one in tournaments.values()))
         lines = [
             matchup.summarize(games, plan, arguments.clock)
             for matchup, games in stored.items()

@@ -7,12 +7,11 @@ import itertools
 import json
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import ChainMap, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
@@ -41,10 +40,11 @@ from battlesnake_heuristics.rating.process_pool import ProcessPool, TaskPool, ru
 from battlesnake_heuristics.rating.sprt import PAIR_SCORES
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena import result_verification, stored_tournament
-from battlesnake_server.arena.database import StoredGame, load_games, lock_database, open_database
-from battlesnake_server.arena.results import compute_standings, store_games
+from battlesnake_server.arena import result_verification
+from battlesnake_server.arena.database import Database, StoredGame
+from battlesnake_server.arena.results import compute_standings
 from battlesnake_server.arena.sprt_match import MatchScore, format_games_per_cpu_hour
+from battlesnake_server.arena.stored_tournament import StoredTournament, check_playable
 from battlesnake_server.arena.tournament import (
     GameResult,
     ScheduledGame,
@@ -82,13 +82,13 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         address_policy.reject_unused_options(command, arguments, [arguments.snake])
         setup = _tournament_settings(arguments)
-        stored_tournament.check_playable(
+        check_playable(
             replace(setup, game_spec=replace(setup.game_spec, num_snakes=1), is_match=False)
         )
         (entrant,) = setup.entrants
         if not entrant.is_remote and not may_use_time(str(entrant), make(str(entrant))):
             command.reject_given(arguments, ["move_time"], "on snakes that do not search")
-        engine = open_database(arguments.database)
+        database = Database(arguments.database)
         pool = (
             open_ray_pool(arguments.ray_address, setup)
             if arguments.ray_address
@@ -97,15 +97,15 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym ladder", error)
     run, status = PlacementRun(ladder), 0
-    matches = _RungMatches(engine, setup, arguments.resume)
+    matches = _RungMatches(database, setup, arguments.resume)
     with arena_command.raise_on_stop_signal():
         try:
-            with lock_database(engine):
+            with database.lock():
                 _play_pairs(matches, run, setup, arguments, pool)
         except (KeyboardInterrupt, OSError, ValueError, SQLAlchemyError) as error:
             status = arena_command.report_stop("ladder", error, arena_command.RESUME_HINT)
         finally:
-            engine.dispose()
+            database.close()
     if run.placement.games:
         label = setup.labels[0]
         sys.stdout.write(_format_placement(label, run, arguments.json))
@@ -225,17 +225,20 @@ class _RungMatches:
 
     Attributes:
         games: Database rows of the games of this run.
-        errors: First exception of each snake, by label.
     """
 
-    def __init__(self, engine: Engine, setup: TournamentSettings, resume: bool) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, setup: TournamentSettings, resume: bool) -> None:
+        self._database = database
         self._setup = setup
         self._resume = resume
-        self._tournaments: dict[str, int] = {}
+        self._tournaments: dict[str, StoredTournament] = {}
         self._scheduled: defaultdict[str, set[int]] = defaultdict(set)  # Pairs by rung.
         self.games: list[StoredGame] = []
-        self.errors: dict[str, str] = {}
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """The first exception of each snake, by label."""
+        return ChainMap(*(one.errors for one in self._tournaments.values()))
 
     def _settings_against(self, rung: Rung) -> TournamentSettings:
         """Return the settings of the games against a rung."""
@@ -249,13 +252,11 @@ class _RungMatches:
         """
         if not self._resume:
             return []
-        number = stored_tournament.find_resumable_tournament(
-            self._engine, self._settings_against(rung)
-        )
-        if number is None:
+        tournament = StoredTournament.find(self._database, self._settings_against(rung))
+        if tournament is None:
             return []
-        self._tournaments[rung.name] = number
-        score = MatchScore.from_games(load_games(self._engine, number))
+        self._tournaments[rung.name] = tournament
+        score = MatchScore.from_games(tournament.load_games())
         pairs = {game // 2 for game in score.points}
         self._scheduled[rung.name] |= pairs
         return [
@@ -275,13 +276,11 @@ class _RungMatches:
 
     def store_pair(self, rung: Rung, results: list[GameResult]) -> MatchScore:
         """Store the games of a game pair, and return the score of the game pair."""
-        setup = self._settings_against(rung)
         if rung.name not in self._tournaments:
-            self._tournaments[rung.name] = stored_tournament.start_or_resume_tournament(
-                self._engine, setup, resume=False
+            self._tournaments[rung.name] = StoredTournament.start_or_resume(
+                self._database, self._settings_against(rung), resume=False
             )
-        tournament = self._tournaments[rung.name]
-        games = store_games(self._engine, results, tournament, setup, self.errors)
+        games = self._tournaments[rung.name].store(results)
         self.games += games
         return MatchScore.from_games(games)
 

@@ -12,13 +12,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from battlesnake_gym.common.command_line import Parser, output_dir, positive, print_error
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
-from battlesnake_server.arena.database import load_games, lock_database, open_database
+from battlesnake_server.arena.database import Database
 from battlesnake_server.arena.league import League, log
 from battlesnake_server.arena.league_config import (
     EXAMPLE_LEAGUE_FILE,
@@ -76,31 +75,31 @@ def main(argv: list[str] | None = None) -> int:
         plan.check_snakes()
         reject_unused_options(plan, command, arguments)
         token = None if arguments.token_file is None else load_or_create_token(arguments.token_file)
-        engine = None if arguments.check_health else open_database(arguments.database)
+        database = None if arguments.check_health else Database(arguments.database)
     except (ValueError, OSError) as error:
         return print_error("battlesnake-gym league", error)
     commands = {snake.name: snake.command for snake in plan.entrants if snake.command}
     try:
         with raise_on_stop_signal(), ProgramSupervisor(commands) as programs:
             players = SnakeHealthChecker(plan, programs, AddressPolicy.from_options(arguments))
-            if engine is None:
+            if database is None:
                 return _print_health(players)
-            with lock_database(engine):
-                return _run_league(arguments, plan, players, engine, token)
+            with database.lock():
+                return _run_league(arguments, plan, players, database, token)
     except ValueError as error:  # For example, the port is in use.
         return print_error("battlesnake-gym league", error)
     except (KeyboardInterrupt, OSError, SQLAlchemyError) as error:
         return report_stop("league", error, _RESUME_HINT)
     finally:
-        if engine is not None:
-            engine.dispose()
+        if database is not None:
+            database.close()
 
 
 def _run_league(
     arguments: argparse.Namespace,
     plan: LeagueConfig,
     players: SnakeHealthChecker,
-    engine: Engine,
+    database: Database,
     token: str | None,
 ) -> int:
     """Run the league and serve the pages until interrupted."""
@@ -109,11 +108,11 @@ def _run_league(
     extra_snakes = [f"{name}={source}" for name, source in players.sources.items()]
     roster = Roster(extra_snakes, address_policy=players.address_policy)
     broadcast = LiveGames()
-    with open_site(engine, roster, broadcast, arguments, token=token, league=plan):
+    with open_site(database, roster, broadcast, arguments, token=token, league=plan):
         league = League(
             plan,
             players.sources,
-            engine,
+            database,
             players.find_problems,
             jobs=arguments.jobs,
             replays=arguments.replays,
@@ -128,7 +127,7 @@ def _run_league(
                     pool.terminate()
                     raise
         finally:
-            played = load_games(engine, league.season.tournament)
+            played = database.load_games(league.season.tournament)
             print_standings(compute_standings(played), arguments.json)
     return 0
 

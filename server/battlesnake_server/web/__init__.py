@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flask import Flask
-from sqlalchemy.engine import Engine
 
+from battlesnake_server.arena.database import Database
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.web import (
     engine_api,
@@ -37,7 +37,7 @@ Long polls of live games occupy at most half of these threads.
 
 
 def create_app(
-    database: Engine,
+    database: Database,
     roster: Roster,
     broadcast: LiveGames,
     replays: Path,
@@ -47,7 +47,7 @@ def create_app(
     """Create the arena's Flask application.
 
     Args:
-        database: SQLAlchemy engine of the results database.
+        database: The results database.
         roster: Snakes that visitors may play against and query.
         broadcast: Live games, including the games that visitors start.
         replays: Directory of recorded games, including the games of visitors.
@@ -67,7 +67,7 @@ def create_app(
 
 @contextlib.contextmanager
 def open_site(
-    database: Engine,
+    database: Database,
     roster: Roster,
     broadcast: LiveGames,
     options: argparse.Namespace,
@@ -78,7 +78,7 @@ def open_site(
     """Serve the arena's pages in background threads while the context is active.
 
     Args:
-        database: SQLAlchemy engine of the results database.
+        database: The results database.
         roster: Snakes that visitors may play against and query.
         broadcast: Live games.
         options: Parsed options of `address_policy.add_page_options`, and ``replays``, the absolute

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from flask import current_app
-from sqlalchemy.engine import Engine
 
+from battlesnake_server.arena.database import Database
 from battlesnake_server.arena.league_config import LeagueConfig
 from battlesnake_server.web.game_manager import GameManager
 from battlesnake_server.web.live_games import LiveGames
@@ -22,7 +22,7 @@ class Arena:
         league: League that the arena runs, or None.
     """
 
-    database: Engine
+    database: Database
     roster: Roster
     broadcast: LiveGames
     game_manager: GameManager

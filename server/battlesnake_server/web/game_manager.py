@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -25,11 +24,9 @@ from battlesnake_gym.boards.json_fields import BoardError, bounded_integer, form
 from battlesnake_gym.game_spec import GameSpec, parse_game_spec
 from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game
-from battlesnake_server.arena.database import StoredGame as GameRow
-from battlesnake_server.arena.database import Tournament, find_tournament, with_retries
+from battlesnake_server.arena.database import Database, StoredGame, Tournament
 from battlesnake_server.arena.players import Player
 from battlesnake_server.arena.referee import GameRecord, play
-from battlesnake_server.arena.results import build_game_row
 from battlesnake_server.arena.tournament import (
     Entrant,
     GameResult,
@@ -173,8 +170,8 @@ class _ManagedGame:
 class GameManager:
     """Manager that plays visitors' games in threads and stores their results."""
 
-    def __init__(self, engine: Engine, broadcast: LiveGames, replays: Path) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, broadcast: LiveGames, replays: Path) -> None:
+        self._database = database
         self._broadcast = broadcast
         self._replays = replays
         self._games: dict[str, _ManagedGame] = {}
@@ -289,19 +286,19 @@ class GameManager:
         """
 
         def store(session: Session) -> None:
-            tournament = find_tournament(session, VISITOR_TOURNAMENT)
+            tournament = Tournament.find(session, VISITOR_TOURNAMENT)
             if tournament is None:
                 tournament = Tournament(settings=VISITOR_TOURNAMENT)
                 session.add(tournament)
                 session.flush()
             last = session.scalar(
-                select(func.max(GameRow.number)).where(GameRow.tournament_id == tournament.id)
+                select(func.max(StoredGame.number)).where(StoredGame.tournament_id == tournament.id)
             )
             number = 0 if last is None else last + 1
             path = replay_path(self._replays / "started-here", number, game.id)
             scheduled = ScheduledGame(number, game.request.seed, tuple(range(len(record.seats))))
             result = GameResult.from_record(scheduled, game.id, record, path)
-            session.add(build_game_row(result, tournament.id, game.request.labels))
+            session.add(StoredGame.from_result(result, tournament.id, game.request.labels))
             try:
                 Replay(record.first, record.turns).save(path)
                 session.commit()
@@ -312,7 +309,7 @@ class GameManager:
         for attempt in range(1, _MAX_STORE_ATTEMPTS + 1):
             try:
                 with self._storing:
-                    with_retries(self._engine, store)
+                    self._database.transact(store)
                 return
             except IntegrityError:
                 if attempt == _MAX_STORE_ATTEMPTS:

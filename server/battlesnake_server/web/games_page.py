@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flask import Blueprint, Response, abort, jsonify, render_template, request, url_for
 from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import selectinload
 
 from battlesnake_gym.draw.customization import PALETTE
 from battlesnake_gym.replays.replay import Replay, ReplayError
@@ -83,7 +83,7 @@ def _find_stored_replay(game_id: str) -> Path:
     Raises:
         GameNotFoundError: If no game has this id, or the replay is missing or unreadable.
     """
-    with Session(current_arena().database) as session:
+    with current_arena().database.session() as session:
         row = session.scalar(select(StoredGame).where(StoredGame.uuid == game_id))
     if row is None:
         raise GameNotFoundError(f"there is no game {game_id!r} in this arena")
@@ -111,7 +111,7 @@ def index() -> str:
     snake, ending = request.args.get("snake", ""), request.args.get("ending", "")
     conditions, error = _filter_conditions(tournament, snake, ending)
     ids = select(StoredGame.id).where(*conditions)
-    with Session(current_arena().database) as session:
+    with current_arena().database.session() as session:
         total = session.scalar(select(func.count()).select_from(ids.subquery())) or 0
         pages = max(1, -(-total // GAMES_PER_PAGE))
         page = query_integer("page", 1, minimum=1, maximum=pages)
@@ -181,7 +181,7 @@ def live() -> str:
         select(StoredGame).where(StoredGame.replay.is_not(None)).limit(_FEATURED_CANDIDATES)
     )
     good = StoredGame.finished & (StoredGame.turns >= _MIN_FEATURED_TURNS)
-    with Session(current_arena().database) as session:
+    with current_arena().database.session() as session:
         games = session.scalars(with_replay.order_by(good.desc(), StoredGame.id.desc())).all()
         available = [
             game.uuid

@@ -11,10 +11,9 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
 from sqlalchemy import Select, func, select
-from sqlalchemy.engine import Engine
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import selectinload
 
-from battlesnake_server.arena.database import StoredGame, Tournament
+from battlesnake_server.arena.database import Database, StoredGame, Tournament
 from battlesnake_server.arena.results import SURVIVED_KEY, History, Standings, StandingsRow
 from battlesnake_server.web.context import current_arena
 from battlesnake_server.web.game_manager import VISITOR_TOURNAMENT
@@ -89,7 +88,7 @@ def requested_tournament() -> int | None:
 
 def list_tournaments() -> list[_TournamentOption]:
     """Return all tournaments that have games, latest tournament first."""
-    with Session(current_arena().database) as session:
+    with current_arena().database.session() as session:
         rows = session.execute(
             select(Tournament, func.count(StoredGame.id)).join(StoredGame).group_by(Tournament.id)
             .order_by(Tournament.id.desc())
@@ -133,7 +132,7 @@ def find_standings(tournament: int | None) -> _IncrementalStandings:
 
 
 @functools.lru_cache(maxsize=16)
-def _cached_standings(database: Engine, tournament: int | None) -> _IncrementalStandings:
+def _cached_standings(database: Database, tournament: int | None) -> _IncrementalStandings:
     """Return the cached standings of a tournament or of all games."""
     return _IncrementalStandings(database, tournament)
 
@@ -149,7 +148,7 @@ class _IncrementalStandings:
     games.
     """
 
-    def __init__(self, database: Engine, tournament: int | None) -> None:
+    def __init__(self, database: Database, tournament: int | None) -> None:
         self._database = database
         self._conditions = () if tournament is None else (StoredGame.tournament_id == tournament,)
         self._lock = threading.Lock()
@@ -179,7 +178,7 @@ class _IncrementalStandings:
 
     def _load_new_games(self) -> None:
         """Add the games stored since the last call to the standings."""
-        with Session(self._database) as session:
+        with self._database.session() as session:
             known = self._standings.games + self._damaged
             stored = select(func.count(StoredGame.id)).where(
                 StoredGame.id <= self._latest, *self._conditions

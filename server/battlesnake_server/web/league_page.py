@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, format_value
-from battlesnake_server.arena.database import LeagueSnake, utc_now, with_retries
+from battlesnake_server.arena.database import LeagueSnake, utc_now
 from battlesnake_server.arena.league import (
     Season,
 )
@@ -31,7 +31,7 @@ def _league_config() -> LeagueConfig:
 def index() -> str:
     """Render the current season."""
     config = _league_config()
-    with Session(current_arena().database) as session:
+    with current_arena().database.session() as session:
         all_seasons = Season.load_all(session, config.name)
     season = all_seasons[0] if all_seasons else None
     return render_template(
@@ -47,7 +47,7 @@ def index() -> str:
 def as_json() -> Response:
     """Return the table of the current season as JSON."""
     config = _league_config()
-    with Session(current_arena().database) as session:
+    with current_arena().database.session() as session:
         season = next(iter(Season.load_all(session, config.name)), None)
     return jsonify(
         league=config.name,
@@ -83,9 +83,8 @@ def bench() -> Response:
         raise BoardError(f"benched must be true or false, got {format_value(benched)}")
     if snake not in {entrant.name for entrant in config.entrants}:
         raise BoardError(f"snake: {format_value(snake)} is not in this league")
-    with_retries(
-        current_arena().database,
-        lambda session: LeagueSnake.get_or_create(session, config.name, snake).set_benched(benched),
+    current_arena().database.transact(
+        lambda session: LeagueSnake.get_or_create(session, config.name, snake).set_benched(benched)
     )
     return jsonify(snake=snake, benched=benched)
 
@@ -102,7 +101,7 @@ def end_current_season() -> Response:
             season.end(session, config.name, utc_now())
         return bool(seasons)
 
-    if not with_retries(current_arena().database, end_latest):
+    if not current_arena().database.transact(end_latest):
         return error_response("no season has started", 409)
     return jsonify(ended=True)
 
@@ -118,6 +117,6 @@ def _build_table(season: Season | None) -> list[tuple[LeagueSnake, StandingsRow 
     names = [entrant.name for entrant in config.entrants]
     ranks = {name: rank for rank, name in enumerate(lines)}
     names.sort(key=lambda name: ranks.get(name, len(ranks)))
-    with Session(current_arena().database) as session:
+    with current_arena().database.session() as session:
         rows = LeagueSnake.load_all(session, config.name, names)
     return [(row, lines.get(name)) for name, row in rows.items()]
