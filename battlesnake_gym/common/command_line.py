@@ -7,6 +7,7 @@ line starts with the name of the command. The exit status is 2 (`Parser.error`, 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -14,7 +15,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn, TypeVar
+from typing import IO, Any, NoReturn, ParamSpec, TypeVar
 
 from battlesnake_gym.common.standard_streams import STDOUT_NAME
 from battlesnake_gym.common.suggestions import nearest_name, unknown_name_message
@@ -42,6 +43,7 @@ _DEFAULT_MAX_NUMBER = 2**31 - 1
 """Upper bound of number options without a narrower bound."""
 
 _N = TypeVar("_N", int, float)
+_Arguments = ParamSpec("_Arguments")
 
 _ANSI_CODES_BY_COLOR = {
     "bold": "1",
@@ -227,6 +229,25 @@ def print_error(prog: str, error: object) -> int:
     text = replace_unsafe(describe_error(error))
     sys.stderr.write(f"{name} {_shorten_line(text, MAX_LINE_CHARS - len(prog) - 2)}\n")
     return 2
+
+
+def reports_errors(main: Callable[_Arguments, int]) -> Callable[_Arguments, int]:
+    """Decorate the ``main`` of a command to print a user's error as one line.
+
+    The errors are ``ValueError``, ``OSError`` and ``OverflowError``. The name of the command's
+    module, ``<words>_command``, determines the name in the line. The exit status is the result of
+    `print_error`.
+    """
+    words = main.__module__.rpartition(".")[2].removesuffix("_command").split("_")
+
+    @functools.wraps(main)
+    def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> int:
+        try:
+            return main(*args, **kwargs)
+        except (ValueError, OSError, OverflowError) as error:
+            return print_error(" ".join(["battlesnake-gym", *words]), error)
+
+    return run
 
 
 def describe_error(error: object) -> str:

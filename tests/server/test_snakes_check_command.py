@@ -173,7 +173,7 @@ def test_a_snake_may_return_the_name_of_its_move() -> None:
     def play(board: Board, seconds: float | None = None) -> Any:
         return "up"
 
-    factory = snakes_check_command.checked_factory(lambda seed: play, 99)
+    factory = snakes_check_command._checked_factory(lambda seed: play, 99)
     board = Board.from_text(". . .\n. . .\n. A .\n. ^ .\nA: you")
     assert factory(1)(board).move == "up"
 

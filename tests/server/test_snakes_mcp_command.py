@@ -45,7 +45,7 @@ def ask(folder: Path, tool: str, **arguments: Any) -> str:
     """Return the reply or the error of a tool of a server in this process."""
 
     async def work() -> str:
-        async with Client(snakes_mcp_command.build_server(folder.resolve())) as client:
+        async with Client(snakes_mcp_command._build_server(folder.resolve())) as client:
             try:
                 return await call(client, tool, **arguments)
             except ToolError as error:

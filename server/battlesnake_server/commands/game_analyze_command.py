@@ -24,11 +24,11 @@ from battlesnake_gym.common.command_line import (
     output_dir,
     plural,
     positive,
-    print_error,
     print_json,
+    reports_errors,
 )
 from battlesnake_gym.common.untrusted_text import path_text
-from battlesnake_gym.replays.replay import Replay, ReplayError
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis.game_analysis import GameAnalysis, analysis_path, analyze_game
 from battlesnake_heuristics.analysis.mistakes import MoveAssessment
 from battlesnake_heuristics.analysis.position_analysis import ANALYSIS_NODES
@@ -38,9 +38,8 @@ from battlesnake_server.address_policy import AddressPolicy
 from battlesnake_server.replay_viewer import game_fetcher
 from battlesnake_server.replay_viewer.replay_library import has_view_radius
 
-_PROG = "battlesnake-gym game analyze"
 
-
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Analyze a game and print its worst mistakes.
 
@@ -49,28 +48,23 @@ def main(argv: list[str] | None = None) -> int:
     command = parser()
     options = command.parse_args(argv)
     if not search.COMPILED:
-        return print_error(_PROG, search.NOT_COMPILED_MESSAGE)
+        raise ValueError(search.NOT_COMPILED_MESSAGE)
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    try:
-        if options.quiet:
-            command.reject_given(options, ["json"], "with --quiet")
-        if Path(options.game).exists():
-            command.reject_given(options, ["fetch_dir", "allow_networks"], "on files")
-        path = game_fetcher.resolve_game(
-            options.game, AddressPolicy.from_options(options), options.fetch_dir,
-            ruleset=options.ruleset, board_map=options.map,
-        )  # fmt: skip
-        if options.view_radius is not None and has_view_radius(path):
-            command.reject_given(options, ["view_radius"], "on games with a view radius")
-        with tqdm(unit="turn", desc="analyzing", disable=options.quiet or None, delay=0.1) as bar:
-            title = "" if options.quiet else f"analyzing {path_text(path.name)}"
-            on_update = _make_progress_callback(bar, title)
-            analysis = analyze_game(
-                path, options.nodes, options.jobs, on_update, options.view_radius
-            )
-        names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
-    except (ReplayError, ValueError, OSError) as error:
-        return print_error(_PROG, error)
+    if options.quiet:
+        command.reject_given(options, ["json"], "with --quiet")
+    if Path(options.game).exists():
+        command.reject_given(options, ["fetch_dir", "allow_networks"], "on files")
+    path = game_fetcher.resolve_game(
+        options.game, AddressPolicy.from_options(options), options.fetch_dir,
+        ruleset=options.ruleset, board_map=options.map,
+    )  # fmt: skip
+    if options.view_radius is not None and has_view_radius(path):
+        command.reject_given(options, ["view_radius"], "on games with a view radius")
+    with tqdm(unit="turn", desc="analyzing", disable=options.quiet or None, delay=0.1) as bar:
+        title = "" if options.quiet else f"analyzing {path_text(path.name)}"
+        on_update = _make_progress_callback(bar, title)
+        analysis = analyze_game(path, options.nodes, options.jobs, on_update, options.view_radius)
+    names = {snake.id: snake.name or snake.id for snake in Replay.stream(path)[0].first.snakes}
     if options.json:
         print_json(_to_dict(analysis, names))
     elif not options.quiet:
@@ -135,7 +129,7 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
 def parser() -> Parser:
     """Create the argument parser."""
     parser = Parser(
-        prog=_PROG,
+        prog="battlesnake-gym game analyze",
         description="Analyze every turn of a recorded game with a strong search: win "
         "probabilities, best moves and mistakes of every snake. Results are saved beside the game "
         "and shown by `game watch`; an interrupted analysis resumes.",

@@ -14,8 +14,8 @@ from battlesnake_gym.common.command_line import (
     Parser,
     add_json_option,
     bounded_number,
-    print_error,
     print_json,
+    reports_errors,
 )
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis.input_attribution import (
@@ -25,9 +25,8 @@ from battlesnake_heuristics.analysis.input_attribution import (
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import Evaluation, load_builtin
 
-_PROG = "battlesnake-gym game eval"
 
-
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Print the evaluation inputs of one position, the largest contribution first.
 
@@ -35,29 +34,26 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     if not search.COMPILED:
-        return print_error(_PROG, search.NOT_COMPILED_MESSAGE)
-    try:
-        evaluation = Evaluation.load(options.evaluation) if options.evaluation else load_builtin()
-        replay = Replay.load(options.game)
-        you = replay.snake_id(options.snake) if options.snake else replay.first.snakes[0].id
-        boards = [
-            dataclasses.replace(board, you_id=you)
-            for board in replay.boards()
-            if board.snake(you).alive and len(board.living) > 1
-        ]
-        if not boards:
-            raise ValueError(f"{you} has no opponent in this game; name another snake with --snake")
-        turn = boards[-1].turn if options.turn is None else options.turn
-        board = next((one for one in boards if one.turn == turn), None)
-        if board is None:
-            raise ValueError(
-                f"--turn {turn}: the snake or all its opponents are eliminated; give a turn from "
-                f"{boards[0].turn} to {boards[-1].turn}"
-            )
-        found = attribute_inputs(evaluation, board, boards)[: options.top]
-        win_probability = static_win_probability(evaluation, board)
-    except (ValueError, OSError) as error:
-        return print_error(_PROG, error)
+        raise ValueError(search.NOT_COMPILED_MESSAGE)
+    evaluation = Evaluation.load(options.evaluation) if options.evaluation else load_builtin()
+    replay = Replay.load(options.game)
+    you = replay.snake_id(options.snake) if options.snake else replay.first.snakes[0].id
+    boards = [
+        dataclasses.replace(board, you_id=you)
+        for board in replay.boards()
+        if board.snake(you).alive and len(board.living) > 1
+    ]
+    if not boards:
+        raise ValueError(f"{you} has no opponent in this game; name another snake with --snake")
+    turn = boards[-1].turn if options.turn is None else options.turn
+    board = next((one for one in boards if one.turn == turn), None)
+    if board is None:
+        raise ValueError(
+            f"--turn {turn}: the snake or all its opponents are eliminated; give a turn from "
+            f"{boards[0].turn} to {boards[-1].turn}"
+        )
+    found = attribute_inputs(evaluation, board, boards)[: options.top]
+    win_probability = static_win_probability(evaluation, board)
     if options.json:
         inputs = [dataclasses.asdict(one) for one in found]
         print_json({"turn": board.turn, "snake": you, "win_probability": win_probability,
@@ -81,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 def parser() -> Parser:
     """Create the argument parser."""
     parser = Parser(
-        prog=_PROG,
+        prog="battlesnake-gym game eval",
         description="Show the inputs of the learned evaluation for one position and each input's "
         "contribution to the win probability, relative to its mean in this game.",
         epilog="Example: battlesnake-gym game eval replays/final.jsonl.gz --turn 120",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, output_file, plural, print_error
+from battlesnake_gym.common.command_line import Parser, output_file, plural, reports_errors
 from battlesnake_gym.common.files import check_replaceable
 from battlesnake_gym.replays.replay import Replay, ReplayError, find_files
 from battlesnake_heuristics.analysis import puzzles, scenarios
@@ -22,6 +22,7 @@ _DEFAULT_PORT = 8792
 _MAX_PUZZLES = 100
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Find and save puzzles, or serve a page of puzzles.
 
@@ -30,19 +31,16 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     options = command.parse_args(argv)
-    try:
-        if not options.web:
-            command.reject_given(options, (*PAGE_OPTIONS, "no_browser"), "without --web")
-        elif options.games is None or _contains_puzzles(options.games):
-            command.reject_given(options, ["output"], "without games to search")
-        if not search.COMPILED:
-            raise ValueError(search.NOT_COMPILED_MESSAGE)
-        found = _load_or_find_puzzles(options)
-        if not options.web:
-            return 0
-        return serve(create_app(found), plural(len(found), "puzzle"), options)
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym game puzzles", error)
+    if not options.web:
+        command.reject_given(options, (*PAGE_OPTIONS, "no_browser"), "without --web")
+    elif options.games is None or _contains_puzzles(options.games):
+        command.reject_given(options, ["output"], "without games to search")
+    if not search.COMPILED:
+        raise ValueError(search.NOT_COMPILED_MESSAGE)
+    found = _load_or_find_puzzles(options)
+    if not options.web:
+        return 0
+    return serve(create_app(found), plural(len(found), "puzzle"), options)
 
 
 def _load_or_find_puzzles(options: argparse.Namespace) -> list[Scenario]:

@@ -18,8 +18,8 @@ from battlesnake_gym.common.command_line import (
     Parser,
     add_json_option,
     colorize,
-    print_error,
     print_json,
+    reports_errors,
 )
 from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.snake_spec import SnakeSpec
@@ -39,6 +39,7 @@ from battlesnake_server.strategy_loader import strategy_factory
 SNAKE_HELP = "snake to test: a built-in name, a file, a policy or a URL"
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Run scenarios and print a table.
 
@@ -47,14 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     options = command.parse_args(argv)
-    try:
-        address_policy.reject_unused_options(command, options, [options.snake])
-        scenarios = [
-            scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)
-        ]
-        run = make_scenario_runner(options)
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym game scenarios", error)
+    address_policy.reject_unused_options(command, options, [options.snake])
+    scenarios = [scenario for file in options.files or BUILTIN_SCENARIOS for scenario in load(file)]
+    run = make_scenario_runner(options)
     results = []
     for number, scenario in enumerate(scenarios):
         results.append(run(scenario, number))

@@ -6,7 +6,12 @@ import argparse
 from pathlib import Path
 from urllib.parse import quote
 
-from battlesnake_gym.common.command_line import Parser, add_view_radius_option, plural, print_error
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_view_radius_option,
+    plural,
+    reports_errors,
+)
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_server import address_policy
 from battlesnake_server.address_policy import AddressPolicy
@@ -19,23 +24,21 @@ from battlesnake_server.web.replay_pages import create_app
 _DEFAULT_PORT = 8790
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Serve the games until interrupted; return 2 if the server cannot start."""
     command = parser()
     arguments = command.parse_args(argv)
-    try:
-        token = create_token(arguments.host, arguments.allow_host)
-        addresses = AddressPolicy.from_options(arguments)
-        paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
-        if arguments.view_radius is not None and all(map(has_view_radius, paths)):
-            command.reject_given(arguments, ["view_radius"], "on games with a view radius")
-        app = create_app(paths, token, addresses, arguments.view_radius)
-        games = app.extensions["library"].entries()
-        # The browser directly opens the page of a single game.
-        path = f"replay/{quote(games[0].key)}" if len(games) == 1 else ""
-        return pages.serve(app, plural(len(games), "recorded game"), arguments, path)
-    except (ValueError, OSError) as error:
-        return print_error("battlesnake-gym game watch", error)
+    token = create_token(arguments.host, arguments.allow_host)
+    addresses = AddressPolicy.from_options(arguments)
+    paths = [_resolve_path(source, arguments, addresses) for source in arguments.paths]
+    if arguments.view_radius is not None and all(map(has_view_radius, paths)):
+        command.reject_given(arguments, ["view_radius"], "on games with a view radius")
+    app = create_app(paths, token, addresses, arguments.view_radius)
+    games = app.extensions["library"].entries()
+    # The browser directly opens the page of a single game.
+    path = f"replay/{quote(games[0].key)}" if len(games) == 1 else ""
+    return pages.serve(app, plural(len(games), "recorded game"), arguments, path)
 
 
 def _resolve_path(source: str, options: argparse.Namespace, addresses: AddressPolicy) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.common import extensions
-from battlesnake_gym.common.command_line import Parser, output_file, positive, print_error
+from battlesnake_gym.common.command_line import Parser, output_file, positive, reports_errors
 from battlesnake_gym.common.files import check_replaceable, write_atomically
 from battlesnake_gym.common.suggestions import unknown_name_message
 from battlesnake_gym.snake_spec import BUILTIN_POLICY_NAME, SnakeSpec
@@ -29,8 +29,6 @@ from battlesnake_server.bundle import (
     Bundle,
 )
 from battlesnake_server.strategy_loader import DEFAULT_POLICY_PATH, SAFE_FILTER_NAMES
-
-_PROG = "battlesnake-gym pack"
 
 _TRIAL_PROGRAM = """
 import sys
@@ -50,23 +48,21 @@ except (ValueError, OSError) as error:
 """Python program that builds the snake and chooses one move."""
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Write the bundle and describe the contents.
 
     The exit status is 2 if an input is rejected.
     """
     options = parser().parse_args(argv)
-    try:
-        if options.output.name == bundle.BUNDLE_METADATA_FILE:
-            raise ValueError(
-                f"--output: {options.output} is the name of an unpacked bundle; use snake.zip"
-            )
-        check_replaceable(options.output, Bundle.load)
-        metadata, files = _build_contents(options)
-        data = bundle.to_bytes(metadata, files)
-        write_atomically(options.output, lambda part: _write_and_test(part, data))
-    except (ValueError, OSError) as error:
-        return print_error(_PROG, error)
+    if options.output.name == bundle.BUNDLE_METADATA_FILE:
+        raise ValueError(
+            f"--output: {options.output} is the name of an unpacked bundle; use snake.zip"
+        )
+    check_replaceable(options.output, Bundle.load)
+    metadata, files = _build_contents(options)
+    data = bundle.to_bytes(metadata, files)
+    write_atomically(options.output, lambda part: _write_and_test(part, data))
     sys.stdout.write(_describe(Bundle.load(options.output), len(data)))
     return 0
 
@@ -239,7 +235,7 @@ def _write_and_test(part: Path, data: bytes) -> None:
 def parser() -> Parser:
     """Return the command's parser."""
     parser = Parser(
-        prog=_PROG,
+        prog="battlesnake-gym pack",
         description="Pack a snake into one file: extension code, a policy or an evaluation, and "
         "its customization. The file can be used wherever a snake is named: serve, arena, ladder, "
         "scenarios, aws deploy.",

@@ -11,14 +11,13 @@ from battlesnake_gym.common.command_line import (
     Parser,
     add_json_option,
     align_columns,
-    print_error,
     print_json,
+    reports_errors,
 )
 from battlesnake_gym.common.extras import load_module
 from battlesnake_server import address_policy
 from battlesnake_server.runs.run_view import DIED, RunsView, RunView, differing_settings
 
-_PROG = "battlesnake-gym runs"
 _DEFAULT_PORT = 8793
 
 _SETTINGS_WIDTH = 80
@@ -58,7 +57,7 @@ def _format_settings(settings: Mapping[str, str]) -> str:
 def parser() -> Parser:
     """Create the argument parser."""
     parser = Parser(
-        prog=_PROG,
+        prog="battlesnake-gym runs",
         description="List all training runs in a directory: state, Elo and differing settings. "
         "Read-only; does not affect running trainings.",
         epilog="Examples: battlesnake-gym runs --web; battlesnake-gym runs runs/NAME --report",
@@ -75,6 +74,7 @@ def parser() -> Parser:
     return parser
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """List runs, serve their pages or write their reports.
 
@@ -83,31 +83,28 @@ def main(argv: list[str] | None = None) -> int:
     """
     command = parser()
     options = command.parse_args(argv)
-    try:
-        if options.report:
-            command.reject_given(options, ["web", "json"], "with --report")
-        if options.web:
-            command.reject_given(options, ["json"], "with --web")
-        else:
-            names = (*address_policy.PAGE_OPTIONS, "no_browser")
-            command.reject_given(options, names, "without --web")
-        runs = RunsView(options.dir, may_be_missing=options.web)
-        found = runs.refresh()
-        if not found and not options.web:
-            raise ValueError(
-                f"{options.dir} has no runs; `battlesnake-gym train --minutes 3` creates a run"
-            )
-        if options.report:
-            module = load_module("battlesnake_server.runs.report", "server")
-            for run in found:
-                sys.stdout.write(f"wrote {module.write(run.path)}\n")
-        elif options.web:
-            module = load_module("battlesnake_server.web.runs_page", "server")
-            return int(module.serve(runs, options))
-        elif options.json:
-            print_json([run.to_dict() for run in found])
-        else:
-            sys.stdout.write(_format_table(found))
-    except (ValueError, OSError) as error:
-        return print_error(_PROG, error)
+    if options.report:
+        command.reject_given(options, ["web", "json"], "with --report")
+    if options.web:
+        command.reject_given(options, ["json"], "with --web")
+    else:
+        names = (*address_policy.PAGE_OPTIONS, "no_browser")
+        command.reject_given(options, names, "without --web")
+    runs = RunsView(options.dir, may_be_missing=options.web)
+    found = runs.refresh()
+    if not found and not options.web:
+        raise ValueError(
+            f"{options.dir} has no runs; `battlesnake-gym train --minutes 3` creates a run"
+        )
+    if options.report:
+        module = load_module("battlesnake_server.runs.report", "server")
+        for run in found:
+            sys.stdout.write(f"wrote {module.write(run.path)}\n")
+    elif options.web:
+        module = load_module("battlesnake_server.web.runs_page", "server")
+        return int(module.serve(runs, options))
+    elif options.json:
+        print_json([run.to_dict() for run in found])
+    else:
+        sys.stdout.write(_format_table(found))
     return 0

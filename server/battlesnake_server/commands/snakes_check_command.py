@@ -15,7 +15,7 @@ from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, milliseconds, print_error
+from battlesnake_gym.common.command_line import Parser, milliseconds, reports_errors
 from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.watchdog import Watchdog
 from battlesnake_gym.snakes import Decision, Strategy, StrategyFactory
@@ -27,7 +27,6 @@ from battlesnake_heuristics.rule_based.filters import FILTERS
 from battlesnake_heuristics.rule_based.pipeline import Pipeline
 from battlesnake_server.arena.guarded_strategy import make_strategy
 
-_PROG = "battlesnake-gym snakes check"
 _NOT_WEAKER_SPRT = Sprt(-70, 0)
 """SPRT of the hypotheses H0 (70 Elo weaker) and H1 (not weaker)."""
 
@@ -49,6 +48,7 @@ class _SnakeCheckError(Exception):
     """Error raised if the snake fails the check; the message contains the reason."""
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Check a snake.
 
@@ -56,11 +56,8 @@ def main(argv: list[str] | None = None) -> int:
         0 if the snake passes, 1 if the snake fails, 2 for invalid options.
     """
     options = parser().parse_args(argv)
-    try:
-        new = checked_factory(_limited_factory(options.snake), options.max_move_time)
-        old = _named_factory(options.against) if options.against else None
-    except (ValueError, OSError) as error:
-        return print_error(_PROG, error)
+    new = _checked_factory(_limited_factory(options.snake), options.max_move_time)
+    old = _named_factory(options.against) if options.against else None
     try:
         for line in _iter_findings(new, old):
             sys.stdout.write(line + "\n")
@@ -68,8 +65,6 @@ def main(argv: list[str] | None = None) -> int:
     except _SnakeCheckError as error:
         sys.stdout.write(f"REJECTED: {error}\n")
         return 1
-    except ValueError as error:  # The earlier version cannot play.
-        return print_error(_PROG, error)
     sys.stdout.write("passed\n")
     return 0
 
@@ -113,7 +108,7 @@ def _named_factory(name: str) -> StrategyFactory:
     return factory
 
 
-def checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
+def _checked_factory(make: StrategyFactory, max_ms: float) -> StrategyFactory:
     """Wrap a factory so that the snakes raise `_SnakeCheckError` for failed moves.
 
     A move fails if the strategy raises an exception, returns no move, or exceeds the CPU time
@@ -208,7 +203,7 @@ def _describe_failure(failed: ScenarioResult) -> str:
 def parser() -> Parser:
     """Return the command's parser."""
     parser = Parser(
-        prog=_PROG,
+        prog="battlesnake-gym snakes check",
         description="Check a snake: its moves must be legal and in time, in scenarios and in "
         "games. With --against, a snake that is weaker than its earlier version is rejected.",
         epilog="exit status: 0 if the snake passes, 1 if it is rejected, 2 for invalid options. "

@@ -26,7 +26,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board, BoardError
-from battlesnake_gym.common.command_line import Parser, print_error
+from battlesnake_gym.common.command_line import Parser, reports_errors
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_heuristics.analysis.mistakes import sample_positions
@@ -57,17 +57,16 @@ _AGENT_INSTRUCTIONS = (
 )
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Serve until the client disconnects; exit with status 2 for invalid options."""
     options = parser().parse_args(argv)
     if not options.folder.is_dir():
-        return print_error(
-            "battlesnake-gym snakes mcp", f"{options.folder} is not a directory; create it first"
-        )
+        raise ValueError(f"{options.folder} is not a directory; create it first")
     kill_orphans = not sandbox.namespaces()
     if kill_orphans:
         sandbox.adopt_orphans()
-    build_server(options.folder.resolve(), kill_orphans).run()
+    _build_server(options.folder.resolve(), kill_orphans).run()
     return 0
 
 
@@ -113,7 +112,7 @@ def _format_reply(text: str, following: str) -> str:
     return _shorten(text.strip(), MAX_REPLY_CHARS - len(next_step)) + next_step
 
 
-def build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
+def _build_server(folder: Path, kill_orphans: bool = False) -> MCPServer:
     """Build the server.
 
     Args:
