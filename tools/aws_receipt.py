@@ -32,7 +32,6 @@ from battlesnake_server.aws import publish, snake_stack
 from battlesnake_server.aws.stacks import Account
 from battlesnake_server.commands import pack_command
 from battlesnake_server.commands.aws_deploy_command import move_request_body
-from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 _COMMAND_NAME = "make aws-receipt"
 _ROOT = Path(__file__).parents[1]
@@ -347,7 +346,7 @@ def check_snake(place: _ReceiptAccount, folder: Path, note: dict[str, Any]) -> N
     publish(second, _SNAKE_NAME, place.account.session)
     if (color := _send_timed_request(url)[1]["color"]) != "#cc6633":
         raise RuntimeError(f"the published snake has the color {color}, not #cc6633")
-    note["kept"] = undeploy(place.account, _SNAKE_NAME)
+    note["kept"] = place.account.undeploy(_SNAKE_NAME)
     note["seconds"] = round(time.monotonic() - began)
 
 
@@ -377,7 +376,7 @@ def delete_resources(place: _ReceiptAccount, bucket: str, prefix: str, names: li
     The resources include the training jobs ``names``.
     """
     if place.account.find_stack(_SNAKE_NAME):
-        undeploy(place.account, _SNAKE_NAME)
+        place.account.undeploy(_SNAKE_NAME)
     logs = place.account.session.client("logs")
     for name in names:
         if _describe_job(place, name)["TrainingJobStatus"] not in _TERMINAL_STATUSES:

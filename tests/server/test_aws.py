@@ -94,14 +94,14 @@ def test_a_snake_is_made_published_changed_and_taken_away(
     account.play(make("left", color="#010203", author="jane"))
     assert fetch_json(f"{url}/move", body)["move"] == "left", "what is deployed last is_published"
 
-    assert aws_undeploy_command.undeploy(account.account, "battlesnake") == []
+    assert account.account.undeploy("battlesnake") == []
     assert not any(left(account.session).values())
 
 
 def test_what_is_kept_is_told(account: SimulatedAccount, make: Any) -> None:
     account.session.client("s3").create_bucket(Bucket="of-mine")
     account.deploy(options(make("up"), "--name", "second", "--bucket", "of-mine"))
-    (kept,) = aws_undeploy_command.undeploy(account.account, "second")
+    (kept,) = account.account.undeploy("second")
     assert "of-mine" in kept
     assert left(account.session)["buckets"] == ["of-mine"]
 
@@ -112,7 +112,7 @@ def test_a_stack_that_is_not_a_snake_is_kept(account: SimulatedAccount, make: An
     account.account.deploy_stack("battlesnake", "notebook", values)
     for change in (
         lambda: account.play(make("up")),
-        lambda: aws_undeploy_command.undeploy(account.account, "battlesnake"),
+        lambda: account.account.undeploy("battlesnake"),
     ):
         with pytest.raises(ValueError, match="--name: the stack 'battlesnake' is not a snake"):
             change()
@@ -186,11 +186,11 @@ def test_what_cannot_be_is_refused_first(
 
 def test_stacks_and_buckets_that_are_not_there(account: SimulatedAccount) -> None:
     with pytest.raises(ValueError, match=r"'battlesnake'.* us-east-1"):
-        aws_undeploy_command.undeploy(account.account, "battlesnake")
+        account.account.undeploy("battlesnake")
     with pytest.raises(ValueError, match="nobody-s"):
         account.account.ensure_bucket("nobody-s", create=False)
     account.account.ensure_bucket(account.account.bucket_name("battlesnake"), create=True)
-    assert aws_undeploy_command.undeploy(account.account, "battlesnake") == []
+    assert account.account.undeploy("battlesnake") == []
     assert left(account.session)["buckets"] == []
 
 

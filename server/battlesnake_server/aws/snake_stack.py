@@ -11,16 +11,14 @@ from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.snake_spec import SnakeSpec
 from battlesnake_server.aws import layer
 from battlesnake_server.aws.publishing import DEFAULT_NAME, is_published, publish
-from battlesnake_server.aws.stacks import Account, check_name, check_parameters, snake_bucket
+from battlesnake_server.aws.stacks import Account, check_name, check_parameters, converted_errors
 from battlesnake_server.bundle import CUSTOMIZATION_FORMATS, Bundle, check_customization
-
-PROG = "battlesnake-gym aws deploy"
 
 
 def parser() -> Parser:
     """Return the argument parser of ``battlesnake-gym aws deploy``."""
     parser = Parser(
-        prog=PROG,
+        prog="battlesnake-gym aws deploy",
         description="Deploy a bundle to AWS Lambda: upload the bundle and its packages, "
         "create one CloudFormation stack, and print the snake's URL. Run the command again to "
         "update the stack. `battlesnake-gym aws undeploy` deletes everything.",
@@ -95,6 +93,7 @@ def _given_parameters(options: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+@converted_errors()
 def deploy(account: Account, options: argparse.Namespace) -> str:
     """Upload the stack's files and create the stack.
 
@@ -105,8 +104,7 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
     Raises:
         ValueError: If a stack of the name is not a snake's, or AWS rejects the stack.
     """
-    if stack := account.find_stack(options.name):
-        snake_bucket(stack)
+    account.find_snake_bucket(options.name)
     bucket = options.bucket or account.bucket_name(options.name)
     account.ensure_bucket(bucket, create=options.bucket is None)
     account.upload_templates(bucket)

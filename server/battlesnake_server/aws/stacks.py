@@ -27,6 +27,15 @@ _CONSOLE_DOMAINS = {"aws-cn": "console.amazonaws.cn", "aws-us-gov": "console.ama
 """Domains of the AWS console by partition."""
 
 
+@contextmanager
+def converted_errors() -> Iterator[None]:
+    """Convert the errors of requests to AWS, such as missing permissions, to ``ValueError``."""
+    try:
+        yield
+    except (Boto3Error, BotoCoreError, ClientError) as error:
+        raise ValueError(f"AWS rejects a request: {error}") from error
+
+
 @dataclass(frozen=True)
 class Account:
     """AWS account and region, accessed through a boto3 session."""
@@ -165,7 +174,7 @@ class Account:
         if stack is None or stack["StackStatus"] not in good:
             reasons = "; ".join(self._iter_failure_reasons(name_or_id)) or "no reason was given"
             raise ValueError(f"the stack {name} was not created: {reasons}")
-        return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+        return _outputs(stack)
 
     def find_stack(self, name: str) -> dict[str, Any] | None:
         """Return the ``Stack`` object of a stack, or None if the stack does not exist."""
@@ -188,6 +197,53 @@ class Account:
         if stack is None:
             raise ValueError(f"stack {name!r} does not exist in {self.region}; use --name STACK")
         return stack
+
+    def find_snake_bucket(self, name: str) -> str | None:
+        """Return the bucket with the bundle of a snake's stack, or None without a stack.
+
+        Raises:
+            ValueError: If the stack is not a snake's, such as the stack of ``notebook.yaml``.
+        """
+        if (stack := self.find_stack(name)) is None:
+            return None
+        for one in stack.get("Parameters", ()):
+            if one["ParameterKey"] == "CodeBucket":
+                return str(one["ParameterValue"])
+        raise ValueError(f"--name: the stack {name!r} is not a snake; use another name")
+
+    @converted_errors()
+    def undeploy(self, name: str) -> list[str]:
+        """Delete a snake's stack, and the bucket that `snake_stack.deploy` created.
+
+        Returns:
+            Descriptions of the kept resources.
+
+        Raises:
+            ValueError: If the stack does not exist, is not a snake's, or cannot be deleted.
+        """
+        bucket = self.find_snake_bucket(name)
+        if bucket is None:
+            with suppress(ClientError):  # An interrupted call left the bucket.
+                self.delete_bucket(self.bucket_name(name))
+                return []
+        outputs = _outputs(self.require_stack(name))
+        sys.stderr.write(f"{name}: deleting the stack, which takes some minutes\n")
+        self.delete_stack(name)
+        kept = []
+        if bucket == self.bucket_name(name):
+            self.delete_bucket(bucket)
+        else:
+            kept.append(
+                f"the bucket {bucket}, which you named, with bundles/, layers/ and templates/"
+            )
+        if "Bucket" in outputs:
+            trained = outputs["Bucket"]
+            kept.append(
+                f"the bucket {trained} with the model artifacts; delete it with "
+                f"aws s3 rb s3://{trained} --force"
+            )
+            kept.append("the log groups /aws/sagemaker/... of its jobs and notebook")
+        return kept
 
     def delete_stack(self, name: str) -> None:
         """Delete a stack, and wait for the result.
@@ -244,6 +300,11 @@ class Account:
                     return
 
 
+def _outputs(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the outputs of a ``Stack`` object by name."""
+    return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+
+
 def check_name(name: str) -> None:
     """Raise ``ValueError`` if ``name`` is not valid for a snake on Lambda."""
     if not re.fullmatch("[a-z][a-z0-9-]{0,19}", name):
@@ -272,24 +333,3 @@ def check_parameters(template: str, values: Mapping[str, str]) -> None:
             wanted = rule["ConstraintDescription"]
         if not valid:
             raise ValueError(f"{name} must be {wanted}, got {value!r}")
-
-
-@contextmanager
-def converted_errors() -> Iterator[None]:
-    """Convert the errors of requests to AWS, such as missing permissions, to ``ValueError``."""
-    try:
-        yield
-    except (Boto3Error, BotoCoreError, ClientError) as error:
-        raise ValueError(f"AWS rejects a request: {error}") from error
-
-
-def snake_bucket(stack: Mapping[str, Any]) -> str:
-    """Return the bucket with the bundle of a snake's stack.
-
-    Raises:
-        ValueError: If the stack is not a snake's, such as the stack of ``notebook.yaml``.
-    """
-    for one in stack.get("Parameters", ()):
-        if one["ParameterKey"] == "CodeBucket":
-            return str(one["ParameterValue"])
-    raise ValueError(f"--name: the stack {stack['StackName']!r} is not a snake; use another name")

@@ -8,32 +8,27 @@ import sys
 import urllib.request
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import print_error
+from battlesnake_gym.common.command_line import reports_errors
 from battlesnake_gym.rules import Game
-from battlesnake_server.aws.snake_stack import PROG, check_options, deploy
+from battlesnake_server.aws.snake_stack import check_options, deploy
 from battlesnake_server.aws.snake_stack import parser as parser
-from battlesnake_server.aws.stacks import Account, converted_errors
+from battlesnake_server.aws.stacks import Account
 from battlesnake_server.bundle import Bundle
-from battlesnake_server.commands.aws_undeploy_command import undeploy
 from battlesnake_server.strategy_loader import example_board_size
 
 
+@reports_errors
 def main(argv: list[str] | None = None) -> int:
     """Create the stack and print the snake's URL.
 
     The exit status is 2 if the stack is rejected.
     """
     options = parser().parse_args(argv)
-    try:
-        check_options(options)
-        if options.simulate:
-            _simulate_deployment(options)
-            return 0
-        account = Account.from_session()
-        with converted_errors():
-            sys.stdout.write(deploy(account, options) + "\n")
-    except (ValueError, OSError) as error:
-        return print_error(PROG, error)
+    check_options(options)
+    if options.simulate:
+        _simulate_deployment(options)
+        return 0
+    sys.stdout.write(deploy(Account.from_session(), options) + "\n")
     return 0
 
 
@@ -54,7 +49,7 @@ def _simulate_deployment(options: argparse.Namespace) -> None:
         for path, body in (("/", None), ("/move", move_request_body(size=size))):
             with urllib.request.urlopen(f"{url}{path}", body) as answer:
                 sys.stdout.write(f"{path}  {answer.read().decode().strip()}\n")
-        for one in undeploy(account.account, options.name):
+        for one in account.account.undeploy(options.name):
             sys.stdout.write(f"kept: {one}\n")
         sys.stdout.write(f"simulated: the stack {options.name} is deleted\n")
 
