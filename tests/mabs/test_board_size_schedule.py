@@ -13,8 +13,9 @@ from battlesnake_rl.commands.train_command import main
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.envs import board_size_schedule
-from battlesnake_rl.mabs.envs.env_factory import board_sizes, curriculum_board_size, make_vector_env
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_server.strategy_loader import PolicySnake
 from sagemaker_rl.runs.checkpoints import restore_algorithm
 from tests.algorithms import built
@@ -26,12 +27,12 @@ CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]
 
 
 def test_which_boards_when() -> None:
-    assert [
-        curriculum_board_size(CURRICULUM, steps) for steps in (0, 199, 200, 399, 400, 10**6)
-    ] == [*(3, 3, 5, 5, 7, 7)]
-    assert board_sizes(CURRICULUM) == [[3, 3], [5, 5], [7, 7]]
-    assert curriculum_board_size({"width": 7, "height": 7}, 0) is None
-    assert board_sizes({"width": 9, "height": 7}) == [[9, 7]]
+    games = env_options(CURRICULUM)
+    sizes = [games.curriculum_board_size(steps) for steps in (0, 199, 200, 399, 400, 10**6)]
+    assert sizes == [*(3, 3, 5, 5, 7, 7)]
+    assert games.board_sizes == [[3, 3], [5, 5], [7, 7]]
+    assert env_options({"width": 7, "height": 7}).curriculum_board_size(0) is None
+    assert env_options({"width": 9, "height": 7}).board_sizes == [[9, 7]]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,9 @@ def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
     bordered = {"iterate_map_size": True, "observation": "max-bordered-51s"}
     with pytest.raises(ValueError, match=r"iterate_map_size.* curriculum"):
         make_vector_env(1, bordered | {"curriculum": [[0, 5]]})
-    assert board_sizes(bordered | {"width": 11, "height": 11}) == [[7, 7], [11, 11], [19, 19]]
+    assert env_options(bordered | {"width": 11, "height": 11}).board_sizes == [
+        *([7, 7], [11, 11], [19, 19])
+    ]
 
 
 def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:

@@ -13,7 +13,7 @@ from battlesnake_rl.mabs.battlesnake_launcher import (
     BattlesnakeLauncher,
     _hyperparameters_for,
 )
-from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS, env_options
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
@@ -67,9 +67,10 @@ def test_a_learner_is_told_of_the_stacked_turns() -> None:
     given = {"observation": "territory", "frame_stack": 3}
     assert env_options(given).observation == {"name": "territory", "frame_stack": 3}
     assert env_options(given).observation_encoder.frame_stack == 3
-    assert head_plane_index(given) == head_plane_index({"observation": "territory"}) is not None
+    plane = env_options({"observation": "territory"}).head_plane
+    assert env_options(given).head_plane == plane is not None
     config = algorithms.configure("DQN", given)
-    assert config.model_config["head_plane"] == head_plane_index(given)
+    assert config.model_config["head_plane"] == plane
 
 
 def test_the_launchers_defaults_are_the_environments() -> None:

@@ -13,7 +13,7 @@ from ray.rllib.core.columns import Columns
 
 from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Snake, State
-from battlesnake_rl.mabs.envs.env_factory import head_plane_index
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.q_network import (
     POLY_DECAY_ETA,
     TRUNK_DEFAULTS,
@@ -109,7 +109,7 @@ def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: 
 def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
     body = [(x if y % 2 else 6 - x, y) for y in range(6) for x in range(7)]
     state = State(turn=3, width=7, height=7, snakes=[Snake("a", body), Snake("b", [(3, 6)])])
-    plane = head_plane_index({"observation": observation})
+    plane = env_options({"observation": observation}).head_plane
     seen = observations.get(observation).encode(state, "a")[plane]
     side = seen.shape[1]
     head = [side // 2, side // 2] if observation == "facing" else [0, 6]
@@ -117,7 +117,7 @@ def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
 
 
 def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
-    assert head_plane_index({"observation": "flat-51s"}) is None
+    assert env_options({"observation": "flat-51s"}).head_plane is None
 
 
 def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:

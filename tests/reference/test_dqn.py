@@ -20,7 +20,7 @@ from torch import nn
 from battlesnake_gym import VectorBattlesnake
 from battlesnake_rl.mabs.dqn import n_step_transitions, replay_buffer
 from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, DQNLearner
-from battlesnake_rl.mabs.envs.env_factory import head_plane_index
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import q_network
 from reference import dqn
 
@@ -91,7 +91,7 @@ def fast_network(ours: dqn.QNetwork, games: VectorBattlesnake) -> nn.Module:
     """The fast network, with the weights of ``ours``."""
     shape = games.observation.shape(7, 7)
     settings = q_network.network_settings(
-        q_network.TRUNK_DEFAULTS | {"head_plane": head_plane_index({})}
+        q_network.TRUNK_DEFAULTS | {"head_plane": env_options({}).head_plane}
     )
     fast = q_network.make_network(q_network.DuelingQNetwork, shape, 4, settings)
     weights = ours.state_dict().items()

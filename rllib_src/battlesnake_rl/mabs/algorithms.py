@@ -23,7 +23,7 @@ from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.dqn.dqn import DQN
 from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
-from battlesnake_rl.mabs.envs.env_factory import head_plane_index, make_vector_env, sample_opponents
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.q_network import (
@@ -67,8 +67,7 @@ def configure(
     if policy_sharing == POLICY_PER_SEAT:
         config.use_policy_per_seat(int(np.max(games.num_snakes)))
     if "head_crop" in config.model_config:
-        where = {"head_plane": head_plane_index(config.env_config)}
-        config.rl_module(model_config=config.model_config | where)
+        config.rl_module(model_config=config.model_config | {"head_plane": games.head_plane})
     return config
 
 
@@ -173,7 +172,10 @@ def _check_network(config: Any, environment: VectorBattlesnake) -> None:
     Raises:
         ValueError: If a setting is invalid, or if the initial policy does not fit.
     """
-    if config.model_config.get("head_plane") not in (None, head_plane_index(config.env_config)):
+    if config.model_config.get("head_plane") not in (
+        None,
+        env_options(config.env_config).head_plane,
+    ):
         raise HyperparameterError(
             "rl.training.config.env_config.observation does not fit the network; set the "
             "hyperparameter observation instead"

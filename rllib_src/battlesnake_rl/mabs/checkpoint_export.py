@@ -11,7 +11,8 @@ from typing import Any
 import onnx
 
 from battlesnake_gym import policy_file
-from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector_env
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.policy_loader import PolicyCheckpoint, as_score_fn
 from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
 from battlesnake_rl.onnx_export import NUM_CHECK_GAMES, check_in_games, write_onnx
@@ -46,7 +47,7 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
             versions = {name: version(name) for name in ("ray", "torch", "onnx")}
         return {
             "observation": identity["observation"],
-            "board_sizes": board_sizes(env_config),
+            "board_sizes": env_options(env_config).board_sizes,
             "training": {
                 "algorithm": identity["algorithm"],
                 **{key: value for key, value in policy.metadata.items() if key != "identity"},

@@ -31,11 +31,8 @@ from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.base.allocator import keep_freed_memory
 from battlesnake_rl.mabs.base.game_metrics import EXTREME_METRICS, GameStatistics
 from battlesnake_rl.mabs.base.rllib_episodes import Callbacks, RLlibEpisodeRecorder
-from battlesnake_rl.mabs.envs.env_factory import (
-    curriculum_board_size,
-    make_vector_env,
-    sample_opponents,
-)
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
 from sagemaker_rl.job.process_environment import limit_torch_threads
 
@@ -229,9 +226,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         # Evaluation uses the final board size.
         if self.config.in_evaluation:
             return None
-        return self.board_size or curriculum_board_size(
-            self.config.env_config, self.num_env_steps_sampled_lifetime
-        )
+        games = env_options(self.config.env_config)
+        return self.board_size or games.curriculum_board_size(self.num_env_steps_sampled_lifetime)
 
     def _reset(self) -> None:
         """Start new games."""

@@ -30,7 +30,7 @@ from battlesnake_heuristics.search.search import COMPILED, NOT_COMPILED_MESSAGE,
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner
-from battlesnake_rl.mabs.envs.env_factory import observation_bytes
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.ppo.ppo import PPOEnvRunner
@@ -253,8 +253,9 @@ class DISTILConfig(BatchedAlgorithmConfig):
 
     def full_buffer(self) -> BufferSize:
         """Return the size of a full label buffer."""
-        size, name = self.label_buffer_size, "label_buffer_size"
-        return BufferSize(name, size, size * (observation_bytes(self.env_config) + _LABEL_BYTES))
+        label_bytes = env_options(self.env_config).observation_bytes + _LABEL_BYTES
+        size = self.label_buffer_size
+        return BufferSize("label_buffer_size", size, size * label_bytes)
 
     def validate(self) -> None:
         """Raise ValueError if a setting is invalid or has no effect."""

@@ -31,7 +31,6 @@ from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, copy_to_cpu_async
 from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer
 from battlesnake_rl.mabs.dqn.replay_buffer import ROW_BYTES, ReplayBuffer
-from battlesnake_rl.mabs.envs.env_factory import observation_bytes
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import q_network
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
@@ -244,7 +243,7 @@ class DQNConfig(BatchedAlgorithmConfig, rllib_dqn.DQNConfig):  # type: ignore[mi
     def full_buffer(self) -> BufferSize:
         """Return the size of the full replay buffer, including all shards."""
         capacity: int = self.replay_buffer_config["capacity"]
-        size = capacity * (observation_bytes(self.env_config) + ROW_BYTES)
+        size = capacity * (env_options(self.env_config).observation_bytes + ROW_BYTES)
         return BufferSize("replay_capacity", capacity, size)
 
     def replay_buffer_kwargs(self) -> dict[str, Any]:

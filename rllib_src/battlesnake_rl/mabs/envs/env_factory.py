@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,8 @@ from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.seated_opponents import SampledOpponents
 from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
-from battlesnake_gym.mdp import observations
 from battlesnake_gym.mdp.rewards import Rewards
 from battlesnake_gym.snake_spec import SnakeSpec
-from battlesnake_rl.mabs.envs.board_size_schedule import CYCLED_BOARD_SIZES
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 
 
@@ -94,35 +91,3 @@ def _load_frozen_policy(spec: SnakeSpec, vector: VectorBattlesnake) -> ActFn:
             "use a policy with the same observation and board size"
         )
     return policy_loader.greedy_policy(values)
-
-
-def observation_bytes(env_config: Mapping[str, Any]) -> int:
-    """Return the size of one observation in bytes."""
-    space = make_vector_env(1, env_config).single_observation_space
-    return math.prod(space.shape) * np.dtype(space.dtype).itemsize
-
-
-def head_plane_index(env_config: Mapping[str, Any]) -> int | None:
-    """Return the index of the plane ``own_body``, or None for no such plane.
-
-    The maximum of this plane is at the own head.
-    """
-    planes = observations.get(env_config.get("observation", observations.DEFAULT_NAME)).planes
-    return planes.index("own_body") if "own_body" in planes else None
-
-
-def curriculum_board_size(env_config: Mapping[str, Any], env_steps: int) -> int | None:
-    """Return the curriculum's board size after ``env_steps`` env steps.
-
-    If there is no curriculum, the function returns None.
-    """
-    sizes = [size for start, size in env_config.get("curriculum", []) if start <= env_steps]
-    return sizes[-1] if sizes else None
-
-
-def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
-    """Return [width, height] of each board size used in training, smallest first."""
-    sizes = {(size, size) for _, size in env_config.get("curriculum", [])}
-    if env_config.get("iterate_map_size"):
-        sizes = {(size, size) for size in CYCLED_BOARD_SIZES}
-    return [list(size) for size in sorted({*sizes, (env_config["width"], env_config["height"])})]

@@ -5,6 +5,7 @@ Configurations and checkpoints contain an ``env_config``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,6 +56,36 @@ class TrainingEnvConfig(EnvConfig):
         self._check_curriculum()
         if self.iterate_map_size:
             self._check_iterate_map_size()
+
+    @property
+    def observation_bytes(self) -> int:
+        """Size of one observation in bytes."""
+        size: Any = self.width, self.height
+        return math.prod(self.observation_encoder.shape(*size))
+
+    @property
+    def head_plane(self) -> int | None:
+        """Index of the plane ``own_body``, or None for no such plane.
+
+        The maximum of this plane is at the own head.
+        """
+        planes = self.observation_encoder.planes
+        return planes.index("own_body") if "own_body" in planes else None
+
+    @property
+    def board_sizes(self) -> list[list[int]]:
+        """[width, height] of each board size used in training, smallest first."""
+        smaller = CYCLED_BOARD_SIZES if self.iterate_map_size else [s for _, s in self.curriculum]
+        sizes: Any = {(self.width, self.height), *((size, size) for size in smaller)}
+        return [list(size) for size in sorted(sizes)]
+
+    def curriculum_board_size(self, env_steps: int) -> int | None:
+        """Return the curriculum's board size after ``env_steps`` env steps.
+
+        If there is no curriculum, the method returns None.
+        """
+        sizes = [size for start, size in self.curriculum if start <= env_steps]
+        return sizes[-1] if sizes else None
 
     def _set(self, name: str, value: Any) -> None:
         """Set a field of this frozen dataclass."""

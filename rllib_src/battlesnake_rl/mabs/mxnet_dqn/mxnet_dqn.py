@@ -37,7 +37,8 @@ from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderPlayer
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
-from battlesnake_rl.mabs.envs.env_factory import make_vector_env, observation_bytes
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
+from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.policy_loader import BEST_ONNX_FILE, LATEST_ONNX_FILE, Weights
 from battlesnake_rl.mabs.settings.algorithm_settings import MXNETSettings
 from sagemaker_rl.job.resources import BufferSize
@@ -67,7 +68,7 @@ class MXNETConfig(StandaloneConfig):
     def full_buffer(self) -> BufferSize:
         """Return the size of the full replay buffers of all snakes."""
         moves = self.settings.buffer_size * int(self.env_config["num_snakes"])
-        size = 2 * observation_bytes(self.env_config)
+        size = 2 * env_options(self.env_config).observation_bytes
         return BufferSize("buffer_size", self.settings.buffer_size, moves * size)
 
 
