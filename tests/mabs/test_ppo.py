@@ -12,7 +12,6 @@ import torch
 from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.algorithms import use_custom_network
 from battlesnake_rl.mabs.policy import symmetry_transforms
-from battlesnake_rl.mabs.policy.actor_critic import logits_and_values_numpy
 from battlesnake_rl.mabs.policy.policy_loader import inference_weights
 from battlesnake_rl.mabs.ppo.ppo import compute_advantages
 from sagemaker_rl.runs import checkpoints
@@ -74,9 +73,7 @@ def test_a_rollout_says_what_was_played(ppo: Any) -> None:
         runner = algorithm.env_runner
         rollout = sampled(algorithm)
         assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.columns["obs"])
-        logits, values = logits_and_values_numpy(
-            runner.module["default_policy"], rollout.columns["obs"]
-        )
+        logits, values = runner.module["default_policy"].evaluate(rollout.columns["obs"])
         logits = np.where(rollout.columns["action_mask"], logits, -np.inf)
         chances = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         played = chances[np.arange(len(chances)), rollout.columns["actions"]]
@@ -85,7 +82,7 @@ def test_a_rollout_says_what_was_played(ppo: Any) -> None:
         greedy = sampled(algorithm, explore=False)
         logits = np.where(
             greedy.columns["action_mask"],
-            logits_and_values_numpy(runner.module["default_policy"], greedy.columns["obs"])[0],
+            runner.module["default_policy"].evaluate(greedy.columns["obs"])[0],
             -np.inf,
         )
         best = logits[np.arange(len(logits)), greedy.columns["actions"]]

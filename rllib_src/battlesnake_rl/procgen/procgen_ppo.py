@@ -26,8 +26,7 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from torch import Tensor
 
 from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoop
-from battlesnake_rl.mabs.base.batched_env_runner import StepResult
-from battlesnake_rl.mabs.base.rllib_episodes import Callbacks
+from battlesnake_rl.mabs.base.rllib_episodes import use_episodes
 from battlesnake_rl.mabs.ppo.ppo import (
     ADVANTAGES,
     VALUE_TARGETS,
@@ -113,9 +112,9 @@ class ProcgenRunner(PPOEnvRunner):
         acts = ~self._ended
         allowed = np.ones((int(acts.sum()), logits.shape[1]), np.bool_)
         columns = self._frames[acts], allowed, moves[acts], chances[acts]
-        return *columns, moves[:, None], acts[:, None]
+        return *columns, moves[:, None]
 
-    def _step(self, actions: NDArray[Any]) -> StepResult:
+    def _step(self, actions: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """Play one env step of all games and return the results of the step."""
         acted = ~self._ended
         self._frames, rewards, out, cut, _ = self.env.step(actions[:, 0])
@@ -123,7 +122,7 @@ class ProcgenRunner(PPOEnvRunner):
         self._totals += rewards
         self._lengths += acted
         self._log_ended_episodes()
-        return StepResult(acted[:, None], rewards[:, None], out[:, None], cut[:, None])
+        return acted[:, None], rewards[:, None], out[:, None], cut[:, None]
 
     def _log_ended_episodes(self) -> None:
         """Log the return and length of each episode that has just ended.
@@ -277,7 +276,7 @@ class ProcgenPPOConfig(PPOConfig):
         for name, default in _UNUSED_SETTINGS.items():
             if getattr(self, name) != default:
                 raise ValueError(f"ProcgenPPO: {name} has no effect; omit {name}")
-        if Callbacks(self).use_episodes():
+        if use_episodes(self):
             raise ValueError(
                 "callbacks: ProcgenPPO has no episode objects; leave callbacks out, or use RLlib's "
                 "PPO (run: PPO)"

@@ -9,7 +9,7 @@ import abc
 import copy
 import functools
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import ray
@@ -30,7 +30,7 @@ from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.base.allocator import keep_freed_memory
 from battlesnake_rl.mabs.base.game_metrics import EXTREME_METRICS, GameStatistics
-from battlesnake_rl.mabs.base.rllib_episodes import Callbacks, RLlibEpisodeRecorder
+from battlesnake_rl.mabs.base.rllib_episodes import Callbacks
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
@@ -38,18 +38,6 @@ from sagemaker_rl.job.process_environment import limit_torch_threads
 
 COMPONENT_PAST_SELVES = "past_selves"
 """Key of the past selves in the env runner's state (`env.past_selves.PastSelves`)."""
-
-
-class StepResult(NamedTuple):
-    """Result of one turn of N games with S seats; each array has shape (N, S).
-
-    ``acted`` is True only for seats whose snake moved and belongs to the learner.
-    """
-
-    acted: NDArray[np.bool_]
-    rewards: NDArray[np.float32]
-    terminateds: NDArray[np.bool_]
-    truncateds: NDArray[np.bool_]
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
@@ -82,7 +70,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._episodes_left: NDArray[np.int64] | None = None
         self._random = np.random.default_rng(self._seed)
         self.past_selves = PastSelves(self._past_self_policy)
-        self._callbacks = Callbacks(self.config)
+        self._callbacks = Callbacks(self)
         # If there are remote env runners, the local env runner only stores the weights by default.
         if (
             self.worker_index > 0
@@ -102,17 +90,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         fractions = self.config.env_config.get("opponents", {})
         self._opponents = sample_opponents(self.env, fractions, self._random, self.past_selves)
         self._needs_reset = True
-        wanted = self._callbacks.use_episodes()
-        self._episodes = RLlibEpisodeRecorder(self, self._callbacks) if wanted else None
-        self._callbacks.call(
-            "on_environment_created",
-            env_runner=self,
-            metrics_logger=self.metrics,
-            env=self.env,
-            env_context=EnvContext(
-                self.config.env_config, self.worker_index, num_workers=self.config.num_env_runners
-            ),
+        context = EnvContext(
+            self.config.env_config, self.worker_index, num_workers=self.config.num_env_runners
         )
+        self._callbacks.call("on_environment_created", env=self.env, env_context=context)
 
     def make_module(self) -> None:
         """Build the network without the parts that only training needs."""
@@ -202,9 +183,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         fragments = [self._play(turns, epsilon)]
         while self._episodes_left is not None and self._episodes_left.any():
             fragments.append(self._play(turns, epsilon))
-        self._callbacks.call(
-            "on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=fragments
-        )
+        self._callbacks.call("on_sample_end", samples=fragments)
         return fragments
 
     def sample_fragment(self) -> tuple[Any, dict[str, Any]]:
@@ -236,8 +215,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._position = observations, infos["action_mask"], infos["alive"], none
         self._statistics.reset()
         self._opponents.draw_seats(infos["reset"])
-        if self._episodes is not None:
-            self._episodes.start_episodes(observations, infos)
+        self._callbacks.start_episodes(observations, infos)
         self._needs_reset = False
 
     def add_past_self(self, weights: Any) -> None:
@@ -258,10 +236,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns; game i explores with probability ``epsilon[i]``."""
 
-    def _step(self, actions: NDArray[np.uint8]) -> StepResult:
+    def _step(self, actions: NDArray[np.uint8]) -> tuple[NDArray[Any], ...]:
         """Add the opponents' moves to ``actions``, and play one turn of all games.
 
         ``actions`` is uint8 (N, S) and is modified in place.
+
+        Returns:
+            Four arrays (N, S): whether a snake of the learner moved, the rewards, the terminations
+            and the truncations.
         """
         self._opponents.move(actions, self._position[2])
         step = self.env.step(actions)
@@ -272,12 +254,11 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         ended = self._statistics.update(self.env.last_turn, acted, rewards, infos, counted)
         if self._episodes_left is not None:
             self._episodes_left -= ended
-        if self._episodes is not None:
-            self._episodes.record_step(actions, step)
+        self._callbacks.record_step(actions, step)
         self._opponents.after_step(infos)
         self._opponents.draw_seats(infos["reset"])
         self._position = observations, infos["action_mask"], infos["alive"], truncations
-        return StepResult(acted, rewards, terminations, truncations)
+        return acted, rewards, terminations, truncations
 
     def score_fn(self, module: Any) -> ScoreFn:
         """Return the score function of a module of the policy."""

@@ -7,6 +7,7 @@ so on. If no callback uses episodes, no episodes are recorded.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import DEFAULT_MODULE_ID
-from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.utils import force_list
 
@@ -22,46 +22,46 @@ _EPISODE_CREATED, _EPISODE_START = "on_episode_created", "on_episode_start"
 _EPISODE_STEP, _EPISODE_END = "on_episode_step", "on_episode_end"
 
 
-class Callbacks:
-    """Callbacks of a configuration: instances of callback classes, and functions."""
-
-    def __init__(self, config: Any) -> None:
-        self._config = config
-        self._objects = [cls() for cls in force_list(config.callbacks_class)]
-
-    def use_episodes(self) -> bool:
-        """Return whether any callback handles an event of an episode."""
-        return any(
-            getattr(self._config, f"callbacks_{name}")
-            or any(
-                getattr(type(o), name) is not getattr(RLlibCallback, name) for o in self._objects
-            )
-            for name in (_EPISODE_CREATED, _EPISODE_START, _EPISODE_STEP, _EPISODE_END)
+def use_episodes(config: Any) -> bool:
+    """Return whether any callback of a configuration handles an event of an episode."""
+    return any(
+        getattr(config, f"callbacks_{name}")
+        or any(
+            getattr(cls, name) is not getattr(RLlibCallback, name)
+            for cls in force_list(config.callbacks_class)
         )
-
-    def call(self, name: str, **arguments: Any) -> None:
-        """Call all callbacks of the event ``name`` with keyword ``arguments``."""
-        functions = getattr(self._config, f"callbacks_{name}")
-        make_callback(name, self._objects, functions, kwargs=arguments)
+        for name in (_EPISODE_CREATED, _EPISODE_START, _EPISODE_STEP, _EPISODE_END)
+    )
 
 
-class RLlibEpisodeRecorder:
-    """Recorder of an env runner's games as RLlib episodes.
+class Callbacks:
+    """Callbacks of an env runner, and its games as RLlib episodes if a callback uses episodes.
 
     Args:
         runner: Env runner that plays the games.
-        callbacks: Callbacks that receive the episodes.
     """
 
-    def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
-        self._runner, self._callbacks = runner, callbacks
-        self._agents = [f"snake_{seat}" for seat in range(runner.env.num_snakes)]
-        self._running: list[MultiAgentEpisode | None] = [None] * runner.env.num_games
+    def __init__(self, runner: Any) -> None:
+        self._runner, self._use_episodes = runner, use_episodes(runner.config)
+        self._objects = [cls() for cls in force_list(runner.config.callbacks_class)]
+        self._running: dict[int, MultiAgentEpisode] = {}
+
+    @functools.cached_property
+    def _agents(self) -> list[str]:
+        """Name of the agent at each seat."""
+        return [f"snake_{seat}" for seat in range(self._runner.env.num_snakes)]
+
+    def call(self, name: str, **arguments: Any) -> None:
+        """Call all callbacks of the event ``name`` with keyword ``arguments``."""
+        runner = self._runner
+        arguments |= {"env_runner": runner, "metrics_logger": runner.metrics}
+        functions = getattr(runner.config, f"callbacks_{name}")
+        make_callback(name, self._objects, functions, kwargs=arguments)
 
     def start_episodes(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
         """Start new episodes for the games in ``infos["reset"]``."""
         env = self._runner.env
-        for game in np.flatnonzero(infos["reset"]).tolist():
+        for game in np.flatnonzero(infos["reset"] & self._use_episodes).tolist():
             episode = self._running[game] = MultiAgentEpisode(
                 observation_space=dict.fromkeys(self._agents, env.single_observation_space),
                 action_space=dict.fromkeys(self._agents, env.single_action_space),
@@ -85,9 +85,8 @@ class RLlibEpisodeRecorder:
         """
         observations, rewards, terminations, truncations, infos = step
         over = ~infos["alive"].any(-1)
-        for game in np.flatnonzero(infos["acted"].any(-1)).tolist():
-            episode = self._running[game]
-            if episode is None:
+        for game, episode in sorted(self._running.items()):
+            if not infos["acted"][game].any():
                 continue
             seats = {self._agents[s]: s for s in np.flatnonzero(infos["acted"][game]).tolist()}
             out = {agent: bool(terminations[game, s]) for agent, s in seats.items()}
@@ -103,21 +102,12 @@ class RLlibEpisodeRecorder:
             self._call_callbacks(_EPISODE_STEP, game, episode)
             if over[game]:
                 self._call_callbacks(_EPISODE_END, game, episode, prev_episode_chunks=[])
-                self._running[game] = None
+                del self._running[game]
         self.start_episodes(observations, infos)
 
     def _call_callbacks(
         self, name: str, game: int, episode: MultiAgentEpisode, **more: Any
     ) -> None:
         """Call all callbacks of the event ``name`` with the episode of one game."""
-        runner = self._runner
-        self._callbacks.call(
-            name,
-            episode=episode,
-            env_runner=runner,
-            metrics_logger=runner.metrics,
-            env=runner.env,
-            rl_module=runner.module,
-            env_index=game,
-            **more,
-        )
+        env, module = self._runner.env, self._runner.module
+        self.call(name, episode=episode, env=env, rl_module=module, env_index=game, **more)

@@ -104,7 +104,7 @@ class DistilEnvRunner(PPOEnvRunner):
                 parts.append((frames[known], mask[known], regrets[known], value_targets[known]))
             actions = np.zeros(alive.shape, np.uint8)
             actions[acts] = moves
-            steps += int(self._step(actions).acted.any(-1).sum())
+            steps += int(self._step(actions)[0].any(-1).sum())
         columns = map(np.concatenate, zip(*parts, strict=True))
         num_labels = sum(len(part[0]) for part in parts)
         labels = Fragment(dict(zip(_COLUMN_NAMES, columns, strict=False)), steps, num_labels)

@@ -125,6 +125,17 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         features = features.float()
         return self.network.policy(features), self.value(features).squeeze(-1)
 
+    def evaluate(self, frames: NDArray[np.uint8]) -> tuple[NDArray[np.float32], ...]:
+        """Return logits, float32 (B, 4), and values, float32 (B,), as numpy arrays.
+
+        Args:
+            frames: uint8 (B, C, H, W), observations; B may be 0.
+        """
+        if not len(frames):
+            return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
+        with torch.inference_mode():
+            return tuple(one.numpy() for one in self.logits_and_values(torch.from_numpy(frames)))
+
     def autocast(self, planes: Tensor) -> torch.autocast:
         """Return a context in which networks use bfloat16 if ``model_config`` enables it."""
         enabled = uses_bfloat16(self.model_config, planes.device)
@@ -151,21 +162,6 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
         """Return the values of the observations, float32 (B,), without gradients."""
         with torch.no_grad():
             return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
-
-
-def logits_and_values_numpy(
-    module: Any, frames: NDArray[np.uint8]
-) -> tuple[NDArray[np.float32], ...]:
-    """Return logits, float32 (B, 4), and values, float32 (B,), as numpy arrays.
-
-    Args:
-        module: A `SnakeActor`.
-        frames: uint8 (B, C, H, W), observations; B may be 0.
-    """
-    if not len(frames):
-        return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
-    with torch.inference_mode():
-        return tuple(one.numpy() for one in module.logits_and_values(torch.from_numpy(frames)))
 
 
 def mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:

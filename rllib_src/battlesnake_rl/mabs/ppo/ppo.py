@@ -27,7 +27,7 @@ from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithm, Batched
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 from battlesnake_rl.mabs.base.torch_learner import BatchedLearner, schedule_value
 from battlesnake_rl.mabs.policy import symmetry_transforms
-from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, logits_and_values_numpy
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK_DEFAULTS
 from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
 from sagemaker_rl.runs import checkpoints
@@ -138,10 +138,9 @@ class PPOEnvRunner(BatchedEnvRunner):
         moves = []
         for t in range(num_turns):
             moves.append(self._sample_actions(rollout.values[t], symmetries, epsilon > 0))
-            actions, acting = moves[-1][-2:]
-            stepped = self._step(actions)
-            rollout.acted[t], rollout.rewards[t] = acting, stepped.rewards
-            rollout.terminateds[t], rollout.truncateds[t] = stepped[2:]
+            played = self._step(moves[-1][-1])
+            rollout.acted[t], rollout.rewards[t] = played[:2]
+            rollout.terminateds[t], rollout.truncateds[t] = played[2:]
         self._sample_actions(rollout.values[num_turns], symmetries, epsilon > 0)
         names = (Columns.OBS, ACTION_MASK, Columns.ACTIONS, _OLD_LOG_PROBS)
         columns = list(zip(*moves, strict=True))[:4]
@@ -165,10 +164,9 @@ class PPOEnvRunner(BatchedEnvRunner):
             explore: bool (N,), whether to sample moves; if False, moves are greedy.
 
         Returns:
-            Six arrays. The first four arrays contain the observations, action masks, moves and
-            log-probs of the learner's snakes, with M rows. The fifth array contains the moves of
-            all seats in the original orientation (N, S). The last array marks the seats that moved
-            (N, S).
+            Five arrays. The first four arrays contain the observations, action masks, moves and
+            log-probs of the learner's snakes, with M rows. The last array contains the moves of
+            all seats in the original orientation (N, S).
         """
         observations, action_mask, alive, cut_off = self._position
         learning = ~self._opponents.occupied
@@ -187,7 +185,7 @@ class PPOEnvRunner(BatchedEnvRunner):
         log_probs = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)
         actions = np.zeros(alive.shape, dtype=np.uint8)
         actions[alive & learning] = _INVERSE_ACTION_MAP[symmetry, moves]
-        return frames, mask, moves, log_probs, actions, alive & learning
+        return frames, mask, moves, log_probs, actions
 
     def _transform(self, frames: NDArray[np.uint8], symmetry: NDArray[np.int64]) -> None:
         """Apply a symmetry to each observation, uint8 (B, C, H, W), in place."""
@@ -207,7 +205,8 @@ class PPOEnvRunner(BatchedEnvRunner):
             seen: bool (N, S), seats of the observations.
             symmetry: int64 (B,), symmetry of each observation.
         """
-        return logits_and_values_numpy(self.module[DEFAULT_MODULE_ID], frames)
+        found: tuple[NDArray[np.float32], ...] = self.module[DEFAULT_MODULE_ID].evaluate(frames)
+        return found
 
     @staticmethod
     def action_scores(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -217,7 +216,7 @@ class PPOEnvRunner(BatchedEnvRunner):
             module: Module of the policy.
             frames: uint8 (B, C, H, W), observations.
         """
-        return logits_and_values_numpy(module, frames)[0]
+        return np.asarray(module.evaluate(frames)[0])
 
     def _get_epsilons(self) -> NDArray[np.float64]:
         """Return 1 for every game, float64 (N,), because all games sample their moves."""

@@ -22,7 +22,6 @@ from ray.rllib.core.columns import Columns
 from torch import Tensor
 
 from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
-from battlesnake_rl.mabs.base.batched_env_runner import StepResult
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.policy_loader import as_score_fn
 from battlesnake_rl.mabs.policy.recurrent_actor import (
@@ -89,7 +88,7 @@ class RecurrentPPOEnvRunner(PPOEnvRunner):
         self._extra.append((sequence, before[acts], complete[acts]))
         return logits, values
 
-    def _step(self, actions: NDArray[np.uint8]) -> StepResult:
+    def _step(self, actions: NDArray[np.uint8]) -> tuple[NDArray[Any], ...]:
         """Play one turn with the states after the moves."""
         seen, after = self._after
         self._memory.states(self.config.gru_size)[seen] = after
