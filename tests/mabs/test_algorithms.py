@@ -107,4 +107,6 @@ def test_the_env_runners_that_saturate_exit_are_those_that_were_measured(
 
     config = algorithms.configure("EXIT", {})
     config.update_from_dict(settings)
-    assert algorithms.num_saturating_env_runners(config) == pytest.approx(measured, rel=0.15)
+    assert config.settings_class.saturating_env_runners(config.settings) == pytest.approx(
+        measured, rel=0.15
+    )

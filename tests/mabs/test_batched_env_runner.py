@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
-from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, choose_moves
+from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, _choose_moves
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -25,7 +25,7 @@ def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:
     mask[~mask.any(-1)] = True
     exploring = np.zeros((3000, 2), dtype=np.bool_)
     exploring[:, 1] = True
-    moves = choose_moves(q_values, mask, exploring, random)
+    moves = _choose_moves(q_values, mask, exploring, random)
     assert np.take_along_axis(mask, moves[..., None].astype(int), -1).all()
     best = np.where(mask, q_values, -np.inf).argmax(-1)
     np.testing.assert_array_equal(moves[:, 0], best[:, 0])

@@ -22,7 +22,7 @@ from battlesnake_heuristics.search.search import Search
 from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.distil.distil import MAX_REGRET
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
-from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork, logits_and_values_numpy
+from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import TRUNK_DEFAULTS, DuelingQNetwork
 from battlesnake_rl.mabs.ppo.ppo import KICKSTART_PROBS
 from battlesnake_rl.mabs.settings.algorithm_settings import DISTILSettings
@@ -331,7 +331,7 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
     config = made("PPO").training(kickstart_coeff=[[0, 0.5], [100, 0.0]])
     config.start_from = str(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_start, "load_policy_weights", lambda path: weights)
+        patch.setattr(warm_start, "_load_policy_weights", lambda path: weights)
         with built(config) as algorithm:
             patch.undo()  # A learner on another machine cannot read the policy.
             learner = algorithm.learner_group._learner
@@ -343,7 +343,7 @@ def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
             columns = learner._to_batch(rollout)
             logits = np.where(
                 rollout.columns["action_mask"],
-                logits_and_values_numpy(begun, rollout.columns["obs"])[0],
+                begun.evaluate(rollout.columns["obs"])[0],
                 -np.inf,
             )
             likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
@@ -361,6 +361,6 @@ def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:
     settings: dict[str, Any] = {**TRUNK_DEFAULTS, **TINY}
     theirs, ours = DuelingQNetwork((16, 7, 7), **settings), PolicyNetwork((16, 7, 7), 4, **settings)
     weights = {name: one.numpy() for name, one in theirs.state_dict().items()}
-    warm_start.load_into_network(ours, weights, Path("policy.onnx"))
+    warm_start._load_into_network(ours, weights, Path("policy.onnx"))
     frames = torch.randint(0, 256, (50, 16, 7, 7), dtype=torch.uint8)
     assert torch.equal(theirs(frames).argmax(-1), ours(frames).argmax(-1))

@@ -16,8 +16,8 @@ from battlesnake_heuristics.search.self_play import ROW_DTYPE, ROW_SEARCHED, Sel
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
     Samples,
+    _expected_scores,
     _stack_indices,
-    expected_scores,
 )
 
 
@@ -27,7 +27,7 @@ def test_values_become_the_points_that_came_of_them() -> None:
     truth = 1 / (1 + np.exp(-(0.5 * values / 10_000 - 1)))
     points = (rng.random(len(values)) < truth).astype(float)
     living = np.full(len(values), 4, np.uint8)
-    assert np.abs(expected_scores(values, living, points) - truth).max() < 0.03
+    assert np.abs(_expected_scores(values, living, points) - truth).max() < 0.03
 
 
 def test_proofs_that_do_not_hold_are_taken_for_what_they_are() -> None:
@@ -35,7 +35,7 @@ def test_proofs_that_do_not_hold_are_taken_for_what_they_are() -> None:
     values = np.repeat(np.array(kinds, np.int32), 1000)
     shares = (0.25, 0.4, 1.0, 0.1, 0.3)
     points = np.concatenate([np.arange(1000) < 1000 * share for share in shares]).astype(float)
-    told = expected_scores(values, np.full(5000, 4, np.uint8), points)
+    told = _expected_scores(values, np.full(5000, 4, np.uint8), points)
     np.testing.assert_allclose(told[::1000], shares, atol=0.01)
 
 

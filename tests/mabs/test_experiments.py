@@ -35,7 +35,7 @@ def configured(*arguments: str) -> tuple[str, Any]:
 
 
 def test_every_file_is_an_experiment() -> None:
-    names = experiments.experiment_names()
+    names = sorted(path.stem for path in experiments.EXPERIMENT_DIR.glob("*.yaml"))
     assert len(names) >= 9
     described = set()
     for name in names:

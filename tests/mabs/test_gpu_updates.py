@@ -63,7 +63,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     kernels = "_get_fused_kernels_supported_devices"
     for patched, name, instead in (
         (torch_learner, "get_device", lambda *_: torch.device("meta")),
-        (dqn, "copy_to_cpu_async", coming),
+        (dqn, "_copy_to_cpu_async", coming),
         (torch.Tensor, "pin_memory", pin_memory),
         (torch.Tensor, "to", to),
         (torch, "autocast", lambda *_, **__: contextlib.nullcontext()),

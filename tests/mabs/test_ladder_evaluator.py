@@ -25,11 +25,10 @@ from battlesnake_rl.mabs import algorithms, battlesnake_launcher
 from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeHyperparameters, BattlesnakeLauncher
 from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
 from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
-from battlesnake_rl.mabs.policy import policy_loader
+from battlesnake_rl.mabs.policy import policy_loader, q_network
 from battlesnake_rl.mabs.ppo.rllib_ppo import SHARED_MODULE_ID
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
-from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator, published_elo
-from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
+from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
     LadderEvaluator,
     Measurement,
@@ -148,9 +147,9 @@ class Bench:
         self.asked: list[dict[str, Any]] = []
         self.games = 200
         monkeypatch.setattr(ladder_evaluator, "place_policy", self.place_policy)
-        self.evaluator = LadderEvaluator(
-            ENV_CONFIG_DEFAULTS, lambda: self.seconds, fraction=fraction, seed=4
-        )
+        clock = lambda pid: self.seconds  # noqa: E731
+        monkeypatch.setattr(ladder_evaluator, "process_tree_cpu_seconds", clock)
+        self.evaluator = LadderEvaluator(ENV_CONFIG_DEFAULTS, fraction=fraction, seed=4)
 
     def place_policy(self, values: Any, env_config: Any, **told: Any) -> tuple[Placement, float]:
         self.asked.append(told)
@@ -306,8 +305,8 @@ def test_scores_and_their_intervals() -> None:
 def test_the_published_elo_is_that_of_processors_like_this_one(
     monkeypatch: pytest.MonkeyPatch, native: bool, said: str
 ) -> None:
-    monkeypatch.setattr(published_elo, "has_native_bfloat16", lambda device: native)
-    assert re.search(said, published_elo.published_elo_line())
+    monkeypatch.setattr(q_network, "_has_native_bfloat16", lambda device: native)
+    assert re.search(said, battlesnake_launcher._published_elo_line())
 
 
 @pytest.mark.parametrize(
@@ -330,15 +329,13 @@ def test_all_that_is_reported_has_a_column() -> None:
     assert {name for name, _ in flatten(history.to_metrics())} <= numbers
 
 
-@pytest.fixture
-def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of all processes looks whenever it is asked, not once a second."""
-    monkeypatch.setattr("battlesnake_rl.mabs.strength.cpu_clock._CACHE_S", 0.0)
-
-
-@pytest.mark.usefixtures("exact_clock")
 def test_the_clock_counts_what_was_started() -> None:
-    clock = ProcessTreeCpuClock()
+    evaluator = LadderEvaluator(ENV_CONFIG_DEFAULTS, fraction=0.0)
+
+    def clock() -> float:
+        evaluator._read_clock()
+        return evaluator.history.training_seconds
+
     before, own = clock(), time.process_time()
     busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True); input()"
     with subprocess.Popen(
@@ -430,7 +427,6 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("exact_clock")
 @pytest.mark.parametrize(
     ("name", "action_mask"), [("APEX", "fatal"), ("RLLIB_PPO", "fatal"), ("RLLIB_PPO", "none")]
 )
@@ -461,7 +457,6 @@ def test_the_other_algorithms_tell_theirs(
         assert policy_loader.PolicyCheckpoint(tmp_path / "kept").load_best_weights()
 
 
-@pytest.mark.usefixtures("exact_clock")
 def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     at_once: None,
     ray_with_games: None,

@@ -149,9 +149,9 @@ NAMED = """
 from battlesnake_rl.mabs import experiments
 from battlesnake_rl.procgen import procgen_experiments
 for module in (experiments, procgen_experiments):
-    for name in experiments.experiment_names(module.EXPERIMENT_DIR):
-        assert module.load_experiment(name)
-        print(name)
+    for path in module.EXPERIMENT_DIR.glob("*.yaml"):
+        assert module.load_experiment(path.stem)
+        print(path.stem)
 """
 
 

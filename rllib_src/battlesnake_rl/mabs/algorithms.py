@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,6 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snake_spec import PAST_SELF
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedAlgorithmConfig
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.dqn.dqn import DQN
@@ -28,7 +26,6 @@ from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.q_network import (
     DuelingQNetwork,
-    check_model_config,
     make_network,
     network_settings,
 )
@@ -69,21 +66,6 @@ def configure(
     if "head_crop" in config.model_config:
         config.rl_module(model_config=config.model_config | {"head_plane": games.head_plane})
     return config
-
-
-def num_saturating_env_runners(config: AlgorithmConfig) -> float:
-    """Return the number of env runners that saturate the learners on CPUs.
-
-    The report docs/research/scaling.md lists the measurements. The function returns
-    infinity for unmeasured settings. Opponents other than past selves were not measured. Algorithms
-    whose env runners wait for the learner were not measured either.
-    """
-    if config.env_config.get("opponents", {}).keys() - {PAST_SELF}:
-        return math.inf
-    chosen: Any = config
-    settings = getattr(config, "settings", config)
-    saturating: float = chosen.settings_class.saturating_env_runners(settings)
-    return float(saturating * max(chosen.num_learners, 1))
 
 
 def base_config(name: str) -> Any:
@@ -172,10 +154,8 @@ def _check_network(config: Any, environment: VectorBattlesnake) -> None:
     Raises:
         ValueError: If a setting is invalid, or if the initial policy does not fit.
     """
-    if config.model_config.get("head_plane") not in (
-        None,
-        env_options(config.env_config).head_plane,
-    ):
+    plane = env_options(config.env_config).head_plane
+    if config.model_config.get("head_plane", plane) not in (None, plane):
         raise HyperparameterError(
             "rl.training.config.env_config.observation does not fit the network; set the "
             "hyperparameter observation instead"
@@ -183,7 +163,20 @@ def _check_network(config: Any, environment: VectorBattlesnake) -> None:
     settings = network_settings(config.model_config)
     kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else policy_network_class(settings)
     shape = environment.single_observation_space.shape
-    check_model_config(kind, shape, config.model_config)
+    try:
+        network = make_network(kind, shape, len(MOVES), settings).eval()
+        with torch.no_grad():
+            answer = network(torch.zeros((2, *shape), dtype=torch.uint8))
+    except Exception as error:
+        raise ValueError(
+            f"model_config defines no valid network for observations of shape {shape}: {error}"
+        ) from error
+    if isinstance(answer, tuple):  # The network is recurrent and also returns states.
+        answer = answer[0]
+    if getattr(answer, "shape", None) != (2, 4) or answer.dtype == torch.bfloat16:
+        got = f"{getattr(answer, 'dtype', '')} {getattr(answer, 'shape', type(answer).__name__)}"
+        raise ValueError(
+            f"the network of {settings} must return float32 [batch, 4], got {got} for a batch of 2"
+        )
     if config.start_from is not None:
-        network = make_network(kind, shape, len(MOVES), settings)
         warm_start.check_start_from(network, environment, Path(config.start_from))

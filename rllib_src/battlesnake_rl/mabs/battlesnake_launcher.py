@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.env.opponent_names import check_fractions, seat_fractions, with_absolute_paths
-from battlesnake_gym.snake_spec import SnakeSpec
+from battlesnake_gym.snake_spec import PAST_SELF, SnakeSpec
 from battlesnake_rl.mabs import experiments, starter_pack
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.game_metrics import GAME_METRICS
@@ -40,6 +40,13 @@ _POLICY_CHANNEL, _OPPONENTS_CHANNEL = "policy", "opponents"
 
 DEFAULT_EXPERIMENT = "duel-distil"
 """Experiment that is trained if neither an experiment nor an algorithm is set."""
+
+_PUBLISHED_ELO = {True: ("with bfloat16", 1581), False: ("without bfloat16", 1432)}
+"""Class of processors and Elo of the default experiment, by support of bfloat16.
+
+Each Elo is the median of three runs of three CPU minutes: Zen 4, and Zen 1 (AVX2). Keep the README
+and docs equal.
+"""
 
 
 @dataclass(frozen=True)
@@ -333,13 +340,14 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
         For a learner on a CPU, the number of env runners that saturate the learner is known.
         """
-        from battlesnake_rl.mabs import algorithms
-
         settings: Any = config.settings_class
         usual = super().plan_resources(config, cpus)
         busy, gpus = usual.cpus, usual.gpus if settings.uses_gpu else 0
-        if not (gpus and config.num_gpus_per_learner):
-            busy = min(busy, 1 + algorithms.num_saturating_env_runners(config))
+        # No other opponents were measured (docs/research/scaling.md).
+        is_measured = not config.env_config.get("opponents", {}).keys() - {PAST_SELF}
+        if is_measured and not (gpus and config.num_gpus_per_learner):
+            runners = settings.saturating_env_runners(getattr(config, "settings", config))
+            busy = min(busy, 1 + runners * max(config.num_learners, 1))
         return ResourcePlan(settings.default_num_env_runners(cpus), busy, gpus)
 
     def checkpoint_identity(self, config: AlgorithmConfig) -> dict[str, Any]:
@@ -360,17 +368,29 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """Write the trained policy or evaluation, and return a summary of the run."""
         from battlesnake_rl.mabs.checkpoint_export import export_checkpoint
         from battlesnake_rl.mabs.strength.ladder_evaluator import StrengthHistory
-        from battlesnake_rl.mabs.strength.published_elo import published_elo_line
 
         record = StrengthHistory.load(checkpoint)
         log_line(record.score_table())
         if _is_default_training(config):
-            log_line(published_elo_line())
+            log_line(_published_elo_line())
         if own := getattr(config, "export_model", None):
             return RunSummary(record.elo_summary(), *own(checkpoint, model_dir))
         policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
         command = f"battlesnake-gym serve --policy {shlex.quote(str(policy))}"
         return RunSummary(record.elo_summary(), str(policy), command)
+
+
+def _published_elo_line() -> str:
+    """Return the published Elo for the class of this processor as one line of text."""
+    import torch
+
+    from battlesnake_rl.mabs.policy.q_network import uses_bfloat16
+
+    kind, elo = _PUBLISHED_ELO[uses_bfloat16({}, torch.device("cpu"))]
+    return (
+        f"published: {elo} Elo after 3 CPU minutes of the default experiment on processors "
+        f"{kind}, such as this one"
+    )
 
 
 def _is_default_training(config: AlgorithmConfig) -> bool:

@@ -13,11 +13,6 @@ EXPERIMENT_DIR = Path(__file__).with_name("experiment_files")
 """Directory of the built-in experiments of Battlesnake."""
 
 
-def experiment_names(directory: Path = EXPERIMENT_DIR) -> list[str]:
-    """Return the names of the built-in experiments in ``directory``."""
-    return sorted(path.stem for path in directory.glob("*.yaml"))
-
-
 def find_experiment(name: str, directory: Path = EXPERIMENT_DIR) -> Path:
     """Return the path of a built-in experiment in ``directory``, or of a ``.yaml`` file.
 
@@ -30,7 +25,7 @@ def find_experiment(name: str, directory: Path = EXPERIMENT_DIR) -> Path:
         return path
     if is_path:
         raise ValueError(f"there is no experiment file {path}")
-    known = experiment_names(directory)
+    known = sorted(path.stem for path in directory.glob("*.yaml"))
     raise ValueError(
         f"{unknown_name_message('experiment', name, known)}; or use the path of a .yaml file"
     )

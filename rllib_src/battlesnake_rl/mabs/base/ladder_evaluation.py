@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
-from battlesnake_gym.env.seat_memory import ScoreFn
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
@@ -20,11 +22,12 @@ from battlesnake_rl.mabs.policy.policy_loader import (
     inference_weights,
 )
 from battlesnake_rl.mabs.policy.q_network import network_settings
-from battlesnake_rl.mabs.strength import sample_game
-from battlesnake_rl.mabs.strength.cpu_clock import ProcessTreeCpuClock
 from battlesnake_rl.mabs.strength.ladder_evaluator import LadderEvaluator
 from sagemaker_rl.job.process_environment import limit_torch_threads
 from sagemaker_rl.runs import divergence
+
+MAX_SAMPLE_GAME_TURNS = 150
+"""Maximum length of a sample game, in turns."""
 
 
 class LadderPlayer:
@@ -39,9 +42,7 @@ class LadderPlayer:
 
     def create_ladder_evaluator(self, fraction: float) -> None:
         """Create the ladder evaluator, which may use a fraction of the CPU time."""
-        self.ladder_evaluator = LadderEvaluator(
-            self.config.env_config, ProcessTreeCpuClock(), fraction, self.config.seed
-        )
+        self.ladder_evaluator = LadderEvaluator(self.config.env_config, fraction, self.config.seed)
 
     def evaluate_on_ladder(self, *, at_end: bool = False) -> dict[str, Any]:
         """Play ladder games if an evaluation is due, and return the ladder metrics."""
@@ -54,10 +55,30 @@ class LadderPlayer:
         results |= self.evaluate_on_ladder(at_end=True)
 
     def play_sample_game(self) -> Replay:
-        """Play one game in which the exported policy has all seats."""
-        seed = (self.config.seed or 0) + self.training_iteration
+        """Play one game in which the exported policy has all seats.
+
+        The policy plays greedily; the games' action mask applies.
+        """
         values = self._policy_from_weights(self._get_export_weights())
-        return sample_game.play_sample_game(values, self.config.env_config, seed)
+        games = {**self.config.env_config, "max_turns": MAX_SAMPLE_GAME_TURNS}
+        vector = make_vector_env(1, games)
+        seed = (self.config.seed or 0) + self.training_iteration
+        observations, infos = vector.reset(seed=seed)
+        replay = Replay(Board.from_state(vector.games.state(0), vector.game))
+        memory = SeatMemory(vector)
+        while (alive := infos["alive"]).any():
+            said = memory.call(values, alive, observations[alive])
+            actions = np.zeros(alive.shape, dtype=np.uint8)
+            actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)
+            facing = vector.games.facing[0]
+            chosen = vector.observation.absolute_actions(actions[0].astype(np.int64), facing)
+            moves = {
+                snake.id: MOVES[action]
+                for snake, action in zip(replay.first.snakes, chosen, strict=True)
+            }
+            observations, _, _, _, infos = vector.step(actions)
+            replay.append(moves, after=vector.games.state(0))
+        return replay
 
     def _get_export_weights(self) -> Weights:
         """Return the weights to evaluate and export."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,27 +23,6 @@ from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.q_network import WeightAveragingMixin
 from sagemaker_rl.job.process_environment import limit_torch_threads
-
-
-def copy_to_cpu_async(tensor: Tensor) -> Callable[[], NDArray[Any]]:
-    """Start copying ``tensor`` to the CPU.
-
-    Returns:
-        A function that waits for the end of the copy and returns the array. The function does not
-        wait for GPU work that starts later.
-    """
-    copy = tensor.to("cpu", non_blocking=True)
-    if tensor.device.type != "cuda":
-        return copy.numpy
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-
-    def wait_for_copy() -> NDArray[Any]:
-        """Wait for the end of the copy, and return the array."""
-        copied.synchronize()
-        return copy.numpy()
-
-    return wait_for_copy
 
 
 def _is_run_schedule(schedule: Any) -> bool:

@@ -77,7 +77,7 @@ class Samples(NamedTuple):
         move.
 
         Args:
-            games: Games of players whose values have the same scale; `expected_scores` is
+            games: Games of players whose values have the same scale; `_expected_scores` is
                 calibrated on these games.
             td_lambda: Weight of the next position's label, in [0, 1].
 
@@ -90,7 +90,7 @@ class Samples(NamedTuple):
         points = games.points[game, rows["seat"]]
         # Eliminated snakes have no points, even in a game that reaches the turn limit.
         decided = games.finished[game] | (points == 0)
-        scores = expected_scores(rows["value"], rows["living"], points)
+        scores = _expected_scores(rows["value"], rows["living"], points)
         order = np.lexsort((rows["turn"], rows["seat"], game))
         key = game[order].astype(np.int64) * 16 + rows["seat"][order]
         last = np.append(key[1:] != key[:-1], True)
@@ -149,7 +149,9 @@ class Samples(NamedTuple):
             return cls(**kept)
 
 
-def expected_scores(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats) -> Floats:
+def _expected_scores(
+    values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats
+) -> Floats:
     """Convert search values to expected scores.
 
     The conversion is calibrated on the scores of the games. One logistic curve is fitted per number

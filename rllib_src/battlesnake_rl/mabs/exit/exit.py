@@ -26,13 +26,17 @@ from typing import Any
 
 import torch
 
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.temporary_dirs import TemporaryDir
 from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import Game
 from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
+from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
+from battlesnake_rl.mabs.base.ladder_evaluation import MAX_SAMPLE_GAME_TURNS
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
@@ -47,7 +51,6 @@ from battlesnake_rl.mabs.exit.exit_self_play import (
     game_mix_metadata,
 )
 from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
-from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory
 from sagemaker_rl.job.resources import BufferSize
 from sagemaker_rl.runs.divergence import DivergedError, is_finite
@@ -62,6 +65,8 @@ quantized network is measured on the new samples.
 """
 _SAMPLE_BYTES = 2 * NUM_INPUTS + 1 + 4
 """Bytes of one sample in `Samples`."""
+_SAMPLE_GAME_NODES = 100
+"""Number of nodes per move of the search in a sample game."""
 _MIN_LADDER_CPU_S = 5.0
 """Minimum CPU seconds of a placement.
 
@@ -243,7 +248,10 @@ class EXIT:
 
         Before the first promotion, the search plays with handcrafted weights.
         """
-        return sample_game.play_search_duel(self.champion, 1 + self.training_iteration)
+        board = Board.new(11, 11, 2, game=Game(seed=1 + self.training_iteration))
+        search = Search(evaluation=self.champion, nodes=_SAMPLE_GAME_NODES)
+        snakes = {snake.id: search for snake in board.snakes}
+        return Replay.from_play(board, snakes, max_turns=MAX_SAMPLE_GAME_TURNS)
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the directory ``path``."""

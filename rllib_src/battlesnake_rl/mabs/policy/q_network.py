@@ -128,40 +128,7 @@ def make_network(
     return made
 
 
-def check_model_config(
-    kind: Callable[..., nn.Module], shape: Sequence[int], model_config: Any
-) -> None:
-    """Check a ``model_config``: build the network and run it on two observations.
-
-    Args:
-        kind: Class of the network, unless ``model_config`` names a custom class.
-        shape: Shape (C, H, W) of an observation.
-        model_config: Settings to check.
-
-    Raises:
-        ValueError: If the network cannot be built or run, or the output has the wrong shape.
-    """
-    settings = network_settings(model_config)
-    try:
-        with torch.no_grad():
-            answer = make_network(kind, shape, 4, settings).eval()(
-                torch.zeros((2, *shape), dtype=torch.uint8)
-            )
-        if isinstance(answer, tuple):  # The network is recurrent and also returns states.
-            answer = answer[0]
-    except Exception as error:
-        raise ValueError(
-            f"model_config defines no valid network for observations of shape {tuple(shape)}: "
-            f"{error}"
-        ) from error
-    if getattr(answer, "shape", None) != (2, 4) or answer.dtype == torch.bfloat16:
-        got = f"{getattr(answer, 'dtype', '')} {getattr(answer, 'shape', type(answer).__name__)}"
-        raise ValueError(
-            f"the network of {settings} must return float32 [batch, 4], got {got} for a batch of 2"
-        )
-
-
-def has_native_bfloat16(device: torch.device) -> bool:
+def _has_native_bfloat16(device: torch.device) -> bool:
     """Return whether ``device`` supports bfloat16 natively.
 
     On devices without native support, float32 is faster.
@@ -174,7 +141,7 @@ def has_native_bfloat16(device: torch.device) -> bool:
 def uses_bfloat16(model_config: Mapping[str, Any], device: torch.device) -> bool:
     """Return whether a network with this ``model_config`` uses bfloat16 on ``device``."""
     choice = model_config.get("bfloat16", "auto")
-    return has_native_bfloat16(device) if choice == "auto" else bool(choice)
+    return _has_native_bfloat16(device) if choice == "auto" else bool(choice)
 
 
 class _ChannelsLastFlatten(nn.Flatten):

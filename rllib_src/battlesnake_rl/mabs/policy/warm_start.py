@@ -71,10 +71,10 @@ def check_start_from(network: nn.Module, environment: VectorBattlesnake, path: P
             f"start_from: {path} has {name} {seen.get(key)!r}, but the games have "
             f"{shown.get(key)!r}; set {name} to the value of the policy"
         )
-    load_into_network(network, load_policy_weights(path), path)
+    _load_into_network(network, _load_policy_weights(path), path)
 
 
-def load_policy_weights(path: Path) -> Weights:
+def _load_policy_weights(path: Path) -> Weights:
     """Load the arrays of the policy in ``path``, keyed by name.
 
     See `policy_loader.find_policy`. For a checkpoint, the arrays are the exported weights and the
@@ -92,7 +92,7 @@ def load_policy_weights(path: Path) -> Weights:
     return {one.name: numpy_helper.to_array(one) for one in constants}
 
 
-def load_into_network(network: nn.Module, weights: Weights, path: Path) -> None:
+def _load_into_network(network: nn.Module, weights: Weights, path: Path) -> None:
     """Load the ``weights`` of the policy in ``path`` into ``network``.
 
     The function ignores arrays that the network does not have.
@@ -124,7 +124,7 @@ def load_into_learners(group: Any, path: Path) -> None:
     Raises:
         ValueError: If the weights do not fit a module.
     """
-    weights = load_policy_weights(path)
+    weights = _load_policy_weights(path)
     call_learners(group, functools.partial(_load_into_learner, weights=weights, path=path))
 
 
@@ -136,7 +136,7 @@ def _load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
     """
     for module in learner.module.values():
         one = module.unwrapped()
-        load_into_network(getattr(one, "network", one), weights, path)
+        _load_into_network(getattr(one, "network", one), weights, path)
         if isinstance(head := getattr(one, "value", None), nn.Linear) and "value.bias" in weights:
             value = {end: torch.tensor(weights[f"value.{end}"]) for end in head.state_dict()}
             head.load_state_dict(value)

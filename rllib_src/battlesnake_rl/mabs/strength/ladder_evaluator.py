@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,7 @@ from battlesnake_heuristics.rating.sprt import EloEstimate
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, PolicyCheckpoint, Weights
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
+from sagemaker_rl.job.process_environment import process_tree_cpu_seconds
 
 _MAX_RUNG_CPU_S = 0.4
 """Maximum CPU seconds per game against a rung during training."""
@@ -289,25 +291,23 @@ def place_policy(
 class LadderEvaluator:
     """Evaluator that plays ladder games during training.
 
-    The games use a limited fraction of the CPU time.
+    The games use a limited fraction of the CPU time of this process and its descendants, such as
+    Ray's processes. An ended process counts if its parent waited for it.
 
     Attributes:
         env_config: Options of the games.
-        clock: Function that returns the CPU seconds of the training.
         fraction: Fraction of the CPU time for ladder games, in [0, 0.5].
         seed: Random seed of the start positions; None for 0.
     """
 
     env_config: Mapping[str, Any]
-    clock: Callable[[], float]
     fraction: float
     seed: int | None = None
 
     def __post_init__(self) -> None:
         self.history = StrengthHistory()
         self.best_weights: Weights | None = None
-        self._began = self.clock()
-        self._trained_before = 0.0
+        self._began = process_tree_cpu_seconds(os.getpid())
 
     def after_iteration(
         self,
@@ -331,7 +331,7 @@ class LadderEvaluator:
             The ladder metrics of the iteration.
         """
         history = self.history
-        history.training_seconds = self._trained_before + self.clock() - self._began
+        self._read_clock()
         fraction, wanted = self.fraction, MIN_MEASUREMENT_S
         if not at_end:
             fraction *= 1 - _FINAL_BUDGET_FRACTION
@@ -351,8 +351,13 @@ class LadderEvaluator:
             last, minutes = weights(), history.training_seconds / 60
             if history.add(self._measure(build_policy(last), cpu_budget_s, minutes), at_end):
                 self.best_weights = last
-            history.training_seconds = self._trained_before + self.clock() - self._began
+            self._read_clock()
         return history.to_metrics()
+
+    def _read_clock(self) -> None:
+        """Update the CPU time of the training, which never decreases."""
+        now = process_tree_cpu_seconds(os.getpid()) - self._began
+        self.history.training_seconds = max(self.history.training_seconds, now)
 
     def _measure(self, values: ScoreFn, cpu_seconds: float, cpu_minutes: float) -> Measurement:
         """Measure the strength of a policy with ladder games.
@@ -385,5 +390,4 @@ class LadderEvaluator:
         self.best_weights = PolicyCheckpoint(directory).load_best_weights()
         if self.best_weights is None:
             self.history.best = None
-        self._trained_before = self.history.training_seconds
-        self._began = self.clock()
+        self._began = process_tree_cpu_seconds(os.getpid()) - self.history.training_seconds
