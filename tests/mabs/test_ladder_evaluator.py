@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from battlesnake_rl.mabs.ppo.rllib_ppo import SHARED_MODULE_ID
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
 from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
-    LadderEvaluator,
+    LadderPlayer,
     Measurement,
     StrengthHistory,
 )
@@ -138,7 +139,7 @@ def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch)
 # -- The budget, and the best ----------------------------------------------------------------------
 
 
-class Bench:
+class Bench(LadderPlayer):
     """A training whose CPU time and strength are what the test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fraction: float = 0.05) -> None:
@@ -146,10 +147,11 @@ class Bench:
         self.worth: dict[float, float] = {}
         self.asked: list[dict[str, Any]] = []
         self.games = 200
-        monkeypatch.setattr(ladder_evaluator, "place_policy", self.place_policy)
+        self.config = SimpleNamespace(env_config=ENV_CONFIG_DEFAULTS, seed=4)
         clock = lambda pid: self.seconds  # noqa: E731
         monkeypatch.setattr(ladder_evaluator, "process_tree_cpu_seconds", clock)
-        self.evaluator = LadderEvaluator(ENV_CONFIG_DEFAULTS, fraction=fraction, seed=4)
+        monkeypatch.setattr(ladder_evaluator, "place_policy", self.place_policy)
+        self.start_ladder(fraction)
 
     def place_policy(self, values: Any, env_config: Any, **told: Any) -> tuple[Placement, float]:
         self.asked.append(told)
@@ -160,13 +162,16 @@ class Bench:
         placement = Placement(elo, elo - half, elo + half, self.games, "", {})
         return placement, told["cpu_seconds"]
 
+    def _get_export_weights(self) -> Any:
+        return {"weights": np.array(self.elo)}
+
+    def _policy_from_weights(self, weights: Any) -> Any:
+        return lambda seen: weights["weights"][np.newaxis]
+
     def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
         self.seconds += seconds
-        return self.evaluator.after_iteration(
-            lambda: {"weights": np.array(elo)},
-            lambda weights: lambda seen: weights["weights"][np.newaxis],
-            at_end=at_end,
-        )
+        self.elo = elo
+        return self.evaluate_on_ladder(at_end=at_end)
 
 
 def test_games_take_their_share_of_the_cpu_time_and_no_more(
@@ -214,7 +219,7 @@ def test_a_lucky_best_is_found_out_at_the_end(monkeypatch: pytest.MonkeyPatch) -
     bench = Bench(monkeypatch)
     for elo in (1000, 1400, 1100, 1100):
         bench.iterate(seconds=200.0, elo=elo)
-    history = bench.evaluator.history
+    history = bench.strength
     lucky = history.measurements[1]
     assert history.best == 1
     bench.worth[1400] = 1150
@@ -222,10 +227,10 @@ def test_a_lucky_best_is_found_out_at_the_end(monkeypatch: pytest.MonkeyPatch) -
     assert history.measurements[1].elo == 1150
     assert history.measurements[1].cpu_minutes == lucky.cpu_minutes
     assert results["elo_best"] == 1200
-    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
+    assert bench.best_weights == {"weights": np.array(1200.0)}
 
     bench.iterate(seconds=100.0, elo=1100, at_end=True)
-    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
+    assert bench.best_weights == {"weights": np.array(1200.0)}
 
 
 def test_few_games_are_reported_but_select_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,12 +239,12 @@ def test_few_games_are_reported_but_select_no_weights(monkeypatch: pytest.Monkey
     results = bench.iterate(seconds=200.0, elo=1900)
     assert results["elo"] == 1900
     assert np.isnan(results["elo_best"])
-    assert bench.evaluator.best_weights is None
-    assert "not measured" in bench.evaluator.history.score_table()
+    assert bench.best_weights is None
+    assert "not measured" in bench.strength.score_table()
     # The last measurement of the run counts, however few games it has.
     results = bench.iterate(seconds=100.0, elo=1200, at_end=True)
     assert results["elo_best"] == 1200
-    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
+    assert bench.best_weights == {"weights": np.array(1200.0)}
 
 
 def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +253,7 @@ def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.Monke
     assert np.isnan(results["elo"])
     assert results["cpu_minutes"] == pytest.approx(1e6 / 60)
     assert not bench.asked
-    assert "not measured" in bench.evaluator.history.score_table()
+    assert "not measured" in bench.strength.score_table()
     for wrong in (-0.1, 0.6, True, "much"):
         with pytest.raises(ValueError, match=r"ladder_cpu_fraction must be"):
             DQNSettings(ladder_cpu_fraction=wrong)  # type: ignore[arg-type]
@@ -262,23 +267,23 @@ def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
         results = bench.iterate(seconds=100.0, elo=elo)
     assert results["elo"] == 1100
     assert results["elo_best"] == 1200
-    assert bench.evaluator.best_weights == {"weights": np.array(1200.0)}
-    bench.evaluator.save(tmp_path)
+    assert bench.best_weights == {"weights": np.array(1200.0)}
+    bench.save_ladder(tmp_path)
 
     again = Bench(monkeypatch)
-    again.evaluator.restore(tmp_path)
-    assert again.evaluator.history == bench.evaluator.history
+    again.restore_ladder(tmp_path)
+    assert again.strength == bench.strength
     # The CPU time before counts on, and so does what the games had of it.
     results = again.iterate(seconds=1.0, elo=2000)
     assert not again.asked
-    before = bench.evaluator.history.training_seconds
+    before = bench.strength.training_seconds
     assert results["cpu_minutes"] == pytest.approx((before + 1) / 60)
-    assert again.evaluator.best_weights == {"weights": np.array(1200.0)}
+    assert again.best_weights == {"weights": np.array(1200.0)}
     again.iterate(seconds=100.0, elo=2000)
-    assert again.evaluator.best_weights == {"weights": np.array(2000.0)}
+    assert again.best_weights == {"weights": np.array(2000.0)}
     # A little higher with a wide interval is not better.
-    again.evaluator.history.add(Measurement(2010.0, 1500.0, 2500.0, 200, "", {}, 9.0))
-    assert again.evaluator.history.best == 3
+    again.strength.add(Measurement(2010.0, 1500.0, 2500.0, 200, "", {}, 9.0))
+    assert again.strength.best == 3
 
 
 def test_scores_and_their_intervals() -> None:
@@ -330,11 +335,12 @@ def test_all_that_is_reported_has_a_column() -> None:
 
 
 def test_the_clock_counts_what_was_started() -> None:
-    evaluator = LadderEvaluator(ENV_CONFIG_DEFAULTS, fraction=0.0)
+    player = LadderPlayer()
+    player.start_ladder(0.0)
 
     def clock() -> float:
-        evaluator._read_clock()
-        return evaluator.history.training_seconds
+        player._read_clock()
+        return player.strength.training_seconds
 
     before, own = clock(), time.process_time()
     busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True); input()"
@@ -375,16 +381,14 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         assert results["elo_low"] < results["elo"] < results["elo_high"]
         assert results["elo_games"] == 4
         assert set(results["score"]) <= {rung.name for rung in ladder_evaluator.fast_ladder().rungs}
-        played = algorithm.ladder_evaluator.best_weights
+        played = algorithm.best_weights
         boards = np.random.default_rng(0).integers(256, size=(3, 10, 5, 5), dtype=np.uint8)
         expected = algorithm._policy_from_weights(played)(boards)
         # From now on nothing is better.
-        algorithm.ladder_evaluator.history.measurements[0] = Measurement(
-            5000, 4999, 5001, 4, "", {}, cpu_minutes=0
-        )
+        algorithm.strength.measurements[0] = Measurement(5000, 4999, 5001, 4, "", {}, cpu_minutes=0)
         for _ in range(2):
             algorithm.train()
-        assert len(algorithm.ladder_evaluator.history.measurements) == 3
+        assert len(algorithm.strength.measurements) == 3
         facts = {"identity": BattlesnakeLauncher().checkpoint_identity(algorithm.config),
                  "env_config": algorithm.config.env_config}  # fmt: skip
         kept = checkpoints.save(algorithm, tmp_path, facts)
@@ -403,7 +407,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
 
     with built(config.copy(copy_frozen=False)) as again:
         again.restore_from_path(str(kept))
-        assert again.ladder_evaluator.history == algorithm.ladder_evaluator.history
+        assert again.strength == algorithm.strength
         assert again.train()["elo_best"] == 5000
         again.save_to_path(str(tmp_path / "again"))
         strongest = policy_loader.PolicyCheckpoint(tmp_path / "again").load_best_weights()

@@ -36,7 +36,6 @@ from battlesnake_heuristics.rating.sprt import EloEstimate, Sprt
 from battlesnake_heuristics.search.evaluation import NUM_INPUTS, Evaluation
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlayBatch
-from battlesnake_rl.mabs.base.ladder_evaluation import MAX_SAMPLE_GAME_TURNS
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     EvaluationModel,
@@ -51,7 +50,11 @@ from battlesnake_rl.mabs.exit.exit_self_play import (
     game_mix_metadata,
 )
 from battlesnake_rl.mabs.settings.algorithm_settings import EXITSettings
-from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, StrengthHistory
+from battlesnake_rl.mabs.strength.ladder_evaluator import (
+    MAX_SAMPLE_GAME_TURNS,
+    Measurement,
+    StrengthHistory,
+)
 from sagemaker_rl.job.resources import BufferSize
 from sagemaker_rl.runs.divergence import DivergedError, is_finite
 

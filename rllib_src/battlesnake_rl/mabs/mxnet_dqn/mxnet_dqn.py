@@ -35,12 +35,12 @@ from numpy.typing import NDArray
 from battlesnake_gym.common.files import save_arrays
 from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_rl.mabs.base.game_metrics import GameStatistics, RecentGames
-from battlesnake_rl.mabs.base.ladder_evaluation import LadderPlayer
 from battlesnake_rl.mabs.base.settings_config import StandaloneConfig
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.policy_loader import BEST_ONNX_FILE, LATEST_ONNX_FILE, Weights
 from battlesnake_rl.mabs.settings.algorithm_settings import MXNETSettings
+from battlesnake_rl.mabs.strength.ladder_evaluator import LadderPlayer
 from sagemaker_rl.job.resources import BufferSize
 from sagemaker_rl.runs.divergence import DivergedError
 
@@ -148,7 +148,7 @@ class MXNET(LadderPlayer):
         ]
         self._statistics = GameStatistics(1, self.env.num_snakes)
         self._recent_games = RecentGames(config.metrics_num_episodes_for_smoothing)
-        self.create_ladder_evaluator(self.settings.ladder_cpu_fraction)
+        self.start_ladder(self.settings.ladder_cpu_fraction)
         self._keep(*self.env.reset(seed=int(self.random.integers(1, 2**31))))
 
     @property
@@ -322,9 +322,9 @@ class MXNET(LadderPlayer):
         save_arrays(folder / _ARRAYS_FILE, **self._get_arrays())
         state = asdict(self.progress) | {"recent_games": list(self._recent_games.iterations)}
         (folder / _STATE_FILE).write_text(json.dumps(state, indent=1) + "\n")
-        self.ladder_evaluator.save(folder)
+        self.save_ladder(folder)
         self.network.write_onnx(self.shape, folder / LATEST_ONNX_FILE)
-        if (best := self.ladder_evaluator.best_weights) is not None:
+        if (best := self.best_weights) is not None:
             self._evaluated.set_weights(best)
             self._evaluated.write_onnx(self.shape, folder / BEST_ONNX_FILE)
 
@@ -336,7 +336,7 @@ class MXNET(LadderPlayer):
         self.progress = _MXNETProgress(**state)
         with np.load(folder / _ARRAYS_FILE, allow_pickle=False) as arrays:
             self._set_arrays(arrays, self.progress.updates)
-        self.ladder_evaluator.restore(folder)
+        self.restore_ladder(folder)
 
     def stop(self) -> None:
         """Do nothing, because the algorithm has no other processes."""

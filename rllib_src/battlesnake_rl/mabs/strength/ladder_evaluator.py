@@ -1,6 +1,6 @@
 """Ladder evaluation during training: duels against opponents of fixed Elo.
 
-During training, `LadderEvaluator` uses at most a given fraction of the CPU time for complete games
+During training, `LadderPlayer` uses at most a given fraction of the CPU time for complete games
 of the current policy. The weights with the best result are saved. At the end of training, the
 best and the latest weights play again, and the stronger weights remain. Unlike the length of
 self-play games, the Elo measures strength.
@@ -20,14 +20,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common import old_runs
 from battlesnake_gym.common.command_line import plural
 from battlesnake_gym.common.files import save_arrays
-from battlesnake_gym.env.seat_memory import ScoreFn
+from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.rating import ladder
 from battlesnake_heuristics.rating.ladder import GAME_OVERHEAD_S, Ladder, Placement, PlacementRun
 from battlesnake_heuristics.rating.sprt import EloEstimate
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
+from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 from battlesnake_rl.mabs.policy.policy_loader import BEST_WEIGHTS_FILE, PolicyCheckpoint, Weights
 from battlesnake_rl.mabs.strength.batched_games import play_pairs
 from sagemaker_rl.job.process_environment import process_tree_cpu_seconds
@@ -71,6 +77,9 @@ The confidence intervals of the two final measurements then extend about 50 Elo 
 
 _TARGET_PRECISION_ELO = 40.0
 """Half-width of the confidence interval at which a placement ends, in Elo."""
+
+MAX_SAMPLE_GAME_TURNS = 150
+"""Maximum length of a sample game, in turns."""
 
 NUM_PARALLEL_PAIRS = 8
 """Number of game pairs played in parallel."""
@@ -287,35 +296,31 @@ def place_policy(
             return now, spent + took
 
 
-@dataclass
-class LadderEvaluator:
-    """Evaluator that plays ladder games during training.
+class LadderPlayer:
+    """Algorithm whose policy plays ladder games and sample games.
 
-    The games use a limited fraction of the CPU time of this process and its descendants, such as
-    Ray's processes. An ended process counts if its parent waited for it.
+    The ladder games use a limited fraction of the CPU time of this process and its descendants,
+    such as Ray's processes. An ended process counts if its parent waited for it.
+
+    Subclasses set ``config``, call `start_ladder`, and define `_get_export_weights` and
+    `_policy_from_weights`.
 
     Attributes:
-        env_config: Options of the games.
-        fraction: Fraction of the CPU time for ladder games, in [0, 0.5].
-        seed: Random seed of the start positions; None for 0.
+        strength: Measurements of the run.
+        best_weights: Weights with the best measurement, or None.
     """
 
-    env_config: Mapping[str, Any]
-    fraction: float
-    seed: int | None = None
+    config: Any
+    training_iteration: Any
 
-    def __post_init__(self) -> None:
-        self.history = StrengthHistory()
+    def start_ladder(self, fraction: float) -> None:
+        """Start without measurements; ``fraction`` limits the CPU time, in [0, 0.5]."""
+        self._ladder_fraction = fraction
+        self.strength = StrengthHistory()
         self.best_weights: Weights | None = None
         self._began = process_tree_cpu_seconds(os.getpid())
 
-    def after_iteration(
-        self,
-        weights: Callable[[], Weights],
-        build_policy: Callable[[Weights], ScoreFn],
-        *,
-        at_end: bool = False,
-    ) -> dict[str, Any]:
+    def evaluate_on_ladder(self, *, at_end: bool = False) -> dict[str, Any]:
         """Play ladder games if enough evaluation time is available.
 
         The training loop calls this method after each iteration. At the end of training, the method
@@ -323,21 +328,19 @@ class LadderEvaluator:
         seconds of training, the final games may use more time.
 
         Args:
-            weights: Function that returns the weights to export.
-            build_policy: Function that builds a score function from weights.
             at_end: Whether the training has ended.
 
         Returns:
             The ladder metrics of the iteration.
         """
-        history = self.history
+        history = self.strength
         self._read_clock()
-        fraction, wanted = self.fraction, MIN_MEASUREMENT_S
+        fraction, wanted = self._ladder_fraction, MIN_MEASUREMENT_S
         if not at_end:
             fraction *= 1 - _FINAL_BUDGET_FRACTION
             wanted = max(wanted, _MEASUREMENT_COST_FRACTION * history.ladder_seconds)
         cpu_budget_s = fraction * history.training_seconds - history.ladder_seconds
-        if at_end and self.fraction and history.training_seconds >= _LONG_TRAINING_S:
+        if at_end and fraction and history.training_seconds >= _LONG_TRAINING_S:
             cpu_budget_s = max(
                 cpu_budget_s, min(_FINAL_MAX_S, _FINAL_MAX_FRACTION * history.training_seconds)
             )
@@ -346,48 +349,85 @@ class LadderEvaluator:
             if best is not None and self.best_weights is not None:
                 cpu_budget_s /= 2
                 minutes = history.measurements[best].cpu_minutes
-                again = self._measure(build_policy(self.best_weights), cpu_budget_s, minutes)
-                history.measurements[best] = again
-            last, minutes = weights(), history.training_seconds / 60
-            if history.add(self._measure(build_policy(last), cpu_budget_s, minutes), at_end):
+                history.measurements[best] = self._measure(self.best_weights, cpu_budget_s, minutes)
+            last, minutes = self._get_export_weights(), history.training_seconds / 60
+            if history.add(self._measure(last, cpu_budget_s, minutes), at_end):
                 self.best_weights = last
             self._read_clock()
         return history.to_metrics()
 
+    def conclude(self, results: dict[str, Any]) -> None:
+        """Evaluate the final weights after the last iteration, and update ``results``."""
+        results |= self.evaluate_on_ladder(at_end=True)
+
     def _read_clock(self) -> None:
         """Update the CPU time of the training, which never decreases."""
         now = process_tree_cpu_seconds(os.getpid()) - self._began
-        self.history.training_seconds = max(self.history.training_seconds, now)
+        self.strength.training_seconds = max(self.strength.training_seconds, now)
 
-    def _measure(self, values: ScoreFn, cpu_seconds: float, cpu_minutes: float) -> Measurement:
+    def _measure(self, weights: Weights, cpu_seconds: float, cpu_minutes: float) -> Measurement:
         """Measure the strength of a policy with ladder games.
 
         Args:
-            values: Score function of the policy.
+            weights: Weights of the policy.
             cpu_seconds: Maximum CPU time of the games, in seconds.
             cpu_minutes: CPU minutes of training before these weights.
         """
-        history = self.history
+        history = self.strength
         placement, spent = place_policy(
-            values,
-            self.env_config,
-            seed=(self.seed or 0) + len(history.measurements),
+            self._policy_from_weights(weights),
+            self.config.env_config,
+            seed=(self.config.seed or 0) + len(history.measurements),
             cpu_seconds=cpu_seconds,
             expected_elo=history.measurements[-1].elo if history.measurements else None,
         )
         history.ladder_seconds += spent
         return Measurement.from_placement(placement, cpu_minutes)
 
-    def save(self, directory: Path) -> None:
-        """Write the history and the best weights into a checkpoint."""
-        self.history.save(directory)
+    def save_ladder(self, directory: Path) -> None:
+        """Write the measurements and the best weights into a checkpoint."""
+        self.strength.save(directory)
         if self.best_weights is not None:
             save_arrays(directory / BEST_WEIGHTS_FILE, **self.best_weights)
 
-    def restore(self, directory: Path) -> None:
-        """Restore the history and the best weights of a checkpoint."""
-        self.history = StrengthHistory.load(directory)
+    def restore_ladder(self, directory: Path) -> None:
+        """Restore the measurements and the best weights of a checkpoint."""
+        self.strength = StrengthHistory.load(directory)
         self.best_weights = PolicyCheckpoint(directory).load_best_weights()
         if self.best_weights is None:
-            self.history.best = None
-        self._began = process_tree_cpu_seconds(os.getpid()) - self.history.training_seconds
+            self.strength.best = None
+        self._began = process_tree_cpu_seconds(os.getpid()) - self.strength.training_seconds
+
+    def play_sample_game(self) -> Replay:
+        """Play one game in which the exported policy has all seats.
+
+        The policy plays greedily; the games' action mask applies.
+        """
+        values = self._policy_from_weights(self._get_export_weights())
+        games = {**self.config.env_config, "max_turns": MAX_SAMPLE_GAME_TURNS}
+        vector = make_vector_env(1, games)
+        seed = (self.config.seed or 0) + self.training_iteration
+        observations, infos = vector.reset(seed=seed)
+        replay = Replay(Board.from_state(vector.games.state(0), vector.game))
+        memory = SeatMemory(vector)
+        while (alive := infos["alive"]).any():
+            said = memory.call(values, alive, observations[alive])
+            actions = np.zeros(alive.shape, dtype=np.uint8)
+            actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)
+            facing = vector.games.facing[0]
+            chosen = vector.observation.absolute_actions(actions[0].astype(np.int64), facing)
+            moves = {
+                snake.id: MOVES[action]
+                for snake, action in zip(replay.first.snakes, chosen, strict=True)
+            }
+            observations, _, _, _, infos = vector.step(actions)
+            replay.append(moves, after=vector.games.state(0))
+        return replay
+
+    def _get_export_weights(self) -> Weights:
+        """Return the weights to evaluate and export."""
+        raise NotImplementedError
+
+    def _policy_from_weights(self, weights: Weights) -> ScoreFn:
+        """Return the policy with the given weights."""
+        raise NotImplementedError
