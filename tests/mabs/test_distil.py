@@ -260,7 +260,7 @@ def test_runners_go_on_asking_while_the_learner_learns(asked: Any) -> None:
 def test_an_iteration_waits_for_slow_runners_and_says_so(
     asked: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.fragment_requests.WAIT_TIMEOUT_S", 0.001)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.WAIT_TIMEOUT_S", 0.001)
     monkeypatch.setattr(asked._requests, "_stall_timeout_s", 0.01)
     asked.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(2), tag="slow")
     warning = re.compile(r"0\.01.* \(sample_timeout_s\)")
@@ -273,7 +273,7 @@ def test_an_iteration_waits_for_slow_runners_and_says_so(
 def test_the_learner_waits_for_the_first_fragment_alone(
     asked: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.base.fragment_requests.WAIT_TIMEOUT_S", 60)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.WAIT_TIMEOUT_S", 60)
     group = asked.env_runner_group
     slow = group.healthy_worker_ids()[0]
     released = tmp_path / "released"

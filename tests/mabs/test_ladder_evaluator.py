@@ -29,7 +29,7 @@ from battlesnake_rl.mabs.envs.training_env_config import ENV_CONFIG_DEFAULTS
 from battlesnake_rl.mabs.policy import policy_loader, q_network
 from battlesnake_rl.mabs.ppo.rllib_ppo import SHARED_MODULE_ID
 from battlesnake_rl.mabs.settings.algorithm_settings import DQNSettings
-from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
+from battlesnake_rl.mabs.strength import ladder_evaluator
 from battlesnake_rl.mabs.strength.ladder_evaluator import (
     LadderPlayer,
     Measurement,
@@ -55,8 +55,8 @@ def upwards(boards: Any) -> Any:
 
 
 def test_who_walks_into_the_wall_loses_and_who_may_not_beats_a_snake_that_may() -> None:
-    assert batched_games.play_pairs(upwards, UNMASKED, ["safe-random"] * 3, seed=1) == [0, 0, 0]
-    masked = batched_games.play_pairs(upwards, ENV_CONFIG_DEFAULTS, ["random"] * 6, seed=1)
+    assert ladder_evaluator._play_pairs(upwards, UNMASKED, ["safe-random"] * 3, seed=1) == [0, 0, 0]
+    masked = ladder_evaluator._play_pairs(upwards, ENV_CONFIG_DEFAULTS, ["random"] * 6, seed=1)
     assert sum(masked) >= 20  # of 24
 
 
@@ -64,7 +64,7 @@ def test_an_elimination_on_the_last_turn_is_a_loss() -> None:
     first = start(Game(seed=2), 11, 11, ["me", "it", "other"])
     hits_wall_on = first.height - first.snakes[0].head[1]
     for limit in (hits_wall_on - 1, hits_wall_on):
-        played = batched_games.play_games_batched(
+        played = ladder_evaluator.play_games_batched(
             upwards,
             UNMASKED | {"max_turns": limit},
             [("cautious", "cautious")],
@@ -86,7 +86,9 @@ def test_policy_rules_remember_food_with_limited_view() -> None:
 
     config = UNMASKED | {"settings": {"view_radius": 1}}
     rules = [When(remembers, [])]
-    batched_games.play_games_batched(upwards, config, [["hungry"]], np.array([0]), 1, rules=rules)
+    ladder_evaluator.play_games_batched(
+        upwards, config, [["hungry"]], np.array([0]), 1, rules=rules
+    )
     assert any(remembered)
 
 
@@ -96,11 +98,13 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
     def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, **more: Any) -> Any:
         seen.update(opponents=opponents, own=own.tolist(), config=env_config, **more)
         won = np.array([True, False, False, True])
-        return batched_games._GameOutcomes(won, np.array([False, True, False, False]), np.zeros(4))
+        return ladder_evaluator._GameOutcomes(
+            won, np.array([False, True, False, False]), np.zeros(4)
+        )
 
-    monkeypatch.setattr(batched_games, "play_games_batched", play)
+    monkeypatch.setattr(ladder_evaluator, "play_games_batched", play)
     rungs = ["hungry", "tree"]
-    assert batched_games.play_pairs(upwards, UNMASKED, rungs, seed=3, first_pair=5) == [3, 2]
+    assert ladder_evaluator._play_pairs(upwards, UNMASKED, rungs, seed=3, first_pair=5) == [3, 2]
     assert seen["opponents"] == [("hungry",), ("hungry",), ("tree",), ("tree",)]
     assert seen["own"] == [0, 1, 0, 1]
     first, again, other, _ = seen["starts"]
@@ -127,7 +131,7 @@ def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch)
         met.extend(rungs)
         return [2] * len(rungs)
 
-    monkeypatch.setattr(ladder_evaluator, "play_pairs", play_pairs)
+    monkeypatch.setattr(ladder_evaluator, "_play_pairs", play_pairs)
     for expected_elo, nearest in ((500.0, "safe-random"), (1700.0, "minimax-2026@400")):
         met.clear()
         ladder_evaluator.place_policy(

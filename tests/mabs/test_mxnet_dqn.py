@@ -15,7 +15,6 @@ from battlesnake_gym.policy_file import OnnxPolicy
 from battlesnake_rl.commands import evaluate_command
 from battlesnake_rl.commands.train_command import main
 from battlesnake_rl.mabs import algorithms
-from battlesnake_rl.mabs.mxnet_dqn.mxnet_compat import import_mxnet
 from battlesnake_rl.mabs.mxnet_dqn.mxnet_dqn import MXNET, _SnakeReplayBuffer
 from battlesnake_rl.mabs.policy import policy_loader
 from battlesnake_rl.mabs.strength import ladder_evaluator
@@ -46,7 +45,9 @@ def needs_mxnet(monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := pinned_wheels.MXNET.missing_reason():
         pytest.skip(reason)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    import_mxnet()
+    from battlesnake_rl.mabs.mxnet_dqn import mxnet_network
+
+    mxnet_network._import_mxnet()
 
 
 @pytest.fixture

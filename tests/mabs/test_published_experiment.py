@@ -14,17 +14,17 @@ from botocore.exceptions import NoCredentialsError
 
 from battlesnake_rl.commands import aws_experiment_command as command
 from battlesnake_rl.commands import train_command
-from battlesnake_rl.commands.aws_experiment_command import main
-from battlesnake_rl.commands.published_experiment import (
+from battlesnake_rl.commands.aws_experiment_command import (
     ACCOUNT_X,
     ARMS,
     LENGTH,
     REWARD,
     SIMULATED_X,
-    Arm,
-    draw,
-    table_rows,
-    trained_minutes,
+    _Arm,
+    _draw,
+    _table_rows,
+    _trained_minutes,
+    main,
 )
 from sagemaker_rl.simulator.simulated_session import SimulatedSession
 from tests.sagemaker_rl.instances import set_job_environment
@@ -64,7 +64,7 @@ def test_the_graphs_have_the_claims_next_to_our_results(
     folder = tmp_path / "some"
     for name, reward, length in (("mxnet-1-core", 10, 20), ("dqn-1-core", 80, 50)):
         write_curve(folder / f"some-{name}", reward, length)
-    assert experiment("--dir", str(folder), "--draw-only") == 0
+    assert experiment("--dir", str(folder), "--_draw-only") == 0
     said = capsys.readouterr().out
     assert re.search(r"^MXNet DQN, 1 core +2\.0 +10\.0 +20\.0 +1\.0 +1\.0 ", said, re.M), said
     assert re.search(r"^DQN, 1 core +2\.0 +80\.0 +50\.0 +8\.0 +2\.5 +at least 7\.5 x", said, re.M)
@@ -77,7 +77,7 @@ def test_dashed_lines_mark_the_claims(tmp_path: Path, monkeypatch: pytest.Monkey
     runs = {name: tmp_path / name for name in ("mxnet-1-core", "apex-gpu")}
     for run in runs.values():
         write_curve(run, 10, 20)
-    draw(runs, TITLES, tmp_path / "one.svg", SIMULATED_X)
+    _draw(runs, TITLES, tmp_path / "one.svg", SIMULATED_X)
     picture = (tmp_path / "one.svg").read_text()
     for text in ("7.5 x baseline", "10 x baseline", "2 x baseline", "3 x baseline"):
         assert f"article: {text}" in picture
@@ -94,7 +94,7 @@ def test_trainings_that_all_fail_are_an_error(
 
 def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     write_curve(tmp_path / "dqn", 80, 50)
-    rows = table_rows({"dqn-1-core": tmp_path / "dqn"}, TITLES, SIMULATED_X)
+    rows = _table_rows({"dqn-1-core": tmp_path / "dqn"}, TITLES, SIMULATED_X)
     assert ["80.0", "50.0", "-", "-"] in [row[2:6] for row in rows]
 
 
@@ -109,12 +109,12 @@ def test_a_training_trains_and_resumes(
     run = tmp_path / "small" / "small-dqn-1-core"
     words = ("--dir", "small", "--arms", "dqn-1-core", "--minutes")
     assert experiment(*words, "0.02") == 0
-    first = trained_minutes(run, SIMULATED_X)
+    first = _trained_minutes(run, SIMULATED_X)
     assert first >= 0.02
     assert experiment(*words, "0.01") == 0
     assert "DQN, 1 core: complete" in capfd.readouterr().out
     assert experiment(*words, str(first + 0.01)) == 0
-    assert trained_minutes(run, SIMULATED_X) >= first + 0.01
+    assert _trained_minutes(run, SIMULATED_X) >= first + 0.01
     assert "resuming from " in (run / "algo-1" / "log").read_text()
 
 
@@ -126,7 +126,7 @@ def test_an_arm_has_the_cores_of_its_instances(
     monkeypatch.chdir(tmp_path)
     assert experiment("--dir", "small", "--arms", name, "--minutes", "0.02") == 0
     run = tmp_path / "small" / f"small-{name}"
-    assert trained_minutes(run, SIMULATED_X) >= 0.02
+    assert _trained_minutes(run, SIMULATED_X) >= 0.02
     if name != "dqn-4-cores":
         assert "2 of 2 workers are ready" in (run / "algo-1" / "log").read_text()
 
@@ -143,7 +143,7 @@ def test_the_same_command_starts_jobs_in_an_account(
     words = ("--dir", "small", "--arms", "dqn-1-core", "--minutes", "0.05", "--account")
     assert experiment(*words) == 0
     run = tmp_path / "small" / "small-dqn-1-core"
-    assert trained_minutes(run, ACCOUNT_X) >= 0.05
+    assert _trained_minutes(run, ACCOUNT_X) >= 0.05
     assert (run / "model" / "policy.onnx").exists()
     account.close()
 
@@ -191,7 +191,7 @@ def test_a_failed_or_stopped_job_does_not_end_the_experiment(
     experiment = command._Experiment.__new__(command._Experiment)
     experiment._x_column, experiment._simulated, experiment._minutes = ACCOUNT_X, False, minutes
 
-    def create_estimators(arm: Arm, name: str) -> list[SimpleNamespace]:
+    def create_estimators(arm: _Arm, name: str) -> list[SimpleNamespace]:
         assert not started, "all jobs are checked before the first job starts"
         return [SimpleNamespace(fit=lambda wait, job_name: started.append(job_name))]
 
@@ -217,7 +217,7 @@ def test_a_failed_or_stopped_job_does_not_end_the_experiment(
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
 def test_an_account_accepts_the_jobs_of_an_arm(
-    arm: Arm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arm: _Arm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if reason := arm.missing_reason:
         pytest.skip(reason)

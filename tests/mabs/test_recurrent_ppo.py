@@ -24,9 +24,9 @@ from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.rules import MOVES, Game, Settings
 from battlesnake_rl.commands import evaluate_command
 from battlesnake_rl.commands.train_command import main
+from battlesnake_rl.mabs.policy.actor_critic import RecurrentPolicyNetwork
 from battlesnake_rl.mabs.policy.policy_loader import as_score_fn, greedy_policy
 from battlesnake_rl.mabs.policy.q_network import network_settings
-from battlesnake_rl.mabs.policy.recurrent_actor import RecurrentPolicyNetwork
 from battlesnake_rl.mabs.strength import ladder_evaluator
 from battlesnake_rl.onnx_export import check_in_games, write_onnx
 from battlesnake_server.live.app import create_app

@@ -13,7 +13,7 @@ from battlesnake_rl.procgen.procgen_launcher import (
     ProcgenHyperparameters,
     ProcgenLauncher,
 )
-from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
+from battlesnake_rl.procgen.procgen_ppo import _RewardNormalizer
 from sagemaker_rl.runs import checkpoints
 from tests.procgen_rllib.test_launcher import train
 from tests.progress_csv import rows
@@ -104,7 +104,7 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
     rewards, ends = rewards_and_ends(games=6, turns=60)
     expected = normalized(rewards, ends, clip=1.5)
     assert (np.abs(expected) == 1.5).any()
-    normalizer, everywhere = RewardNormalizer(GAMMA, clip=1.5), np.ones((60, 6), np.bool_)
+    normalizer, everywhere = _RewardNormalizer(GAMMA, clip=1.5), np.ones((60, 6), np.bool_)
     # In three iterations, with two env runners of three games each.
     for turns in (slice(0, 25), slice(25, 26), slice(26, 60)):
         rollouts = rollouts_of(rewards[turns], ends[turns], games=3)
@@ -118,7 +118,7 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
 def test_a_normalizer_goes_on_where_it_was() -> None:
     rewards, ends = rewards_and_ends(games=3, turns=20)
     ends[9] = True  # all games restart, as in a resumed run
-    one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
+    one, other = _RewardNormalizer(GAMMA, 10.0), _RewardNormalizer(GAMMA, 10.0)
     one.normalize_rollouts(rollouts_of(rewards[:10], ends[:10], games=3))
     other.set_moments(one.get_moments())
     (ours,), (theirs,) = (rollouts_of(rewards[10:], ends[10:], games=3) for _ in range(2))
@@ -201,7 +201,7 @@ def ends_of(rollout: Any) -> Any:
 
 def expected_rewards(rewards: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
     """The games are normalized together, in two rollouts of two games."""
-    normalizer = RewardNormalizer(GAMMA, 1.5)
+    normalizer = _RewardNormalizer(GAMMA, 1.5)
     acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
     scaled = np.array(
         [

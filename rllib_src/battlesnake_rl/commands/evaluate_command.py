@@ -28,7 +28,7 @@ from battlesnake_heuristics.rating.sprt import wilson_interval
 from battlesnake_heuristics.rule_based import policy_rules
 from battlesnake_heuristics.rule_based.pipeline import PipelineStep
 from battlesnake_rl.mabs.policy.policy_loader import load_score_fn
-from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
+from battlesnake_rl.mabs.strength import ladder_evaluator
 
 _DEFAULT_NUM_GAMES = 200
 
@@ -50,7 +50,7 @@ def _play_against(
     """
     own_seats = np.random.default_rng(seed).integers(len(opponents) + 1, size=num_games)
     with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
-        played = batched_games.play_games_batched(
+        played = ladder_evaluator.play_games_batched(
             values,
             env_config,
             [opponents] * num_games,

@@ -24,12 +24,12 @@ from battlesnake_rl.mabs.envs.board_size_schedule import advance_board_size
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
 from battlesnake_rl.mabs.envs.training_env_config import ENV_NAME, env_options
 from battlesnake_rl.mabs.policy import warm_start
+from battlesnake_rl.mabs.policy.actor_critic import policy_network_class
 from battlesnake_rl.mabs.policy.q_network import (
     DuelingQNetwork,
     make_network,
     network_settings,
 )
-from battlesnake_rl.mabs.policy.recurrent_actor import policy_network_class
 from battlesnake_rl.mabs.settings.algorithm_settings import settings_class
 from battlesnake_rl.mabs.settings.base_settings import POLICY_PER_SEAT, SHARED_POLICY
 from sagemaker_rl.job.hyperparameters import HyperparameterError

@@ -13,9 +13,8 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from tqdm import tqdm
 
-from battlesnake_rl.procgen.procgen_environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_environment import FRAME_SHAPE, VectorProcgen
 from battlesnake_rl.procgen.procgen_games import normalized_score
-from battlesnake_rl.procgen.providers import FRAME_SHAPE
 
 PolicyFn = Callable[[NDArray[np.uint8]], NDArray[np.int64]]
 """Policy as a function: uint8 (N, 64, 64, C) to int64 (N,).

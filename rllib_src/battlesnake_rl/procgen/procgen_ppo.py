@@ -4,7 +4,7 @@ The algorithm is this project's PPO (`battlesnake_rl.mabs.ppo`) for games with o
 published changes for Procgen are included (`baselines.ppo2` in the configuration of the repository
 openai/train-procgen, Cobbe et al. 2020):
 
-* Rewards are normalized (`reward_normalizer`).
+* Rewards are normalized (`_RewardNormalizer`).
 * The change of a value is clipped.
 * Advantages are normalized in each minibatch.
 
@@ -14,11 +14,13 @@ An iteration plays 256 env steps of 64 games, for any number of env runners.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.wrappers.utils import RunningMeanStd
 from numpy.typing import NDArray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
@@ -38,7 +40,6 @@ from battlesnake_rl.mabs.ppo.ppo import (
 from battlesnake_rl.mabs.settings.algorithm_settings import PPOSettings
 from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
-from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 from sagemaker_rl.job.hyperparameters import setting
 from sagemaker_rl.runs.progress import progress
 
@@ -52,6 +53,77 @@ _UNUSED_SETTINGS = {
     "async_sampling": False,
 }
 """Settings of this project's PPO without an effect, with their defaults."""
+
+
+_EPSILON = 1e-8
+"""Constant that is added to the variance before the square root."""
+
+_MOMENTS = {"mean": "mean", "variance": "var", "count": "count"}
+"""Attributes of `RunningMeanStd`, keyed by their names in a checkpoint."""
+
+
+class _RewardNormalizer:
+    """Normalizer that divides rewards by the standard deviation of discounted returns.
+
+    The standard deviation is a running estimate. The return of a game is its previous return times
+    ``gamma`` plus the reward; each episode starts with the return 0. The running variance already
+    includes the returns of a step when the rewards of this step are divided. The divided rewards
+    are clipped.
+    """
+
+    def __init__(self, gamma: float, clip: float) -> None:
+        self._gamma, self._clip = gamma, clip
+        self._moments = RunningMeanStd()  # type: ignore[no-untyped-call]
+        self._returns: NDArray[np.float64] = np.zeros(0)
+
+    def normalize_rollouts(self, rollouts: Sequence[Rollout]) -> None:
+        """Normalize the rewards of rollouts in place.
+
+        All rollouts have the same number of turns and one seat per game. The rollouts must continue
+        the previous rollouts, with the games in the same order.
+        """
+        rewards, acted, out, cut = (
+            np.concatenate([getattr(one, name)[..., 0] for one in rollouts], axis=1)
+            for name in ("rewards", "acted", "terminateds", "truncateds")
+        )
+        scaled = np.array(
+            [self.normalize_turn(*turn) for turn in zip(rewards, acted, out | cut, strict=True)]
+        )
+        ends = np.cumsum([one.rewards.shape[1] for one in rollouts])[:-1]
+        for one, part in zip(rollouts, np.split(scaled, ends, axis=1), strict=True):
+            one.rewards = part[..., None]
+
+    def normalize_turn(
+        self, rewards: NDArray[np.floating], played: NDArray[np.bool_], ended: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        """Return the normalized rewards of the next step of N games, float32 (N,).
+
+        Args:
+            rewards: float (N,), rewards of the step.
+            played: bool (N,), whether the step counts; other steps have no effect on the returns.
+            ended: bool (N,), whether the episode ended.
+        """
+        if len(self._returns) != len(rewards):
+            self._returns = np.zeros(len(rewards))
+        self._returns[played] = self._returns[played] * self._gamma + rewards[played]
+        if played.any():
+            self._moments.update(self._returns[played])  # type: ignore[no-untyped-call]
+        self._returns[ended] = 0.0
+        scaled = rewards / np.sqrt(self._moments.var + _EPSILON)
+        clipped: NDArray[np.float32] = np.clip(scaled, -self._clip, self._clip).astype(np.float32)
+        return clipped
+
+    def get_moments(self) -> dict[str, float]:
+        """Return the running mean, variance and count of the returns.
+
+        The returns of running games are not included.
+        """
+        return {name: float(getattr(self._moments, key)) for name, key in _MOMENTS.items()}
+
+    def set_moments(self, state: Mapping[str, float]) -> None:
+        """Set the running moments to a result of `get_moments`."""
+        for name, key in _MOMENTS.items():
+            setattr(self._moments, key, state[name])
 
 
 class ProcgenRunner(PPOEnvRunner):
@@ -160,7 +232,7 @@ class ProcgenLearner(PPOLearner):
     def build(self) -> None:
         """Build the module, the optimizer and the reward normalizer."""
         super().build()
-        self._normalizer = RewardNormalizer(self.config.gamma, self.config.reward_clip)
+        self._normalizer = _RewardNormalizer(self.config.gamma, self.config.reward_clip)
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """Normalize the rewards of all games and train on the rollouts."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
 import ray
-from ray.exceptions import ObjectLostError
+from ray.exceptions import ObjectLostError, RayActorError
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
 from ray.rllib.utils import metrics as names
 
@@ -25,7 +27,6 @@ from battlesnake_gym.env.seat_memory import ScoreFn
 from battlesnake_gym.snake_spec import PAST_SELF
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_env_runner import COMPONENT_PAST_SELVES, BatchedEnvRunner
-from battlesnake_rl.mabs.base.fragment_requests import FragmentRequests
 from battlesnake_rl.mabs.base.game_metrics import RecentGames
 from battlesnake_rl.mabs.base.ladder_evaluation import LadderEvaluationMixin
 from battlesnake_rl.mabs.base.settings_config import SettingsConfig
@@ -166,6 +167,85 @@ class BatchedAlgorithmConfig(SettingsConfig):
             )
 
 
+_GATHER_TIMEOUT_S = 0.05
+"""Maximum seconds to gather further fragments after the first fragment."""
+
+WAIT_TIMEOUT_S = 1.0
+"""Maximum seconds to wait for a fragment before the next health check."""
+
+
+class _FragmentRequests:
+    """Requests for fragments to the env runners of a group.
+
+    This process owns all fragments, so a fragment outlives its env runner. If an env runner fails,
+    Ray's error therefore identifies the env runner.
+
+    Args:
+        group: The env runners.
+        config: Configuration with ``max_requests_in_flight_per_env_runner`` and
+            ``sample_timeout_s``, the seconds without a fragment after which a warning is logged.
+    """
+
+    def __init__(self, group: EnvRunnerGroup, config: AlgorithmConfig) -> None:
+        self._manager = group._worker_manager
+        self._max_in_flight: int = config.max_requests_in_flight_per_env_runner
+        self._stall_timeout_s: float = config.sample_timeout_s
+        self._pending: dict[ray.ObjectRef, tuple[int, ray.ObjectRef]] = {}
+        self.in_flight: Counter[int] = Counter()
+        """Number of requests in flight, by index of the env runner."""
+        self._waiting_since: float | None = None
+
+    def send(self) -> None:
+        """Request fragments until each healthy env runner has the maximum in flight."""
+        actors = self._manager.actors()
+        for runner in self._manager.healthy_actor_ids():
+            while self.in_flight[runner] < self._max_in_flight:
+                fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
+                self._pending[info] = runner, fragment
+                self.in_flight[runner] += 1
+
+    def receive(self, timeout_s: float | None = None) -> list[tuple[Any, dict[str, Any]]]:
+        """Return references to all finished fragments, each with its step count and metrics.
+
+        If no fragment is ready, the method waits at most ``timeout_s`` seconds for the first
+        fragment, by default `WAIT_TIMEOUT_S`. Failed env runners are marked as unhealthy.
+        """
+        timeout_s = WAIT_TIMEOUT_S if timeout_s is None else timeout_s
+        waiting = list(self._pending)
+        if not waiting:  # No env runner is healthy.
+            time.sleep(min(timeout_s, _GATHER_TIMEOUT_S))
+            return []
+        # Processing several fragments at once costs less than processing each fragment separately.
+        # Env runners do not wait meanwhile, because each env runner has a second request.
+        gather_s = min(timeout_s, _GATHER_TIMEOUT_S)
+        ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=gather_s)
+        if not ready and timeout_s:
+            ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout_s)
+        received = []
+        for reference in ready:
+            runner, fragment = self._pending.pop(reference)
+            self.in_flight[runner] -= 1
+            try:
+                received.append((fragment, ray.get(reference)))
+            except RayActorError:
+                self._manager.set_actor_state(runner, healthy=False)
+        self._warn_if_stalled(bool(received) or not timeout_s)
+        return received
+
+    def _warn_if_stalled(self, received: bool) -> None:
+        """Log a warning if the learner has waited too long, and after each further timeout."""
+        now = time.monotonic()
+        if received or self._waiting_since is None:
+            self._waiting_since = None if received else now
+        elif now > self._waiting_since + self._stall_timeout_s:
+            self._waiting_since = now
+            logging.getLogger(__name__).warning(
+                "no env runner has finished a fragment for %g s (sample_timeout_s); "
+                "the learner waits",
+                self._stall_timeout_s,
+            )
+
+
 class TrainingLoop(Algorithm):  # type: ignore[misc]
     """Steps of a training loop: collect fragments, update the learner, synchronize weights.
 
@@ -189,7 +269,7 @@ class TrainingLoop(Algorithm):  # type: ignore[misc]
     def setup(self, config: AlgorithmConfig) -> None:
         """Build the env runners and the learners."""
         super().setup(config)
-        self._requests = FragmentRequests(self.env_runner_group, self.config)
+        self._requests = _FragmentRequests(self.env_runner_group, self.config)
 
     def step(self) -> dict[str, Any]:
         """Set the progress of the run in all learners, and run one iteration."""

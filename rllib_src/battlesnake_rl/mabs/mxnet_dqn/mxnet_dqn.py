@@ -134,7 +134,7 @@ class MXNET(LadderPlayer):
         self.env = make_vector_env(1, config.env_config)
         self.shape = self.env.single_observation_space.shape
         self.network, self.target, self._evaluated = (
-            mxnet_network.make_network(self.shape) for _ in range(3)
+            mxnet_network.AttentionNetwork.create(self.shape) for _ in range(3)
         )
         self.update_target(1.0)
         self.parameters = self.network.get_parameters()

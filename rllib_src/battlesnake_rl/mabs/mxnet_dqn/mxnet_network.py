@@ -5,14 +5,22 @@ planes of each turn. Health, length and turn select learned query vectors. The p
 queries with a key of every place of the board show which places matter in this state. A GRU (Cho
 et al. 2014, https://arxiv.org/abs/1406.1078) reads the two turns one after the other.
 
-Importing this module requires the package mxnet. Axes of the arrays: ``B`` batch, ``T`` two turns,
+Importing this module requires the package mxnet, version 1.9.1 of 2022. While it is imported, it
+refers to names that numpy 2 has removed, and its converter imports ``onnx.mapping``, which onnx
+1.19 has removed. This module provides the names for that time only.
+
+Axes of the arrays: ``B`` batch, ``T`` two turns,
 ``C`` planes or channels, ``H`` height, ``W`` width, ``P`` places.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
+import types
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +30,78 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.common.temporary_dirs import temporary_dir
 from battlesnake_gym.rules import MOVES
-from battlesnake_rl.mabs.mxnet_dqn.mxnet_compat import import_mxnet, removed_onnx_names
 from battlesnake_rl.onnx_export import replace_input_and_output
 
-mx = import_mxnet()
+
+def _removed_function(*_: Any, **__: Any) -> Any:
+    """Stand for a function that MXNet refers to and the baseline does not call."""
+    raise NotImplementedError("numpy 2 has removed this function")
+
+
+_REMOVED_NUMPY_NAMES: dict[str, Any] = {
+    "PZERO": 0.0,
+    "NZERO": -0.0,
+    "PINF": np.inf,
+    "Inf": np.inf,
+    "NINF": -np.inf,
+    "NaN": np.nan,
+    "NAN": np.nan,
+    "bool": np.bool_,
+    **dict.fromkeys(("alltrue", "sometrue", "product", "round_", "in1d"), _removed_function),
+    **dict.fromkeys(("msort", "trapz", "row_stack"), _removed_function),
+    **dict.fromkeys(("mirr", "npv", "pmt", "ppmt", "pv", "rate"), _removed_function),
+}
+"""Values of numpy's removed names, keyed by name."""
+
+
+def _import_mxnet() -> Any:
+    """Import and return MXNet, which then uses one thread per operator.
+
+    Raises:
+        ImportError: If MXNet is not installed.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy warns about the names that it will remove.
+        missing = [name for name in _REMOVED_NUMPY_NAMES if not hasattr(np, name)]
+        for name in missing:
+            setattr(np, name, _REMOVED_NUMPY_NAMES[name])
+        try:
+            import mxnet
+            import mxnet.onnx
+        finally:
+            for name in missing:
+                delattr(np, name)
+    mxnet.base.check_call(mxnet.base._LIB.MXSetNumOMPThreads(1))
+    return mxnet
+
+
+@contextmanager
+def _removed_onnx_names(opset: int) -> Iterator[None]:
+    """Provide ``onnx.mapping``, and make onnx check graphs by version ``opset`` of the operators.
+
+    MXNet lets onnx check its graph without the version of the operators that it wrote.
+    """
+    import onnx
+    from onnx import helper
+
+    mapping: Any = types.ModuleType("onnx.mapping")
+    mapping.TENSOR_TYPE_TO_NP_TYPE = {
+        kind: helper.tensor_dtype_to_np_dtype(kind) for kind in helper.get_all_tensor_dtypes()
+    }
+    mapping.NP_TYPE_TO_TENSOR_TYPE = {
+        kind: number for number, kind in mapping.TENSOR_TYPE_TO_NP_TYPE.items()
+    }
+    context: Any = onnx.checker.DEFAULT_CONTEXT
+    versions, context.opset_imports = context.opset_imports, {"": opset}
+    sys.modules[mapping.__name__] = onnx.mapping = mapping  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        context.opset_imports = versions
+        del sys.modules[mapping.__name__], onnx.mapping  # type: ignore[attr-defined]
+
+
+mx = _import_mxnet()
 nn = mx.gluon.nn
 
 _NUM_CHANNELS = 6
@@ -44,7 +120,7 @@ _OPSET, _IR_VERSION = 13, 8
 """Version of ONNX's operators that MXNet 1.9.1 writes, and the file format that introduced it."""
 
 
-class Attention(nn.HybridBlock):  # type: ignore[misc, name-defined]
+class _Attention(nn.HybridBlock):  # type: ignore[misc, name-defined]
     """Products of query vectors with the places of the board.
 
     The block maps features (B, C, H, W) and numbers (B,) to products (B, ``queries``, P).
@@ -79,9 +155,9 @@ class AttentionNetwork(nn.HybridBlock):  # type: ignore[misc, name-defined]
         with self.name_scope():
             self.first = _convolution(_NUM_PICTURE_PLANES, "softrelu")
             self.second = _convolution(_NUM_CHANNELS, "softrelu")
-            self.by_health = Attention(*_HEALTH)
-            self.by_length = Attention(*_LENGTH)
-            self.by_turn = Attention(*_TURN)
+            self.by_health = _Attention(*_HEALTH)
+            self.by_length = _Attention(*_LENGTH)
+            self.by_turn = _Attention(*_TURN)
             self.combine = _convolution(_NUM_CHANNELS + _HEALTH[1] + _LENGTH[1] + _TURN[1])
             self.gru = mx.gluon.rnn.GRU(_GRU_UNITS, layout="NTC", input_size=self.features)
             self.values = nn.Dense(len(MOVES), in_units=2 * _GRU_UNITS)
@@ -117,6 +193,15 @@ class AttentionNetwork(nn.HybridBlock):  # type: ignore[misc, name-defined]
         combined = self.combine(F.concat(self.second(features), attention, dim=1))
         return self.values(self.gru(combined.reshape((-1, 2, self.features))))
 
+    @classmethod
+    def create(cls, shape: tuple[int, ...]) -> AttentionNetwork:
+        """Return a network with random weights for observations of ``shape``, (2 * C, H, W)."""
+        network = cls(*shape[1:])
+        network.initialize(mx.init.Xavier())
+        network.hybridize(static_alloc=True)
+        network(mx.nd.zeros((1, *shape)))  # The first call compiles the network.
+        return network
+
     def get_parameters(self) -> dict[str, Any]:
         """Return MXNet's parameters, keyed by name."""
         return dict(self._collect_params_with_prefix())
@@ -136,7 +221,7 @@ class AttentionNetwork(nn.HybridBlock):  # type: ignore[misc, name-defined]
         MXNet's own graph has float planes as input, an output that is named after a layer, and the
         weights among its inputs.
         """
-        with temporary_dir("mxnet") as folder, removed_onnx_names(_OPSET):
+        with temporary_dir("mxnet") as folder, _removed_onnx_names(_OPSET):
             self.export(f"{folder}/network", epoch=0)
             mx.onnx.export_model(
                 f"{folder}/network-symbol.json",
@@ -172,12 +257,3 @@ def _halve(size: tuple[int, int], times: int) -> tuple[int, int]:
     for _ in range(times):
         height, width = (height - 3) // 2 + 1, (width - 3) // 2 + 1
     return height, width
-
-
-def make_network(shape: tuple[int, ...]) -> AttentionNetwork:
-    """Return a network with random weights for observations of ``shape``, (2 * C, H, W)."""
-    network = AttentionNetwork(*shape[1:])
-    network.initialize(mx.init.Xavier())
-    network.hybridize(static_alloc=True)
-    network(mx.nd.zeros((1, *shape)))  # The first call compiles the network.
-    return network

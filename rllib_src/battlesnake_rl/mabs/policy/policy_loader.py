@@ -147,8 +147,8 @@ def build_network(
     """
     import torch
 
+    from battlesnake_rl.mabs.policy.actor_critic import policy_network_class
     from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, make_network
-    from battlesnake_rl.mabs.policy.recurrent_actor import policy_network_class
 
     kind = DuelingQNetwork if "advantage.weight" in weights else policy_network_class(trunk)
     network = make_network(kind, shape, actions, trunk)

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from battlesnake_gym.env.seat_memory import ScoreFn, SeatMemory
 from battlesnake_rl.mabs.policy import symmetry_transforms
-from battlesnake_rl.mabs.policy.policy_loader import as_score_fn
-from battlesnake_rl.mabs.policy.recurrent_actor import (
+from battlesnake_rl.mabs.policy.actor_critic import (
     COMPLETE_OBS,
     SEQUENCES_BY_STEP,
     RecurrentActor,
 )
+from battlesnake_rl.mabs.policy.policy_loader import as_score_fn
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig, PPOEnvRunner, PPOLearner
 from battlesnake_rl.mabs.settings.algorithm_settings import RecurrentPPOSettings
 
