@@ -294,15 +294,11 @@ def train(settings: Settings) -> QNetwork:
 
 def measure_win_rate(network: QNetwork, settings: Settings, games: int = 200) -> float:
     """Play ``games`` games against `safe-random` snakes and return the win rate."""
-
-    def choose_greedy_actions(obs: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
-        """Return the allowed action with the highest Q-value for each observation."""
-        return np.asarray(np.where(allowed, network.compute_q_values(obs), -np.inf).argmax(1))
-
     others, side = ["safe-random"] * (settings.num_snakes - 1), settings.board_size
     return win_rate(
-        choose_greedy_actions, others, games=games, seed=settings.seed, width=side, height=side
-    )
+        lambda obs, mask: np.where(mask, network.compute_q_values(obs), -np.inf).argmax(1),
+        others, games=games, seed=settings.seed, width=side, height=side,
+    )  # fmt: skip
 
 
 def main() -> None:

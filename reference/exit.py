@@ -91,10 +91,8 @@ def label_positions(games: SelfPlayBatch) -> Samples:
             # Eliminated snakes have no points, even in a game that reaches the turn limit.
             decided = games.finished[game[i]] or points[i] == 0
             later = points[i] if decided else scores[i]
-        if (
-            rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM
-        ):  # The outcome after a random move is not informative.
-            later = scores[i]
+        if rows["kind"][i] == self_play.ROW_SEARCHED_RANDOM:
+            later = scores[i]  # The outcome after a random move is not informative.
         label[i] = later = (1 - TD_LAMBDA) * scores[i] + TD_LAMBDA * later
     rows = rows[order]
     return rows["inputs"], rows["living"], label[order].astype(np.float32)
@@ -189,11 +187,8 @@ class Network(nn.Module):
 
 def create_networks() -> list[Network]:
     """Create untrained networks for two, three, and more living snakes."""
-    return [
-        Network(evaluation.NUM_DUEL_INPUTS),
-        Network(evaluation.NUM_INPUTS),
-        Network(evaluation.NUM_INPUTS),
-    ]
+    duels, others = evaluation.NUM_DUEL_INPUTS, evaluation.NUM_INPUTS
+    return [Network(inputs) for inputs in (duels, others, others)]
 
 
 def fit_networks(
@@ -254,9 +249,8 @@ def play_games(champion: evaluation.Evaluation | None, moves: int, seed: int) ->
     for number, (share, setup) in enumerate(GAME_MIX):
         player = SearchPlayer(champion, nodes=int(rng.choice(NODE_CHOICES)))
         players = [player] * setup.num_snakes
-        parts.append(
-            self_play.play_games(seed + 10_000 * number, setup, players, round(share * moves))
-        )
+        first_seed, count = seed + 10_000 * number, round(share * moves)
+        parts.append(self_play.play_games(first_seed, setup, players, count))
     return SelfPlayBatch.concatenate(parts)
 
 
@@ -302,15 +296,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The function saves each new champion to the file.
     """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--minutes", type=float, default=2.0, help="CPU time for training, in minutes"
-    )
-    parser.add_argument(
-        "--file",
-        type=Path,
-        default=Path("exit.evaluation"),
-        help="file for the champion's evaluation",
-    )
+    add = parser.add_argument
+    add("--minutes", type=float, default=2.0, help="CPU time for training, in minutes")
+    add("--file", type=Path, default=Path("exit.evaluation"), help="file for the evaluation")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     champion, nets = None, create_networks()
@@ -319,17 +307,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = time.process_time()
     while (spent := time.process_time() - began) < 60 * options.minutes:
         number += 1
-        memory = [
-            *memory,
-            label_positions(play_games(champion, MOVES_PER_ITERATION, seed=100_000 * number)),
-        ][-BUFFER_ITERATIONS:]
+        games = play_games(champion, MOVES_PER_ITERATION, seed=100_000 * number)
+        memory = [*memory, label_positions(games)][-BUFFER_ITERATIONS:]
         moves += len(memory[-1][-1])
         inputs, living, label = (np.concatenate(part) for part in zip(*memory, strict=True))
         epochs, rate = (1.0, 1.5e-3) if champion else (4.0, 3e-3)
         losses = fit_networks(nets, (inputs, living, label), epochs, rate, seed=number)
         candidate = quantize_evaluation(nets, moves)
-        promoted = passes_sprt(candidate, champion, seed=900_000_000 + 1000 * number)
-        if promoted:
+        if promoted := passes_sprt(candidate, champion, seed=900_000_000 + 1000 * number):
             champion = candidate
             champion.save(options.file)
         print(
@@ -339,9 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"started after {spent:.0f} s"
         )
     if champion is None:
-        parser.exit(
-            1, "no network was as good as the handcrafted evaluation yet; give more --minutes\n"
-        )
+        parser.exit(1, "no network beats the handcrafted evaluation yet; give more --minutes\n")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySettings, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import EvaluationModel
-from battlesnake_rl.mabs.exit.exit_self_play import _draw_weights, game_mix_metadata, play_pair
+from battlesnake_rl.mabs.exit.exit_self_play import GAME_MIX_METADATA, _draw_weights, _play_pair
 
 
 def untrained() -> Evaluation:
-    return EvaluationModel().to_evaluation({"trained_for": game_mix_metadata()})
+    return EvaluationModel().to_evaluation({"trained_for": GAME_MIX_METADATA})
 
 
 def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_what_is_learned_plays_the_family_it_learned_from(game: Game, snakes: in
 
 def test_the_stronger_of_two_wins_the_match() -> None:
     strong, weak = SearchPlayer(nodes=400), SearchPlayer(nodes=8)
-    outcomes = [play_pair(strong, weak, 2, 900_000_000 + pair) for pair in range(6)]
+    outcomes = [_play_pair(strong, weak, 2, 900_000_000 + pair) for pair in range(6)]
     assert np.mean(outcomes) / 4 > 0.8
     # the same games with seats exchanged
-    assert [play_pair(strong, strong, 4, 900_000_000 + pair) for pair in (0, 1)] == [2, 2]
+    assert [_play_pair(strong, strong, 4, 900_000_000 + pair) for pair in (0, 1)] == [2, 2]
 
 
 def test_the_search_takes_the_weights_of_every_style() -> None:

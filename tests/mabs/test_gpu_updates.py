@@ -22,7 +22,7 @@ from battlesnake_rl.mabs import algorithms
 from battlesnake_rl.mabs.base.fragment import Fragment
 from battlesnake_rl.mabs.dqn import dqn
 from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
-from battlesnake_rl.mabs.policy.q_network import split_observation
+from battlesnake_rl.mabs.policy.actor_critic import _split_observation
 from battlesnake_rl.mabs.ppo.ppo import Rollout
 from tests.mabs.conftest import SMALL, TINY
 from tests.mabs.test_dqn_learner import made_up
@@ -85,7 +85,7 @@ def learner_of(name: str, **settings: Any) -> Any:
     config.rl_module(model_config=TINY)
     env = BattlesnakeMultiAgentEnv(dict(config.env_config))
     (agent, *_) = env.possible_agents
-    seen = split_observation(env.get_observation_space(agent))[0]
+    seen = _split_observation(env.get_observation_space(agent))[0]
     return config.build_learner(spaces={DEFAULT_MODULE_ID: (seen, env.get_action_space(agent))})
 
 

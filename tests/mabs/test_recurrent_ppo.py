@@ -24,7 +24,7 @@ from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.rules import MOVES, Game, Settings
 from battlesnake_rl.commands import evaluate_command
 from battlesnake_rl.commands.train_command import main
-from battlesnake_rl.mabs.policy.actor_critic import RecurrentPolicyNetwork
+from battlesnake_rl.mabs.policy.actor_critic import _RecurrentPolicyNetwork
 from battlesnake_rl.mabs.policy.policy_loader import as_score_fn, greedy_policy
 from battlesnake_rl.mabs.policy.q_network import network_settings
 from battlesnake_rl.mabs.strength import ladder_evaluator
@@ -48,7 +48,7 @@ def network(gru_size: int = 8) -> Any:
     """A recurrent network for boards of 7x7, whose state matters."""
     torch.manual_seed(3)
     settings = TINY | {"head_crop": 3, "head_plane": 6, "gru_size": gru_size}
-    made = RecurrentPolicyNetwork((10, 7, 7), 4, **settings)
+    made = _RecurrentPolicyNetwork((10, 7, 7), 4, **settings)
     with torch.no_grad():
         made.policy.weight.mul_(20)
     return made.eval()
@@ -129,7 +129,7 @@ def test_complete_observations_are_those_without_a_limit() -> None:
 def test_it_learns_to_remember() -> None:
     """The cue of the first move is known at the third, only with a memory."""
     torch.manual_seed(1)
-    made = RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TINY, head_crop=0, head_plane=None)
+    made = _RecurrentPolicyNetwork((1, 3, 3), 4, gru_size=8, **TINY, head_crop=0, head_plane=None)
     optimizer = torch.optim.Adam(made.parameters(), 1e-2)
     by_step = torch.tensor([64, 64, 64])
     for _ in range(150):
@@ -289,7 +289,7 @@ def test_interleaved_games_are_served_like_each_game_alone(policy: Path) -> None
 
 def test_interleaved_games_of_the_experiment_need_less_than_50_ms(tmp_path: Path) -> None:
     settings = network_settings({"gru_size": 128, "head_crop": 11}) | {"head_plane": 6}
-    made = RecurrentPolicyNetwork((10, 15, 15), 4, **settings).eval()
+    made = _RecurrentPolicyNetwork((10, 15, 15), 4, **settings).eval()
     path = save_policy(tmp_path, made, 15)
     client = create_app({"POLICY": str(path)}).test_client()
     boards = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from battlesnake_rl.procgen import generalization
+from battlesnake_rl.procgen import procgen_episodes
 from battlesnake_rl.procgen import procgen_experiments as experiments
 from battlesnake_rl.procgen.kit.kit_settings import translate_hyperparameters
 from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
@@ -88,12 +88,12 @@ def test_the_file_of_the_baseline_says_what_the_algorithm_begins_with(plan: Plan
 
 def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
     config = plan("-f", "easy-200", "--env-name", "maze").config
-    trained, tested = config.env_config, generalization._test_env_config(config)
+    trained, tested = config.env_config, procgen_episodes._test_env_config(config)
     assert (trained["num_levels"], tested["num_levels"]) == (200, 0)
     assert tested == trained | {"num_levels": 0}
     dotted = "--rl.training.config.evaluation_config.env_config."
     flags = [f"{dotted}num_levels", "50", f"{dotted}start_level", "200"]
-    tested = generalization._test_env_config(plan("-f", "hard-500", *flags).config)
+    tested = procgen_episodes._test_env_config(plan("-f", "hard-500", *flags).config)
     assert (tested["num_levels"], tested["start_level"]) == (50, 200)
     assert tested["distribution_mode"] == "hard"
 

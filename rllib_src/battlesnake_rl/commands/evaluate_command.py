@@ -5,8 +5,9 @@ The result is the policy's Elo, or its score against built-in snakes.
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +35,26 @@ _DEFAULT_NUM_GAMES = 200
 
 
 def _play_against(
-    values: ScoreFn,
-    env_config: Mapping[str, Any],
-    opponents: Sequence[str],
-    num_games: int,
-    seed: int,
-    rules: Sequence[PipelineStep] = (),
+    policy: tuple[ScoreFn, dict[str, Any]],
+    rules: Sequence[PipelineStep],
+    opponents: list[str],
+    arguments: argparse.Namespace,
 ) -> tuple[str, dict[str, Any]]:
-    """Play ``num_games`` games in parallel; ``opponents`` play in every game.
+    """Play ``--games`` games in parallel; ``opponents`` play in every game.
 
     The policy has a random seat in each game.
 
     Returns:
         The result as text, and its figures for ``--json``.
     """
-    own_seats = np.random.default_rng(seed).integers(len(opponents) + 1, size=num_games)
-    with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
+    num_games = arguments.games
+    own_seats = np.random.default_rng(arguments.seed).integers(len(opponents) + 1, size=num_games)
+    with _progress_bar(num_games) as bar:
         played = ladder_evaluator.play_games_batched(
-            values,
-            env_config,
+            *policy,
             [opponents] * num_games,
             own_seats,
-            seed,
+            arguments.seed,
             rules=rules,
             on_finished=bar.update,
         )
@@ -64,7 +63,8 @@ def _play_against(
     score = (wins + draws / 2) / num_games
     low, high = wilson_interval(score, num_games)
     text = (
-        f"{plural(num_games, 'game')}: {wins} won, {draws} drawn, {losses} lost; score {score:.1%} "
+        f"{arguments.policy} against {', '.join(opponents)}: {plural(num_games, 'game')}: "
+        f"{wins} won, {draws} drawn, {losses} lost; score {score:.1%} "
         f"(95% confidence interval {low:.1%} to {high:.1%}); survived {mean_turns:.1f} turns on "
         "average"
     )
@@ -76,18 +76,26 @@ def _play_against(
         "score": round(score, 4),
         "ci_low": round(low, 4),
         "ci_high": round(high, 4),
+        "opponents": opponents,
     }
 
 
+def _progress_bar(num_games: int) -> tqdm[Any]:
+    """Return a progress bar for games."""
+    return tqdm(total=num_games, desc="games", unit="game", disable=None)
+
+
 def _place_on_ladder(
-    values: ScoreFn,
-    env_config: Mapping[str, Any],
-    num_games: int,
-    seed: int,
-    rules: Sequence[PipelineStep] = (),
-) -> Placement:
-    """Play about ``num_games`` duels against the most informative rungs of the ladder."""
-    with tqdm(total=num_games, desc="games", unit="game", disable=None) as bar:
+    policy: tuple[ScoreFn, dict[str, Any]],
+    rules: Sequence[PipelineStep],
+    arguments: argparse.Namespace,
+) -> tuple[str, dict[str, Any]]:
+    """Play about ``--games`` duels against the most informative rungs of the ladder.
+
+    Returns:
+        The result as text, and its figures for ``--json``.
+    """
+    with _progress_bar(arguments.games) as bar:
 
         def show_placement(placement: Placement) -> None:
             """Show the current placement in the progress bar."""
@@ -95,15 +103,14 @@ def _place_on_ladder(
             bar.set_postfix_str(str(placement))
 
         placement, _ = ladder_evaluator.place_policy(
-            values,
-            env_config,
-            seed=seed,
-            games=num_games,
+            *policy,
+            seed=arguments.seed,
+            games=arguments.games,
             half_width_elo=0.0,
             rules=rules,
             on_batch=show_placement,
         )
-    return placement
+    return placement.rung_table(), placement.to_dict()
 
 
 def parser() -> Parser:
@@ -147,19 +154,13 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError(
                 f"give either --policy-rules {arguments.policy_rules} or +{policy.rules}"
             )
-        values, env_config = load_score_fn(Path(policy.path))
+        loaded = load_score_fn(Path(policy.path))
         rules_file = arguments.policy_rules or policy.rules
         rules = policy_rules.load(rules_file) if rules_file else ()
         if opponents:
-            result, figures = _play_against(
-                values, env_config, opponents, arguments.games, arguments.seed, rules
-            )
-            text = f"{arguments.policy} against {', '.join(opponents)}: {result}"
-            figures["opponents"] = opponents
+            text, figures = _play_against(loaded, rules, opponents, arguments)
         else:
-            placement = _place_on_ladder(values, env_config, arguments.games, arguments.seed, rules)
-            text = placement.rung_table()
-            figures = placement.to_dict()
+            text, figures = _place_on_ladder(loaded, rules, arguments)
     except (ValueError, OSError) as error:
         options.error(str(error))
     figures = {"policy": str(arguments.policy), **figures}

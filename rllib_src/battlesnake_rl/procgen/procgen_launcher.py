@@ -16,7 +16,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
 from battlesnake_gym.common.suggestions import unknown_name_message
-from battlesnake_rl.procgen import generalization, procgen_experiments
+from battlesnake_rl.procgen import procgen_episodes, procgen_experiments
 from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
 from battlesnake_rl.procgen.kit import kit_settings, plugins
 from battlesnake_rl.procgen.procgen_env_config import with_defaults
@@ -147,7 +147,7 @@ class ProcgenHyperparameters(Hyperparameters):
             # step.
             config.env_runners(gym_env_vectorize_mode="vector_entry_point")
         config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
-        generalization.enable_test_curve(config)
+        procgen_episodes.enable_test_curve(config)
         if model is not None:
             network = plugins.find_class("models", model, NETWORK_CLASSES)
             options = dict(self.custom_options or {})
@@ -175,7 +175,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = ProcgenHyperparameters
-    csv_columns = generalization.GENERALIZATION_COLUMNS
+    csv_columns = procgen_episodes.GENERALIZATION_COLUMNS
 
     def register_env_creator(self) -> None:
         """Register the environments under the starter kit's names."""
@@ -213,7 +213,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
         The settings are the algorithm, the game and the network.
         """
-        generalization.check_evaluation_settings(config)
+        procgen_episodes.check_evaluation_settings(config)
         spec = config.rl_module_spec
         return {
             "algorithm": config.algo_class.__name__,

@@ -28,7 +28,7 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from torch import Tensor
 
 from battlesnake_rl.mabs.base.batched_algorithm import TrainingLoop
-from battlesnake_rl.mabs.base.rllib_episodes import use_episodes
+from battlesnake_rl.mabs.base.batched_env_runner import use_episodes
 from battlesnake_rl.mabs.ppo.ppo import (
     ADVANTAGES,
     VALUE_TARGETS,

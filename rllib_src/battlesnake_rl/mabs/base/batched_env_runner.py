@@ -16,10 +16,14 @@ import ray
 import torch
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.utils import force_list
 from ray.rllib.utils import metrics as names
 from ray.rllib.utils.checkpoints import Checkpointable
 
@@ -30,7 +34,6 @@ from battlesnake_gym.env.seated_policy import ActFn
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.base.allocator import keep_freed_memory
 from battlesnake_rl.mabs.base.game_metrics import EXTREME_METRICS, GameStatistics
-from battlesnake_rl.mabs.base.rllib_episodes import Callbacks
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env, sample_opponents
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy.policy_loader import greedy_policy
@@ -38,6 +41,101 @@ from sagemaker_rl.job.process_environment import limit_torch_threads
 
 COMPONENT_PAST_SELVES = "past_selves"
 """Key of the past selves in the env runner's state (`env.past_selves.PastSelves`)."""
+
+
+_EPISODE_CREATED, _EPISODE_START = "on_episode_created", "on_episode_start"
+_EPISODE_STEP, _EPISODE_END = "on_episode_step", "on_episode_end"
+
+
+def use_episodes(config: Any) -> bool:
+    """Return whether any callback of a configuration handles an event of an episode."""
+    return any(
+        getattr(config, f"callbacks_{name}")
+        or any(
+            getattr(cls, name) is not getattr(RLlibCallback, name)
+            for cls in force_list(config.callbacks_class)
+        )
+        for name in (_EPISODE_CREATED, _EPISODE_START, _EPISODE_STEP, _EPISODE_END)
+    )
+
+
+class _Callbacks:
+    """_Callbacks of an env runner, and its games as RLlib episodes if a callback uses episodes.
+
+    Args:
+        runner: Env runner that plays the games.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        self._runner, self._use_episodes = runner, use_episodes(runner.config)
+        self._objects = [cls() for cls in force_list(runner.config.callbacks_class)]
+        self._running: dict[int, MultiAgentEpisode] = {}
+
+    @functools.cached_property
+    def _agents(self) -> list[str]:
+        """Name of the agent at each seat."""
+        return [f"snake_{seat}" for seat in range(self._runner.env.num_snakes)]
+
+    def call(self, name: str, **arguments: Any) -> None:
+        """Call all callbacks of the event ``name`` with keyword ``arguments``."""
+        runner = self._runner
+        arguments |= {"env_runner": runner, "metrics_logger": runner.metrics}
+        functions = getattr(runner.config, f"callbacks_{name}")
+        make_callback(name, self._objects, functions, kwargs=arguments)
+
+    def start_episodes(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
+        """Start new episodes for the games in ``infos["reset"]``."""
+        env = self._runner.env
+        for game in np.flatnonzero(infos["reset"] & self._use_episodes).tolist():
+            episode = self._running[game] = MultiAgentEpisode(
+                observation_space=dict.fromkeys(self._agents, env.single_observation_space),
+                action_space=dict.fromkeys(self._agents, env.single_action_space),
+                agent_to_module_mapping_fn=lambda agent, episode: DEFAULT_MODULE_ID,
+            )
+            self._call_callbacks(_EPISODE_CREATED, game, episode)
+            seats = np.flatnonzero(infos["alive"][game]).tolist()
+            episode.add_env_reset(
+                observations={self._agents[s]: observations[game, s].copy() for s in seats}
+            )
+            self._call_callbacks(_EPISODE_START, game, episode)
+
+    def record_step(self, actions: NDArray[np.uint8], step: tuple[Any, ...]) -> None:
+        """Record one step of the vector environment, and call the callbacks.
+
+        _Callbacks receive the data of all seats, including the opponents' seats.
+
+        Args:
+            actions: uint8 (N, S), actions of the step.
+            step: Result of the step, as the vector environment returns it.
+        """
+        observations, rewards, terminations, truncations, infos = step
+        over = ~infos["alive"].any(-1)
+        for game, episode in sorted(self._running.items()):
+            if not infos["acted"][game].any():
+                continue
+            seats = {self._agents[s]: s for s in np.flatnonzero(infos["acted"][game]).tolist()}
+            out = {agent: bool(terminations[game, s]) for agent, s in seats.items()}
+            cut = {agent: bool(truncations[game, s]) for agent, s in seats.items()}
+            is_cut = bool(over[game]) and any(cut.values())
+            episode.add_env_step(
+                {agent: observations[game, s].copy() for agent, s in seats.items()},
+                {agent: int(actions[game, s]) for agent, s in seats.items()},
+                {agent: float(rewards[game, s]) for agent, s in seats.items()},
+                terminateds={**out, "__all__": bool(over[game]) and not is_cut},
+                truncateds={**cut, "__all__": is_cut},
+            )
+            self._call_callbacks(_EPISODE_STEP, game, episode)
+            if over[game]:
+                self._call_callbacks(_EPISODE_END, game, episode, prev_episode_chunks=[])
+                del self._running[game]
+        self.start_episodes(observations, infos)
+
+    def _call_callbacks(
+        self, name: str, game: int, episode: MultiAgentEpisode, **more: Any
+    ) -> None:
+        """Call all callbacks of the event ``name`` with the episode of one game."""
+        env, module = self._runner.env, self._runner.module
+        self.call(name, episode=episode, env=env, rl_module=module, env_index=game, **more)
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
@@ -70,7 +168,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._episodes_left: NDArray[np.int64] | None = None
         self._random = np.random.default_rng(self._seed)
         self.past_selves = PastSelves(self._past_self_policy)
-        self._callbacks = Callbacks(self)
+        self._callbacks = _Callbacks(self)
         # If there are remote env runners, the local env runner only stores the weights by default.
         if (
             self.worker_index > 0

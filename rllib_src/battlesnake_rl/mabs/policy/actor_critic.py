@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
@@ -21,17 +22,28 @@ from torch.nn.utils.rnn import PackedSequence
 
 from battlesnake_rl.mabs.policy.q_network import (
     ACTION_MASK,
+    OBSERVATIONS,
     ConvTrunk,
     WeightAveragingMixin,
     make_network,
     network_settings,
-    split_observation,
     trunk_settings,
     uses_bfloat16,
 )
 
 _VALUE_CHUNK_SIZE = 1024
 """Maximum number of observations per forward pass when no gradients are computed."""
+
+
+def _split_observation(observation: Any) -> tuple[Any, Any]:
+    """Return the planes and the action mask of an observation.
+
+    The function also splits an observation space. The mask is None if the environment masks no
+    moves.
+    """
+    if isinstance(observation, Tensor | Box):
+        return observation, None
+    return observation[OBSERVATIONS], observation[ACTION_MASK]
 
 
 class PolicyNetwork(nn.Module):
@@ -60,7 +72,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 
     def setup(self) -> None:
         """Build the policy network and the value head."""
-        planes = split_observation(self.observation_space)[0]
+        planes = _split_observation(self.observation_space)[0]
         self.network = PolicyNetwork(
             planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
         )
@@ -71,7 +83,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 
         A masked move has the lowest float32 value as its logit.
         """
-        planes, mask = split_observation(batch[Columns.OBS])
+        planes, mask = _split_observation(batch[Columns.OBS])
         embeddings = self.network.trunk(planes)
         logits = _mask_logits(self.network.policy(embeddings), mask)
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.EMBEDDINGS: embeddings}
@@ -85,7 +97,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         if embeddings is not None:
             values: Tensor = self.value(embeddings).squeeze(-1)
             return values
-        planes, _ = split_observation(batch[Columns.OBS])
+        planes, _ = _split_observation(batch[Columns.OBS])
         with torch.no_grad():
             # RLlib passes the whole train batch at once. Smaller chunks limit the memory use.
             parts = [
@@ -104,7 +116,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
 
     def setup(self) -> None:
         """Build the policy network, the value network and the weight average."""
-        shape = split_observation(self.observation_space)[0].shape
+        shape = _split_observation(self.observation_space)[0].shape
         settings = network_settings(self.model_config)
         self.network = make_network(PolicyNetwork, shape, int(self.action_space.n), settings)
         self.value: nn.Module = (
@@ -150,7 +162,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
 
         A masked move has the lowest float32 value as its logit.
         """
-        planes, mask = split_observation(batch[Columns.OBS])
+        planes, mask = _split_observation(batch[Columns.OBS])
         return {Columns.ACTION_DIST_INPUTS: _mask_logits(self.inference_network(planes), mask)}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
@@ -165,7 +177,7 @@ class SnakeActor(WeightAveragingMixin, SnakeActorCritic):  # type: ignore[misc]
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
         """Return the values of the observations, float32 (B,), without gradients."""
         with torch.no_grad():
-            return self.logits_and_values(split_observation(batch[Columns.OBS])[0])[1]
+            return self.logits_and_values(_split_observation(batch[Columns.OBS])[0])[1]
 
 
 def _mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
@@ -182,7 +194,7 @@ SEQUENCES_BY_STEP = "sequences_by_step"
 """Key of a batch: int64 (T,), number of sequences that have more than t moves, on the CPU."""
 
 
-class RecurrentPolicyNetwork(nn.Module):
+class _RecurrentPolicyNetwork(nn.Module):
     """Policy network with a gated recurrent unit (Cho et al. 2014, arXiv:1406.1078).
 
     The policy head receives the features of the present position and the recurrent state.
@@ -247,7 +259,7 @@ class RecurrentPolicyNetwork(nn.Module):
 
 def policy_network_class(settings: Mapping[str, Any]) -> type[nn.Module]:
     """Return the class of the policy network with these settings (`network_settings`)."""
-    return RecurrentPolicyNetwork if "gru_size" in settings else PolicyNetwork
+    return _RecurrentPolicyNetwork if "gru_size" in settings else PolicyNetwork
 
 
 class _CompleteBoardCritic(nn.Module):
@@ -275,13 +287,13 @@ class RecurrentActor(SnakeActor):
     ``model_config`` also contains ``gru_size`` and ``full_board_critic``.
     """
 
-    network: RecurrentPolicyNetwork  # type: ignore[assignment]
+    network: _RecurrentPolicyNetwork  # type: ignore[assignment]
 
     def setup(self) -> None:
         """Build the policy network, the critic or value head, and the weight average."""
-        shape = split_observation(self.observation_space)[0].shape
+        shape = _split_observation(self.observation_space)[0].shape
         settings = network_settings(self.model_config)
-        self.network = RecurrentPolicyNetwork(shape, int(self.action_space.n), **settings)
+        self.network = _RecurrentPolicyNetwork(shape, int(self.action_space.n), **settings)
         self.value = (
             _CompleteBoardCritic(shape, **trunk_settings(self.model_config))
             if self.model_config["full_board_critic"]
@@ -311,7 +323,7 @@ class RecurrentActor(SnakeActor):
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Return the logits and the next states of the weight average."""
-        planes, mask = split_observation(batch[Columns.OBS])
+        planes, mask = _split_observation(batch[Columns.OBS])
         states = batch[Columns.STATE_IN][Columns.STATE_IN]
         logits, states = self.inference_network(planes, states)
         return {

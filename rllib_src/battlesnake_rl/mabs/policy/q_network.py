@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from gymnasium.spaces import Box
 from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.utils import make_target_network
@@ -40,18 +39,6 @@ OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
 
 The observation space has the same keys.
 """
-
-
-def split_observation(observation: Any) -> tuple[Any, Any]:
-    """Return the planes and the action mask of an observation.
-
-    The function also splits an observation space. The mask is None if the environment masks no
-    moves.
-    """
-    if isinstance(observation, Tensor | Box):
-        return observation, None
-    return observation[OBSERVATIONS], observation[ACTION_MASK]
-
 
 TRUNK_DEFAULTS = {
     "channels": (32, 64, 64),
@@ -429,8 +416,7 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
 
     def setup(self) -> None:
         """Build the Q-network; the learner later calls `make_target_networks`."""
-        planes = split_observation(self.observation_space)[0]
-        self.network = self.build_network(planes.shape, int(self.action_space.n))
+        self.network = self.build_network(self.observation_space.shape, int(self.action_space.n))
         if not self.inference_only:
             self.init_average()
 
@@ -454,23 +440,15 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
 
     def compute_q_values(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the Q-values of the online network, float32 (B, actions)."""
-        planes = split_observation(batch[Columns.OBS])[0]
-        return {QF_PREDS: self._compute_q_values_of(planes, self.network)[0]}
+        return {QF_PREDS: self._compute_q_values_of(batch[Columns.OBS], self.network)[0]}
 
     def forward_target(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the Q-values of the target network, float32 (B, actions)."""
-        planes = split_observation(batch[Columns.OBS])[0]
-        return {QF_PREDS: self._compute_q_values_of(planes, self.target_network)[0]}
+        return {QF_PREDS: self._compute_q_values_of(batch[Columns.OBS], self.target_network)[0]}
 
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Return Q-values and the best unmasked moves.
-
-        A masked move has the Q-value -infinity.
-        """
-        planes, mask = split_observation(batch[Columns.OBS])
-        (q_values,) = self._compute_q_values_of(planes, self.inference_network)
-        if mask is not None:
-            q_values = q_values.masked_fill(~mask.bool(), -torch.inf)
+        """Return Q-values and the best moves."""
+        (q_values,) = self._compute_q_values_of(batch[Columns.OBS], self.inference_network)
         return {QF_PREDS: q_values, Columns.ACTIONS: q_values.argmax(-1)}
 
     def _forward_train(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
@@ -480,14 +458,12 @@ class SnakeQModule(WeightAveragingMixin, TorchRLModule, QNetAPI, TargetNetworkAP
         -infinity.
         """
         outputs = self.compute_q_values(batch)
-        planes, mask = split_observation(batch[Columns.NEXT_OBS])
         with torch.no_grad():
             q_next, q_target_next = self._compute_q_values_of(
-                planes, self.network, self.target_network
+                batch[Columns.NEXT_OBS], self.network, self.target_network
             )
-        mask = batch.get(NEW_ACTION_MASK, mask)
-        if mask is not None:
-            forbidden = ~mask.bool()
+        if NEW_ACTION_MASK in batch:
+            forbidden = ~batch[NEW_ACTION_MASK].bool()
             q_next = q_next.masked_fill(forbidden, -torch.inf)
             q_target_next = q_target_next.masked_fill(forbidden, -torch.inf)
         return outputs | {QF_NEXT_PREDS: q_next, QF_TARGET_NEXT_PREDS: q_target_next}

@@ -6,7 +6,6 @@ start from scratch. Board, rewards, opponents and settings may therefore differ.
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -119,27 +118,24 @@ def _load_into_network(network: nn.Module, weights: Weights, path: Path) -> None
 
 
 def load_into_learners(group: Any, path: Path) -> None:
-    """Load the policy in ``path`` into all learners of RLlib's learner group.
+    """Load the policy in ``path`` into all modules and target networks of RLlib's learner group.
 
     Raises:
         ValueError: If the weights do not fit a module.
     """
     weights = _load_policy_weights(path)
-    call_learners(group, functools.partial(_load_into_learner, weights=weights, path=path))
 
+    def load(learner: Any) -> None:
+        """Load the weights into one learner."""
+        for module in learner.module.values():
+            one = module.unwrapped()
+            _load_into_network(getattr(one, "network", one), weights, path)
+            head = getattr(one, "value", None)
+            if isinstance(head, nn.Linear) and "value.bias" in weights:
+                value = {end: torch.tensor(weights[f"value.{end}"]) for end in head.state_dict()}
+                head.load_state_dict(value)
+            if hasattr(one, "get_target_network_pairs"):
+                for trained, target in one.get_target_network_pairs():
+                    target.load_state_dict(trained.state_dict())
 
-def _load_into_learner(learner: Any, weights: Weights, path: Path) -> None:
-    """Load ``weights`` into all modules and target networks of an RLlib learner.
-
-    Raises:
-        ValueError: If the weights do not fit a module.
-    """
-    for module in learner.module.values():
-        one = module.unwrapped()
-        _load_into_network(getattr(one, "network", one), weights, path)
-        if isinstance(head := getattr(one, "value", None), nn.Linear) and "value.bias" in weights:
-            value = {end: torch.tensor(weights[f"value.{end}"]) for end in head.state_dict()}
-            head.load_state_dict(value)
-        if hasattr(one, "get_target_network_pairs"):
-            for trained, target in one.get_target_network_pairs():
-                target.load_state_dict(trained.state_dict())
+    call_learners(group, load)

@@ -21,7 +21,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS
 from torch import Tensor
 
 
-class RandomModule(TorchRLModule):  # type: ignore[misc]
+class _RandomModule(TorchRLModule):  # type: ignore[misc]
     """Module that returns uniformly random actions, independent of the observations."""
 
     def setup(self) -> None:
@@ -33,7 +33,7 @@ class RandomModule(TorchRLModule):  # type: ignore[misc]
         return {Columns.ACTIONS: torch.randint(int(self.action_space.n), (count,))}
 
 
-class NoLearner(TorchLearner):  # type: ignore[misc]
+class _NoLearner(TorchLearner):  # type: ignore[misc]
     """Placeholder learner without optimizer and loss."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
@@ -48,22 +48,6 @@ class NoLearner(TorchLearner):  # type: ignore[misc]
         raise NotImplementedError
 
 
-class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
-    """RLlib's default configuration, with `RandomModule` and `NoLearner`."""
-
-    def __init__(self, algo_class: type | None = None) -> None:
-        super().__init__(algo_class=algo_class or RandomAgent)
-        self.training(train_batch_size_per_learner=2000)
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """Return the specification of `RandomModule`."""
-        return RLModuleSpec(module_class=RandomModule)
-
-    def get_default_learner_class(self) -> type[NoLearner]:
-        """Return the placeholder learner class."""
-        return NoLearner
-
-
 class RandomAgent(Algorithm):  # type: ignore[misc]
     """Agent that plays random actions.
 
@@ -72,8 +56,11 @@ class RandomAgent(Algorithm):  # type: ignore[misc]
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """Return the default configuration of the random agent."""
-        return RandomAgentConfig()
+        """Return RLlib's default configuration, with a random module and without a learner."""
+        config = AlgorithmConfig(algo_class=cls)
+        config.training(train_batch_size_per_learner=2000, learner_class=_NoLearner)
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=_RandomModule))
+        return config
 
     def training_step(self) -> None:
         """Play random actions and report the finished episodes."""
