@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from battlesnake_rl.mabs.dqn.dqn import _TurnBuffer
+from battlesnake_rl.mabs.dqn.n_step_transitions import TurnBuffer
 from battlesnake_rl.mabs.envs.env_factory import make_vector_env
 
 GAMMA = 0.9
 
 
-def play(turns: int, games: int, seed: int, **env_config: object) -> _TurnBuffer:
+def play(turns: int, games: int, seed: int, **env_config: object) -> TurnBuffer:
     """Random play on the real games, with made-up Q-values."""
     random = np.random.default_rng(seed)
     vector = make_vector_env(games, env_config)
-    block = _TurnBuffer.allocate(
+    block = TurnBuffer.allocate(
         turns, games, vector.num_snakes, vector.single_observation_space.shape
     )
     frames, infos = vector.reset(seed=seed)

@@ -18,8 +18,7 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TAR
 from torch import nn
 
 from battlesnake_gym import VectorBattlesnake
-from battlesnake_rl.mabs.dqn import dqn as fast_dqn
-from battlesnake_rl.mabs.dqn import replay_buffer
+from battlesnake_rl.mabs.dqn import n_step_transitions, replay_buffer
 from battlesnake_rl.mabs.dqn.dqn import DQNEnvRunner, DQNLearner
 from battlesnake_rl.mabs.envs.training_env_config import env_options
 from battlesnake_rl.mabs.policy import q_network
@@ -46,9 +45,9 @@ def turns() -> dqn.TurnBuffer:
     return dqn.VectorPlayer(games, dqn.QNetwork(games), SETTINGS).play()
 
 
-def as_fast(turns: dqn.TurnBuffer) -> fast_dqn._TurnBuffer:
+def as_fast(turns: dqn.TurnBuffer) -> n_step_transitions.TurnBuffer:
     """The same turns, as the fast runner would hand them on."""
-    return fast_dqn._TurnBuffer(
+    return n_step_transitions.TurnBuffer(
         turns.obs, turns.action_mask, turns.q_values, turns.actions.astype(np.uint8),
         turns.rewards, turns.acted, turns.terminated, turns.truncated,
     )  # fmt: skip

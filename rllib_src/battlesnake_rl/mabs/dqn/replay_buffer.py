@@ -1,6 +1,6 @@
 """Prioritized replay buffer of compact transitions (Schaul et al. 2016), in numpy.
 
-An env runner sends a `Fragment` with rows of uint8 observations (`dqn`). Each
+An env runner sends a `Fragment` with rows of uint8 observations (`n_step_transitions`). Each
 observation is stored once. A row may also start a transition, whose next state is a later row of
 the fragment. `ReplayBuffer` is a ring buffer of rows. A sum tree contains the priorities of the
 rows. This module imports neither torch nor RLlib, so the process of a replay buffer shard uses
@@ -156,7 +156,7 @@ class ReplayBuffer:
         }
 
     def add(self, fragment: Fragment) -> None:
-        """Append the rows of a fragment (`dqn.DQNEnvRunner`).
+        """Append the rows of a fragment (`TurnBuffer.build_fragment`).
 
         A transition refers only to a later row, so no stored transition refers to an overwritten
         row.
