@@ -33,7 +33,7 @@ def count(settings: ClusterHyperparameters, membership: Membership, num_iters: i
             nodes = ray.get([node_id.remote() for _ in range(cpus)])
             log_line(f"training_iteration={iteration} nodes={len(set(nodes))} cpus={cpus}")
             if told:
-                leader.report_stop()
+                leader.end_run()
                 return STOPPED_EXIT_STATUS
     return 0
 

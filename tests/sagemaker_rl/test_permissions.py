@@ -30,7 +30,7 @@ if "--dry-run" in sys.argv:
 given = json.loads(os.environ["SM_HPS"])
 if "s3_bucket" in given:
     note = S3Discovery(given["s3_bucket"], "run", given["aws_region"])
-    note.publish_address(run := ClusterRun.create("here", 1))
+    note.publish_address(run := ClusterRun("run", "secret", "here", 1))
     note.withdraw_address(run)
 print("training_iteration=1 episode_reward_mean=1.5", flush=True)
 if given.get("wait"):

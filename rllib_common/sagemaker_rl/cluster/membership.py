@@ -186,11 +186,6 @@ class ClusterRun:
     address: str
     port: int
 
-    @classmethod
-    def create(cls, address: str, port: int) -> ClusterRun:
-        """Create a run with a random id and a random secret."""
-        return cls(secrets.token_hex(8), secrets.token_hex(32), address, port)
-
 
 @dataclass(frozen=True, slots=True)
 class HostNameDiscovery:

@@ -337,20 +337,6 @@ _AUTH_ENV_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 """Environment variables of Ray's token authentication: mode and token file."""
 
 
-def set_auth_token(token: str, path: Path) -> None:
-    """Require ``token`` for all Ray connections of this process and its children.
-
-    The function writes the token to the file ``path``.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token)
-    os.environ.update(zip(_AUTH_ENV_VARIABLES, ("token", str(path.absolute())), strict=True))
-    _read_token_again()
-
-
 def _read_token_again() -> None:
     """Make Ray read its configuration and its token again, which it caches."""
     Config.initialize("")
@@ -358,11 +344,20 @@ def _read_token_again() -> None:
 
 
 @contextmanager
-def private_auth_token() -> Iterator[None]:
-    """Require a Ray token that only this process and its children can read."""
+def private_auth_token(token: str | None = None) -> Iterator[None]:
+    """Require a token for all Ray connections of this process and its children.
+
+    Only this user can read the token's file, which the function deletes at the end of the block.
+
+    Args:
+        token: The secret of a cluster run, or None for a new secret.
+    """
     before = {name: os.environ.pop(name) for name in _AUTH_ENV_VARIABLES if name in os.environ}
     with temporary_dir("token") as folder:
-        set_auth_token(secrets.token_hex(32), folder / "token")
+        path = folder.absolute() / "token"
+        path.write_text(token or secrets.token_hex(32))
+        os.environ.update(zip(_AUTH_ENV_VARIABLES, ("token", str(path)), strict=True))
+        _read_token_again()
         try:
             yield
         finally:

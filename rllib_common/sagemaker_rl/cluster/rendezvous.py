@@ -10,6 +10,7 @@ Ray's worker nodes do not learn the exit status of the run.
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import socket
 import threading
@@ -51,10 +52,6 @@ _HEAD_POLL_INTERVAL_S = 1.0
 """Interval between two attempts to join the head node, in seconds."""
 
 
-class ConnectionLostError(ConnectionError):
-    """Error raised if a connection is lost; the message states the reason."""
-
-
 class JsonConnection:
     """TCP connection that transfers JSON objects, one object per line.
 
@@ -75,37 +72,35 @@ class JsonConnection:
         """Send one JSON object.
 
         Raises:
-            ConnectionLostError: If the connection is lost.
+            ConnectionError: If the connection is lost.
         """
         line = json.dumps(message).encode() + b"\n"
         try:
             with self._sending:
                 self._connection.sendall(line)
         except OSError as error:
-            raise ConnectionLostError(f"the connection broke ({error})") from None
+            raise ConnectionError(f"the connection broke ({error})") from None
 
     def receive(self) -> dict[str, Any]:
         """Wait for the next message that is not a heartbeat, and return the message.
 
         Raises:
-            ConnectionLostError: If the connection is lost.
+            ConnectionError: If the connection is lost.
         """
         while True:
             try:
                 line = self._lines.readline(_MAX_MESSAGE_BYTES)
             except TimeoutError:
-                raise ConnectionLostError(f"no message arrived for {self._timeout_s:g} s") from None
+                raise ConnectionError(f"no message arrived for {self._timeout_s:g} s") from None
             except (OSError, ValueError) as error:
-                raise ConnectionLostError(f"the connection broke ({error})") from None
+                raise ConnectionError(f"the connection broke ({error})") from None
             if not line:
-                raise ConnectionLostError(
-                    "the other process closed the connection without a message"
-                )
+                raise ConnectionError("the other process closed the connection without a message")
             message = None
             with suppress(ValueError):
                 message = json.loads(line)
             if not isinstance(message, dict):
-                raise ConnectionLostError("a message is not a JSON object")
+                raise ConnectionError("a message is not a JSON object")
             if message:
                 return message
 
@@ -121,7 +116,7 @@ class JsonConnection:
         while not self._closed.wait(_HEARTBEAT_INTERVAL_S):
             try:
                 self.send({})
-            except ConnectionLostError:
+            except ConnectionError:
                 return
 
     def close(self) -> None:
@@ -145,7 +140,8 @@ class ClusterHead:
     ) -> None:
         self._discovery = discovery
         self._server = socket.create_server(("", discovery.port), backlog=128)
-        self.run = ClusterRun.create(address, self._server.getsockname()[1])
+        port = self._server.getsockname()[1]
+        self.run = ClusterRun(secrets.token_hex(8), secrets.token_hex(32), address, port)
         self.ray_address = ray_address
         self._workers = tuple(workers)
         self._joined: dict[str, JsonConnection] = {}
@@ -207,11 +203,12 @@ class ClusterHead:
         """Whether all worker nodes are ready at present."""
         return self._ready == set(self._workers)
 
-    def end_run(self, status: int, reason: str) -> None:
+    def end_run(self, status: int = STOPPED_EXIT_STATUS, reason: str = STOP_REASON) -> None:
         """Send the shutdown message to all worker nodes, and stop listening.
 
         Args:
-            status: Exit status of the head node; 0 if training is complete.
+            status: Exit status of the head node; 0 if training is complete. The default is the
+                status of a stopped job.
             reason: Reason for the end of the run, for the logs of the worker nodes.
         """
         with self._changed:
@@ -221,7 +218,7 @@ class ClusterHead:
             links = list(self._joined.values())
         for link in links:
             # A lost worker node cannot receive the shutdown message.
-            with suppress(ConnectionLostError):
+            with suppress(ConnectionError):
                 link.send({"shutdown": status, "reason": reason})
             link.close()
         # close() alone would keep the socket open until the next connection. On Linux, shutdown()
@@ -232,10 +229,6 @@ class ClusterHead:
         self._server.close()
         with suppress(ClusterError):
             self._discovery.withdraw_address(self.run)
-
-    def report_stop(self) -> None:
-        """Send the exit status of a stopped job to all worker nodes, and stop listening."""
-        self.end_run(STOPPED_EXIT_STATUS, STOP_REASON)
 
     def _missing_workers_message(self) -> str:
         """Return a message about absent, lost and rejected worker nodes."""
@@ -269,7 +262,7 @@ class ClusterHead:
         with closing(link):
             try:
                 name = self._admit_worker(link)
-            except ConnectionLostError:
+            except ConnectionError:
                 # The handshake failed; the worker node may retry.
                 return
             if name:
@@ -326,7 +319,7 @@ class ClusterHead:
         while True:
             try:
                 message = link.receive()
-            except ConnectionLostError as error:
+            except ConnectionError as error:
                 self._on_worker_lost(name, link, str(error))
                 return
             if "ready" in message:
@@ -383,7 +376,7 @@ def join_cluster(membership: Membership, discovery: Discovery, timeout_s: float)
     while True:
         try:
             return _request_join(discovery.find_head(), hello)
-        except (DiscoveryError, ConnectionLostError, OSError) as error:
+        except (DiscoveryError, OSError) as error:
             reason = error
         if time.monotonic() > deadline:
             raise ClusterError(
@@ -403,13 +396,11 @@ def _request_join(run: ClusterRun, hello: Mapping[str, Any]) -> _ClusterWorker:
         answer = link.receive()
         if "rejected" in answer:
             rejected = f"the head node at {run.address} rejects this instance: {answer['rejected']}"
-            raise (
-                ClusterError(rejected) if answer.get("permanent") else ConnectionLostError(rejected)
-            )
+            raise (ClusterError(rejected) if answer.get("permanent") else ConnectionError(rejected))
         if not {"run_id", "token", "ray"} <= answer.keys():
-            raise ConnectionLostError(f"another program responds at {run.address}")
+            raise ConnectionError(f"another program responds at {run.address}")
         link.send({"joined": True})
-    except (ClusterError, ConnectionLostError):
+    except (ClusterError, ConnectionError):
         link.close()
         raise
     connection.settimeout(_HEARTBEAT_TIMEOUT_S)

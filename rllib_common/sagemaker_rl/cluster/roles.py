@@ -10,8 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import ray
@@ -25,16 +24,20 @@ from sagemaker_rl.cluster.membership import (
     S3Discovery,
     find_own_address,
 )
-from sagemaker_rl.cluster.ray_node import RayNode, connect_to_ray, find_free_port, set_auth_token
+from sagemaker_rl.cluster.ray_node import (
+    RayNode,
+    connect_to_ray,
+    find_free_port,
+    private_auth_token,
+)
 from sagemaker_rl.cluster.rendezvous import (
     STOP_REASON,
     STOPPED_EXIT_STATUS,
     ClusterHead,
-    ConnectionLostError,
     JsonConnection,
     join_cluster,
 )
-from sagemaker_rl.job.job_environment import base_folder, log_line
+from sagemaker_rl.job.job_environment import log_line
 from sagemaker_rl.job.stop_signals import handled_signals
 
 _STOP_TIMEOUT_S = 90.0
@@ -74,36 +77,33 @@ def run_head(
         ClusterError: If no worker node joined in time, a worker node was rejected permanently, the
             head node's address cannot be published, or Ray does not start on this instance.
     """
-    address = find_own_address(membership.host)
-    ray_address = f"{address}:{find_free_port()}"
-    server = ClusterHead(
-        membership.workers, _make_discovery(membership, settings), address, ray_address
-    )
-    set_auth_token(server.run.token, _token_path())
-    port = int(ray_address.rpartition(":")[2])
+    address, port = find_own_address(membership.host), find_free_port()
+    discovery = _make_discovery(membership, settings)
+    server = ClusterHead(membership.workers, discovery, address, f"{address}:{port}")
     node = RayNode.create_head(address, port, num_local_cpus())
-    try:
-        remedy = "; start the secondary job now" if settings.rl_cluster_type else ""
-        log_line(
-            f"run {server.run.run_id}: {membership.name} waits for "
-            f"{', '.join(membership.workers)}{remedy}"
-        )
-        node.start()
-        server.accept_workers()
-        server.wait_for_workers(60 * settings.rl_join_timeout_minutes, log_line)
-        connect_to_ray(ray_address)
-        yield server
-    except BaseException as error:
-        if stop_signals:
-            server.report_stop()
+    with private_auth_token(server.run.token):
+        try:
+            remedy = "; start the secondary job now" if settings.rl_cluster_type else ""
+            log_line(
+                f"run {server.run.run_id}: {membership.name} waits for "
+                f"{', '.join(membership.workers)}{remedy}"
+            )
+            node.start()
+            server.accept_workers()
+            server.wait_for_workers(60 * settings.rl_join_timeout_minutes, log_line)
+            connect_to_ray(server.ray_address)
+            yield server
+        except BaseException as error:
+            if stop_signals:
+                server.end_run()
+            else:
+                server.end_run(1, str(error) or type(error).__name__)
+            raise
         else:
-            server.end_run(1, str(error) or type(error).__name__)
-        raise
-    else:
-        server.end_run(0, "training is done")
-    finally:
-        ray.shutdown()
-        node.stop()
+            server.end_run(0, "training is done")
+        finally:
+            ray.shutdown()
+            node.stop()
 
 
 def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
@@ -117,13 +117,12 @@ def run_worker(membership: Membership, settings: ClusterHyperparameters) -> int:
     discovery = _make_discovery(membership, settings)
     joined = join_cluster(membership, discovery, 60 * settings.rl_join_timeout_minutes)
     log_line(f"run {joined.run_id}: {membership.name} has joined {membership.head}")
-    set_auth_token(joined.token, _token_path())
     node = RayNode.create_worker(joined.link.own_address, joined.ray_address, num_local_cpus())
-    try:
-        return _run_node_until_shutdown(membership, joined.link, node)
-    finally:
-        node.stop()
-        joined.link.close()
+    with private_auth_token(joined.token), closing(joined.link):
+        try:
+            return _run_node_until_shutdown(membership, joined.link, node)
+        finally:
+            node.stop()
 
 
 def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node: RayNode) -> int:
@@ -142,7 +141,7 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
         while not end.done():
             node.start(give_up=end.done)
             if not end.done():
-                with suppress(ConnectionLostError):  # The other thread reports the loss.
+                with suppress(ConnectionError):  # The other thread reports the loss.
                     link.send({"ready": True})
             while node.is_running and not end.done():
                 wait([end], _NODE_POLL_INTERVAL_S)
@@ -151,7 +150,7 @@ def _run_node_until_shutdown(membership: Membership, link: JsonConnection, node:
                 node.stop()
     try:
         message = end.result()
-    except ConnectionLostError as error:
+    except ConnectionError as error:
         raise ClusterError(f"the head node {membership.head} was lost: {error}") from None
     status = int(message.get("shutdown", 1))
     if status not in (0, STOPPED_EXIT_STATUS):
@@ -167,7 +166,7 @@ def _receive_end(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
     with suppress(InvalidStateError):  # This instance stops already.
         try:
             end.set_result(link.receive())
-        except ConnectionLostError as error:
+        except ConnectionError as error:
             end.set_exception(error)
 
 
@@ -197,7 +196,7 @@ def _graceful_stop(link: JsonConnection, end: Future[dict[str, Any]]) -> Iterato
 
 def _leave_cluster(link: JsonConnection, end: Future[dict[str, Any]]) -> None:
     """Announce the stop of this instance to the head node, and wait for the shutdown."""
-    with suppress(ConnectionLostError):
+    with suppress(ConnectionError):
         link.send({"leaving": f"a stop was requested; at most {_STOP_TIMEOUT_S:g} s remain"})
     wait([end], _STOP_TIMEOUT_S)
     with suppress(InvalidStateError):  # The head node has ended the run.
@@ -209,8 +208,3 @@ def _make_discovery(membership: Membership, settings: ClusterHyperparameters) ->
     if settings.s3_bucket is None:
         return HostNameDiscovery(membership.head_host)
     return S3Discovery(settings.s3_bucket, settings.s3_prefix or "", settings.aws_region)
-
-
-def _token_path() -> Path:
-    """Return the path of the file that stores Ray's token."""
-    return base_folder() / "ray_auth_token"

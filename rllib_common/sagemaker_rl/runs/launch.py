@@ -363,7 +363,7 @@ class Launch:
             with run_head(self.membership, self.settings, stop_signals) as head:
                 self._train_on_cluster(run, stop_signals, head.all_workers_ready)
                 if run.stopped_by:
-                    head.report_stop()
+                    head.end_run()
         elif address is not None:
             with ray_connection(address), autoscaled_machines(run.config, timeout):
                 self._train_on_cluster(run, stop_signals)
