@@ -62,7 +62,7 @@ def recording() -> Iterator[set[str]]:
     """Record the actions of all calls to accounts that are opened in the block."""
     from moto.moto_server import threaded_moto_server
 
-    from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
+    from sagemaker_rl.simulator.simulated_sagemaker import SimulatedSageMaker
 
     calls: set[str] = set()
 

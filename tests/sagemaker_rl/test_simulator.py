@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_made_is_the_failure_reason(
     job: Any, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(session.sagemaker_client, "_folder", tmp_path / "file")
+    monkeypatch.setattr(session.sagemaker_client, "folder", tmp_path / "file")
     with pytest.raises(ValueError, match=r"InternalServerError: NotADirectoryError: .*file/"):
         job().fit()
 

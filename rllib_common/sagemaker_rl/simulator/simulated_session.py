@@ -34,8 +34,8 @@ import boto3
 from sagemaker_rl.job.process_environment import find_interpreter_problem
 from sagemaker_rl.job.source_files import IMAGE_REPOSITORY
 from sagemaker_rl.simulator.local_job import REGION, simulated_aws
-from sagemaker_rl.simulator.training_jobs import JOB_FAILED, BackgroundJob, Services
-from sagemaker_rl.simulator.tuning_jobs import SimulatedSageMaker
+from sagemaker_rl.simulator.simulated_sagemaker import SimulatedSageMaker
+from sagemaker_rl.simulator.training_jobs import JOB_FAILED, BackgroundJob
 
 # On import, SDK 2 warns that SDK 3 exists; docs/how-to/run-sagemaker-jobs.md covers both SDKs.
 logging.getLogger("sagemaker.deprecations").setLevel(logging.ERROR)
@@ -100,8 +100,8 @@ class SimulatedSession(Session):  # type: ignore[misc]
             aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
             region_name=REGION,
         )
-        services = Services(account.client("s3"), account.client("cloudwatch"), environment)
-        self._jobs = account.sagemaker = SimulatedSageMaker(Path(folder).absolute(), services)
+        self._jobs = SimulatedSageMaker(Path(folder).absolute(), account, environment)
+        account.sagemaker = self._jobs
         resources.callback(self._jobs.kill_all)
         self._resources = resources
         atexit.register(self.close)

@@ -5,34 +5,28 @@ The simulator runs SageMaker's requests as processes on this machine.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shutil
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
+from botocore import xform_name
 from botocore.exceptions import ClientError
-from botocore.session import Session as Models
-from botocore.validate import validate_parameters
 
 from battlesnake_gym.common.exceptions import describe_exception
 from battlesnake_gym.common.temporary_dirs import temporary_dir
-from sagemaker_rl.job.hyperparameters import HyperparameterError, decode_twice_encoded, parse_value
+from sagemaker_rl.job.hyperparameters import decode_twice_encoded, parse_value
 from sagemaker_rl.job.job_environment import (
-    CHECKPOINT_DIR,
     HOMOGENEOUS_GROUP,
     SECONDARY_JOB,
     assign_hosts,
-    check_instance_gpus,
-    log_line,
 )
 from sagemaker_rl.job.source_files import split_s3_uri
 from sagemaker_rl.simulator.local_job import REGION, Instance
@@ -51,15 +45,6 @@ _STOP_GRACE_S = 120.0
 """Duration between SIGTERM, which requests a stop, and SIGKILL, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """AWS clients of the simulated jobs, and the instances' environment variables."""
-
-    s3: Any
-    cloudwatch: Any
-    environment: Mapping[str, str]
-
-
 class _ChannelDataError(Exception):
     """Error raised if a channel has no data, or data outside its folder.
 
@@ -68,19 +53,67 @@ class _ChannelDataError(Exception):
 
 
 class BackgroundJob(threading.Thread):
-    """Job that runs in its own thread; other threads can read the log of the job."""
+    """Job that runs in its own thread; other threads can read the log of the job.
 
-    def __init__(self, name: str, request: Mapping[str, Any]) -> None:
-        super().__init__(name=name, daemon=True)
+    Args:
+        request: Request that created the job.
+        client: Client that received the request, a `SimulatedSageMaker`.
+    """
+
+    kind: ClassVar[str]
+    """Kind of the job, which begins the names of AWS's fields."""
+
+    def __init__(self, request: Mapping[str, Any], client: Any) -> None:
+        super().__init__(name=request[f"{self.kind}Name"], daemon=True)
         self._request = request
+        self._client = client
         self._status, self._failure = JOB_IN_PROGRESS, ""
         self._stop_requested = False
         self._created = self._changed = datetime.now(UTC)
         self._lines: list[str] = []
         self._condition = threading.Condition()
 
+    @property
+    def arn(self) -> dict[str, str]:
+        """ARN of the job, in the response to the request."""
+        kind = xform_name(self.kind, "-")
+        return {f"{self.kind}Arn": f"arn:aws:sagemaker:::{kind}/{self.name}"}
+
     def describe(self) -> dict[str, Any]:
         """Return the description of the job in the format of AWS."""
+        description = {
+            **self._request,
+            **self.arn,
+            f"{self.kind}Status": self._status,
+            "CreationTime": self._created,
+            "LastModifiedTime": self._changed,
+        }
+        return description | ({"FailureReason": self._failure} if self._failure else {})
+
+    def stop(self) -> None:
+        """Request that the job stops."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """End the job immediately."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Run the job to its end, and set its final status."""
+        try:
+            self._work()
+            ended = JOB_FAILED if self._failure else JOB_COMPLETED
+            status = JOB_STOPPED if self._stop_requested else ended
+        except Exception as error:
+            self._append_log_line(traceback.format_exc())
+            self._failure, status = f"InternalServerError: {describe_exception(error)}", JOB_FAILED
+            self.kill()
+        with self._condition:
+            self._status, self._changed = status, datetime.now(UTC)
+            self._condition.notify_all()
+
+    def _work(self) -> None:
+        """Do the work of the job, and set the reason of a failure."""
         raise NotImplementedError
 
     def iter_log(self, wait: bool) -> Iterator[str]:
@@ -106,39 +139,6 @@ class BackgroundJob(threading.Thread):
             self._lines.append(line)
             self._condition.notify_all()
 
-    def _set_final_status(self, status: str) -> None:
-        """Set the final status of the job."""
-        with self._condition:
-            self._status, self._changed = status, datetime.now(UTC)
-            self._condition.notify_all()
-
-
-_JobT = TypeVar("_JobT", bound=BackgroundJob)
-
-
-class JobRegistry(dict[str, _JobT]):
-    """Jobs of one kind, keyed by name, oldest first."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self._kind = kind
-
-    def __missing__(self, name: str) -> _JobT:
-        raise client_error("ValidationException", f"there is no {self._kind} {name}")
-
-    def start(self, job: _JobT) -> None:
-        """Add and start a job.
-
-        Raises:
-            ClientError: If the job's name is in use.
-        """
-        if job.name in self:
-            raise client_error(
-                "ResourceInUse", f"there is a {self._kind} {job.name} already; use another name"
-            )
-        self[job.name] = job
-        job.start()
-
 
 class TrainingJob(BackgroundJob):
     """Simulated training job: its request, its instances and its results.
@@ -149,11 +149,12 @@ class TrainingJob(BackgroundJob):
     the end of the job.
     """
 
-    def __init__(self, request: Mapping[str, Any], folder: Path, services: Services) -> None:
-        super().__init__(request["TrainingJobName"], request)
-        self._folder = folder / self.name
-        self._services = services
-        self._environment = {**services.environment, **request.get("Environment", {})}
+    kind = "TrainingJob"
+
+    def __init__(self, request: Mapping[str, Any], client: Any) -> None:
+        super().__init__(request, client)
+        self._folder = client.folder / self.name
+        self._environment = {**client.environment, **request.get("Environment", {})}
         self._instances = _make_instances(request, self._folder)
         self._metrics: list[dict[str, Any]] = []
         self.exit_statuses: list[int] = []
@@ -182,15 +183,10 @@ class TrainingJob(BackgroundJob):
 
     def describe(self) -> dict[str, Any]:
         """Return the response of ``describe_training_job``."""
-        description: dict[str, Any] = {
-            **self._request,
+        description = super().describe() | {
             "OutputDataConfig": {"KmsKeyId": "", **self._request["OutputDataConfig"]},
-            "TrainingJobArn": f"arn:aws:sagemaker:::training-job/{self.name}",
-            "TrainingJobStatus": self._status,
             "SecondaryStatus": self._secondary_status(),
-            "CreationTime": self._created,
             "TrainingStartTime": self._created,
-            "LastModifiedTime": self._changed,
             "FinalMetricDataList": list(
                 {metric["MetricName"]: metric for metric in self._metrics}.values()
             ),
@@ -202,8 +198,6 @@ class TrainingJob(BackgroundJob):
                 "TrainingTimeInSeconds": seconds,
                 "ModelArtifacts": {"S3ModelArtifacts": f"{self._output_uri}/model.tar.gz"},
             }
-        if self._failure:
-            description["FailureReason"] = self._failure
         return description
 
     def _secondary_status(self) -> str:
@@ -225,8 +219,8 @@ class TrainingJob(BackgroundJob):
         self._timers.append(timer)
         timer.start()
 
-    def run(self) -> None:
-        """Run the job to its end."""
+    def _work(self) -> None:
+        """Run the instances, and publish their results."""
         limits = self._request.get("StoppingCondition", {})
         self._start_timer(
             limits.get("MaxRuntimeInSeconds", _DEFAULT_MAX_RUNTIME_S), self._stop_at_max_runtime
@@ -242,19 +236,13 @@ class TrainingJob(BackgroundJob):
                 )
             self._publish_metrics()
             self._upload_artifacts()
-            status = JOB_STOPPED
             if not self._stop_requested:
                 self._failure = self._failure_reason()
-                status = JOB_FAILED if self._failure else JOB_COMPLETED
         except _ChannelDataError as error:
-            self._failure, status = str(error), JOB_FAILED
-        except Exception as error:
-            self._append_log_line(traceback.format_exc())
-            self._failure, status = f"InternalServerError: {describe_exception(error)}", JOB_FAILED
-            self.kill()
-        for timer in self._timers:
-            timer.cancel()
-        self._set_final_status(status)
+            self._failure = str(error)
+        finally:
+            for timer in self._timers:
+                timer.cancel()
 
     def _run_instances(self) -> list[int]:
         """Run all instances until they end, and return their exit statuses."""
@@ -307,7 +295,7 @@ class TrainingJob(BackgroundJob):
         dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
         data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
         for start in range(0, len(data), _MAX_METRICS):
-            self._services.cloudwatch.put_metric_data(
+            self._client.cloudwatch.put_metric_data(
                 Namespace=_METRICS_NAMESPACE, MetricData=data[start : start + _MAX_METRICS]
             )
 
@@ -337,7 +325,7 @@ class TrainingJob(BackgroundJob):
                 draft = shutil.make_archive(str(self._folder / f".{stem}"), "gztar", merged)
             packed = Path(draft).replace(self._folder / f"{stem}.tar.gz")
             bucket, key = split_s3_uri(f"{self._output_uri}/{packed.name}")
-            self._services.s3.upload_file(str(packed), bucket, key)
+            self._client.s3.upload_file(str(packed), bucket, key)
 
     def _download_channels(self, instance: Instance) -> None:
         """Download the data of all channels to an instance."""
@@ -345,10 +333,10 @@ class TrainingJob(BackgroundJob):
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
             bucket, key = split_s3_uri(uri)
             target = instance.channel_folder(channel["ChannelName"])
-            if _object_exists(self._services.s3, bucket, key):
-                self._services.s3.download_file(bucket, key, str(target / Path(key).name))
+            if _object_exists(self._client.s3, bucket, key):
+                self._client.s3.download_file(bucket, key, str(target / Path(key).name))
             else:
-                _download_folder(self._services.s3, uri, target)
+                _download_folder(self._client.s3, uri, target)
             if not any(target.iterdir()):
                 raise _ChannelDataError(
                     f"ClientError: Data download failed: there is nothing in S3 at {uri}, which "
@@ -361,71 +349,7 @@ class TrainingJob(BackgroundJob):
         """Call ``move`` for the checkpoints of an instance, if the job has an S3 URI."""
         uri = self._request.get("CheckpointConfig", {}).get("S3Uri")
         if uri is not None:
-            move(self._services.s3, uri, instance.folder / "checkpoints")
-
-
-class TrainingJobs:
-    """Simulated boto3 ``sagemaker`` client with the training-job methods that the SDK calls."""
-
-    def __init__(self, folder: Path, services: Services) -> None:
-        self._folder = folder
-        self._services = services
-        self.jobs = JobRegistry[TrainingJob]("training job")
-
-    def create_training_job(self, **request: Any) -> dict[str, str]:
-        """Start a training job.
-
-        Raises:
-            botocore.exceptions.ParamValidationError: If the request is malformed.
-            ClientError: If the request has no instances, or the job name is in use.
-            ValueError: If the request needs a feature that the simulator does not support.
-        """
-        validate_request("CreateTrainingJob", request)
-        if request["AlgorithmSpecification"].get("AlgorithmName"):
-            raise ValueError(
-                "AlgorithmSpecification.AlgorithmName cannot be simulated; use image_uri"
-            )
-        local = request.get("CheckpointConfig", {}).get("LocalPath", CHECKPOINT_DIR)
-        if Path(local) != Path(CHECKPOINT_DIR):
-            raise ValueError(f"checkpoint_local_path {local} cannot be simulated; leave it out")
-        _check_channels(request.get("InputDataConfig", []))
-        for group in _get_instance_groups(request):
-            if (count := group["InstanceCount"]) < 1:
-                raise client_error(
-                    "ValidationException", f"InstanceCount must be at least 1, got {count}"
-                )
-            try:
-                check_instance_gpus(group["InstanceType"])
-            except HyperparameterError as error:
-                log_line(f"warning: in an AWS account, this job would fail: {error}")
-        job = TrainingJob(request, self._folder, self._services)
-        self.jobs.start(job)
-        return {"TrainingJobArn": job.describe()["TrainingJobArn"]}
-
-    def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
-        """Return the description of a training job in the format of AWS."""
-        return self.jobs[TrainingJobName].describe()
-
-    def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """Request that a training job stops."""
-        self.jobs[TrainingJobName].stop()
-
-    def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
-        """Delete a finished training job."""
-        if self.jobs[TrainingJobName].describe()["TrainingJobStatus"] == JOB_IN_PROGRESS:
-            raise client_error(
-                "ValidationException", f"{TrainingJobName} is still running; stop the job first"
-            )
-        del self.jobs[TrainingJobName]
-
-    def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
-        """Return an empty list of tags, because the SDK's ``attach`` calls this method."""
-        return {"Tags": []}
-
-    def kill_all(self) -> None:
-        """Kill all processes of all jobs immediately."""
-        for job in self.jobs.values():
-            job.kill()
+            move(self._client.s3, uri, instance.folder / "checkpoints")
 
 
 def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
@@ -436,7 +360,8 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     hyperparameters = {
         name: parse_value(text) for name, text in request.get("HyperParameters", {}).items()
     }
-    groups = _get_instance_groups(request)
+    resources = request["ResourceConfig"]
+    groups = resources.get("InstanceGroups") or [resources]
     count = sum(group["InstanceCount"] for group in groups)
     kind = decode_twice_encoded(hyperparameters.get("rl_cluster_type"))
     before = 1 if kind == SECONDARY_JOB else 0
@@ -474,34 +399,6 @@ def _make_instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         )
         for i, host in enumerate(hosts, before)
     ]
-
-
-def _get_instance_groups(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the instance groups of a request; equal instances form one group."""
-    resources = request["ResourceConfig"]
-    return resources.get("InstanceGroups") or [resources]
-
-
-def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
-    """Check that each channel copies all of its files from S3 to every instance.
-
-    Raises:
-        ValueError: If the simulator does not support a setting of a channel.
-    """
-    for channel in channels:
-        source = channel["DataSource"].get("S3DataSource", {"S3DataType": None})
-        for what, settings, key, wanted in (
-            ("S3DataType", source, "S3DataType", "S3Prefix"),
-            ("distribution", source, "S3DataDistributionType", "FullyReplicated"),
-            ("input_mode", channel, "InputMode", "File"),
-            ("compression", channel, "CompressionType", "None"),
-            ("record_wrapping", channel, "RecordWrapperType", "None"),
-        ):
-            if (got := settings.get(key, wanted)) != wanted:
-                raise ValueError(
-                    f"the channel {channel['ChannelName']!r} with {what} {got} cannot be "
-                    f"simulated; use {wanted}"
-                )
 
 
 def _object_exists(s3: Any, bucket: str, key: str) -> bool:
@@ -546,23 +443,3 @@ def _split_folder_uri(uri: str) -> tuple[str, str]:
     """Split the URI of a folder into bucket and key prefix, which is "" or ends with a slash."""
     bucket, key = split_s3_uri(uri)
     return bucket, f"{key}/" if key else ""
-
-
-@functools.cache
-def _sagemaker_model() -> Any:
-    """Return the description of the requests to SageMaker."""
-    return Models().get_service_model("sagemaker")
-
-
-def validate_request(operation: str, request: Mapping[str, Any]) -> None:
-    """Check that a request has the form that AWS describes.
-
-    Raises:
-        botocore.exceptions.ParamValidationError: If the request is malformed.
-    """
-    validate_parameters(request, _sagemaker_model().operation_model(operation).input_shape)
-
-
-def client_error(code: str, message: str) -> ClientError:
-    """Return the error that boto3 raises if AWS rejects a request."""
-    return ClientError({"Error": {"Code": code, "Message": message}}, "TrainingJob")
